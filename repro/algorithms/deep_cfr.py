@@ -1,0 +1,258 @@
+"""Deep CFR [Brown et al. 2018] and SD-CFR [Steinberger 2019] as one LightningModule.
+
+One `training_step` is one CFR iteration: for each player in turn collect samples by external sampling against the
+opponent's current strategy, fit the value network, and store it in B^M. Player 0 goes first, so player 1's traversals
+meet player 0's new strategy (alternating updates, as in the SD-CFR code). The epoch counter of Lightning is the CFR
+iteration.
+
+Both algorithms train exactly this. They differ in the *read-outs* that turn what was stored into an average strategy:
+the average of B^M (SD-CFR), or the network S-hat trained on the strategy memory B^s (Deep CFR).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from repro.algorithms.memory import Aggregated, Memory, Reservoir
+from repro.algorithms.regression import fit
+from repro.algorithms.regret_matching import regret_matching
+from repro.config import DeepCFRConfig, NetworkConfig, RegressionConfig
+from repro.engine.sampling import Samples, SamplingEngine, Traversals
+from repro.errors import ReproError
+from repro.evaluation.exploitability import public_tree
+from repro.evaluation.units import sd_cfr_exploitability
+from repro.games.game import Game
+from repro.networks.features import infoset_features
+from repro.networks.modules import Network, average_network, value_network
+from repro.networks.step import FlatAdam
+from repro.policies.base import TabularPolicy
+from repro.policies.ensemble import StrategyBuffer, reservoir_members
+from repro.seeding import generator
+
+
+class DeepCFR(pl.LightningModule):
+    """Deep CFR / SD-CFR on a game whose infosets are listed.
+
+    The value network is evaluated once per iteration on all of its player's infosets; traversals then read a table.
+
+    Args:
+        game: the game; its tensors decide the device.
+        algorithm: hyperparameters.
+        network: architecture of value and average networks.
+        seed: names all random draws of the run.
+
+    Attributes:
+        metrics: what the last iteration measured, by read-out name; the key "" holds the training run's own.
+        buffers: per player, B^M.
+    """
+
+    def __init__(self, game: Game, algorithm: DeepCFRConfig, network: NetworkConfig, seed: int) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.game, self.algorithm, self.network, self.seed = game, algorithm, network, seed
+        self.engine = SamplingEngine(game)
+        self.features = infoset_features(game)
+        self.value_networks = nn.ModuleList(self._new_network(value_network, "value", 0, p) for p in range(2))
+        self.average_networks = nn.ModuleList(self._new_network(average_network, "average", 0, p) for p in range(2))
+        self._value_optimizers = [self._adam(n, algorithm.value) for n in self.value_networks]
+        self._average_optimizers = [self._adam(n, algorithm.average) for n in self.average_networks]
+        self.buffers = [StrategyBuffer(game, p) for p in range(2)]
+        self.value_memories = [self._new_memory(algorithm.value_capacity, p) for p in range(2)]
+        self.strategy_memories = [self._new_memory(algorithm.strategy_capacity, p) for p in range(2)]
+        self.strategy = game.uniform.float()
+        self.iteration = 0
+        self.nodes_touched = 0
+        self.wall_seconds = 0.0
+        self.metrics: dict[str, dict[str, float]] = {}
+
+    # -- parts ---------------------------------------------------------------------------------------------------
+
+    def _new_network(self, build: Any, purpose: str, iteration: int, player: int) -> Network:
+        # torch initialises from the global generator; use it under a seed of our own and put it back.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(generator(self.seed, f"initial {purpose}", iteration, player).initial_seed())
+            net = self.network
+            built = build(net.architecture, self.features.shape[1], net.width, net.layers, self.game.num_actions)
+        return built.to(self.game.device)
+
+    def _adam(self, network: nn.Module, regression: RegressionConfig) -> FlatAdam:
+        return FlatAdam(network, regression.learning_rate, regression.clip_norm)
+
+    def _new_memory(self, capacity: int, player: int) -> Memory:
+        mine = self.game.player_slice[player]
+        shape = (mine.start, mine.stop - mine.start, self.game.num_actions, self.game.device)
+        return Reservoir(capacity, *shape) if self.algorithm.memory == "reservoir" else Aggregated(*shape)
+
+    def configure_optimizers(self) -> list[FlatAdam]:
+        return self._value_optimizers
+
+    def train_dataloader(self) -> DataLoader:
+        """One batch per epoch: an iteration makes its own data."""
+        return DataLoader([0])  # type: ignore[arg-type]
+
+    # -- one iteration -------------------------------------------------------------------------------------------
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        started = time.perf_counter()
+        self.iteration += 1
+        losses = [self._update(player) for player in range(2)]
+        self.metrics = {
+            "": {
+                "loss/value": sum(losses) / 2,
+                "memory/value": float(sum(m.size for m in self.value_memories)),
+                "memory/strategy": float(sum(m.size for m in self.strategy_memories)),
+            }
+        }
+        if self.iteration % self.algorithm.evaluate_every == 0 or self.iteration == self.algorithm.iterations:
+            self._evaluate()
+        self.wall_seconds += time.perf_counter() - started
+        for measured in self.metrics.values():
+            measured["player_updates"] = 2.0 * self.iteration
+            measured["nodes_touched"] = float(self.nodes_touched)
+            measured["wall_seconds"] = self.wall_seconds
+
+    def _update(self, player: int) -> float:
+        """Collect, fit, store: player's half of an iteration. Returns the value loss."""
+        traversals = self._collect(player)
+        self.nodes_touched += traversals.nodes_touched
+        loss = self._fit_value_network(player)
+        mine = self.game.player_slice[player]
+        self.strategy[mine] = self._strategy_of(player)
+        table = self.strategy.double()
+        reach = public_tree(self.game).own_reach(table / table.sum(1, keepdim=True))[mine]
+        self.buffers[player].add(self._value_optimizers[player].flat.detach(), self.strategy[mine], reach)
+        return loss
+
+    def _collect(self, player: int) -> Traversals:
+        draw = generator(self.seed, "traversals", self.iteration, player, self.game.device)
+        policy = TabularPolicy(self.strategy)
+        traversals = self.engine.external_sampling(policy, player, self.algorithm.traversals, draw)
+        regrets = traversals.advantages.targets / self.algorithm.regret_unit
+        if self.algorithm.divide_by_legal:
+            regrets = regrets / self.game.legal[traversals.advantages.infosets].sum(1, keepdim=True)
+        keep = generator(self.seed, "reservoir", self.iteration, player, self.game.device)
+        self.value_memories[player].add(Samples(traversals.advantages.infosets, regrets), self.iteration, keep)
+        self.strategy_memories[1 - player].add(traversals.strategies, self.iteration, keep)
+        self._check_batch("value", self.value_memories[player])
+        return traversals
+
+    def _check_batch(self, which: str, memory: Memory) -> None:
+        batch_size = getattr(self.algorithm, which).batch_size
+        if self.algorithm.memory == "reservoir" and batch_size > memory.size:
+            raise ReproError(
+                f"algorithm.{which}.batch_size is {batch_size}, but only {memory.size} samples are in the memory in "
+                f"iteration {self.iteration}; it must be at most that (or raise algorithm.traversals)."
+            )
+
+    def _fit_value_network(self, player: int) -> float:
+        network, optimizer = self.value_networks[player], self._value_optimizers[player]
+        if self.algorithm.value.start == "random":
+            fresh = self._new_network(value_network, "value", self.iteration, player)
+            network.load_state_dict(fresh.state_dict())
+        step = self._lightning_step(player)
+        return self._fit(network, optimizer, self.value_memories[player], "value", player, step)
+
+    def _lightning_step(self, player: int) -> Any:
+        """The fit's last optimiser step, taken through Lightning so that `global_step` counts fitted networks."""
+        if self._trainer is None:
+            return None
+        optimizers = self.optimizers()
+        return optimizers[player].step  # type: ignore[index,union-attr]
+
+    def _fit(
+        self, network: nn.Module, optimizer: FlatAdam, memory: Memory, which: str, player: int, last_step: Any = None
+    ) -> float:
+        regression: RegressionConfig = getattr(self.algorithm, which)
+        draw = generator(self.seed, f"minibatches {which}", self.iteration, player, self.game.device)
+        scale = 2.0 if self.algorithm.loss_weight == "2t/T" else 1.0
+        batches = memory.minibatches(regression.steps, regression.batch_size, self.iteration, scale, draw)
+        mine = self.game.player_slice[player]
+        try:
+            return fit(
+                network, optimizer, batches, regression.steps, self.features[mine], self.game.legal[mine], last_step
+            )
+        except FloatingPointError as error:
+            raise ReproError(
+                f"the {which} network of player {player} diverged in iteration {self.iteration}: {error}; "
+                f"algorithm.{which}.learning_rate is {regression.learning_rate}, try a lower one."
+            ) from error
+
+    @torch.no_grad()
+    def _strategy_of(self, player: int) -> Tensor:
+        mine = self.game.player_slice[player]
+        legal = self.game.legal[mine]
+        advantages = self.value_networks[player](self.features[mine], legal)
+        return regret_matching(advantages, legal, self.algorithm.when_no_positive)
+
+    # -- read-outs -----------------------------------------------------------------------------------------------
+
+    def _evaluate(self) -> None:
+        for name, readout in self.algorithm.readouts.items():
+            extra: dict[str, float] = {}
+            if readout.kind == "average_network":
+                policy, loss = self.train_average_networks()
+                extra["loss/policy"] = loss
+            else:
+                policy = self.average_policy(readout.capacity)
+            chips = float(public_tree(self.game).best_response_values(policy.table).sum())
+            self.metrics[name] = {
+                "nash_conv": chips,
+                "exploitability": sd_cfr_exploitability(self.game, chips),
+                **extra,
+            }
+
+    def average_policy(self, capacity: int | None = None) -> TabularPolicy:
+        """SD-CFR's average strategy: B^M, or the part of it that a reservoir of `capacity` networks would hold."""
+        tables = []
+        for player, buffer in enumerate(self.buffers):
+            members = None if capacity is None else reservoir_members(len(buffer), capacity, self.seed, player)
+            tables.append(buffer.average(members))
+        return TabularPolicy(torch.cat(tables))
+
+    def train_average_networks(self) -> tuple[TabularPolicy, float]:
+        """Deep CFR's average strategy: train S-hat on B^s as it stands. Returns it and the mean training loss.
+
+        The draws are S-hat's own, so that evaluating more or less often does not change what is learned.
+        """
+        tables, losses = [], []
+        for player in range(2):
+            self._check_batch("average", self.strategy_memories[player])
+            network, optimizer = self.average_networks[player], self._average_optimizers[player]
+            if self.algorithm.average.start == "random":
+                fresh = self._new_network(average_network, "average", self.iteration, player)
+                network.load_state_dict(fresh.state_dict())
+            losses.append(self._fit(network, optimizer, self.strategy_memories[player], "average", player))
+            mine = self.game.player_slice[player]
+            with torch.no_grad():
+                table = network(self.features[mine], self.game.legal[mine]).double()
+            tables.append(table / table.sum(1, keepdim=True))
+        return TabularPolicy(torch.cat(tables)), sum(losses) / 2
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["deep_cfr"] = {
+            "iteration": self.iteration,
+            "nodes_touched": self.nodes_touched,
+            "wall_seconds": self.wall_seconds,
+            "strategy": self.strategy.clone(),
+            "buffers": [b.state_dict() for b in self.buffers],
+            "value_memories": [m.state_dict() for m in self.value_memories],
+            "strategy_memories": [m.state_dict() for m in self.strategy_memories],
+        }
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        state = checkpoint["deep_cfr"]
+        self.iteration = state["iteration"]
+        self.nodes_touched = state["nodes_touched"]
+        self.wall_seconds = state["wall_seconds"]
+        self.strategy.copy_(state["strategy"])
+        for name in ("buffers", "value_memories", "strategy_memories"):
+            for part, saved in zip(getattr(self, name), state[name], strict=True):
+                part.load_state_dict(saved)

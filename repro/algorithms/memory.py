@@ -1,0 +1,210 @@
+"""Memories of sampled regrets or strategies, and the minibatches that networks are trained on.
+
+An entry is an infoset (int32), the iteration it was collected in (int32) and one target per action (float32): 20
+bytes with three actions. Features are looked up only when a network needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from repro.engine.sampling import Samples
+
+_ROWS_AT_ONCE = 1 << 19
+"""Rows drawn in one go: large enough to amortise calls, small enough to stay in cache."""
+
+
+@dataclass(frozen=True)
+class Minibatch:
+    """Rows of a weighted least-squares problem: `sum over rows of weight * |f(infoset) - target|^2 + constant`.
+
+    Attributes:
+        infosets: `[n]`, or None for "all of the player's infosets, in order".
+        weight: `[n, 1]`; the weights include the division by batch size and number of actions.
+        target: `[n, actions]`.
+        constant: scalar; what grouping rows of the same infoset takes out of the loss.
+    """
+
+    infosets: Tensor | None
+    weight: Tensor
+    target: Tensor
+    constant: Tensor
+
+
+class Memory(Protocol):
+    """Where the samples of one player go, and where minibatches come from."""
+
+    @property
+    def size(self) -> int:
+        """Entries held."""
+        ...
+
+    def add(self, samples: Samples, iteration: int, generator: torch.Generator) -> None:
+        """Store what was collected in one iteration."""
+
+    def minibatches(
+        self, steps: int, batch_size: int, iteration: int, scale: float, generator: torch.Generator
+    ) -> Iterator[Minibatch]:
+        """`steps` minibatches; each entry counts `scale * its iteration / iteration` (linear CFR)."""
+        ...
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Tensors to checkpoint."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Restore what `state_dict` gave."""
+
+
+class Reservoir:
+    """A uniform sample of everything ever added [Vitter 1985, Algorithm R].
+
+    Args:
+        capacity: most entries held.
+        first, count: the player's infosets are `first .. first + count - 1`.
+        actions: width of a target.
+        device: where the entries live.
+    """
+
+    def __init__(self, capacity: int, first: int, count: int, actions: int, device: torch.device | str) -> None:
+        self.capacity, self.first, self.count, self.actions = capacity, first, count, actions
+        self.seen, self.size = 0, 0
+        # Memory is taken by the operating system only as entries are written.
+        self._infoset = torch.empty(capacity, dtype=torch.int32, device=device)
+        self._iteration = torch.empty(capacity, dtype=torch.int32, device=device)
+        # One row per action: gathering and summing single columns is several times faster than short rows.
+        self._target = torch.empty(actions, capacity, device=device)
+
+    def add(self, samples: Samples, iteration: int, generator: torch.Generator) -> None:
+        infosets, targets = (samples.infosets - self.first).int(), samples.targets
+        fill = min(self.capacity - self.size, len(infosets))
+        slot = torch.arange(self.size, self.size + fill, device=infosets.device)
+        self._write(slot, infosets[:fill], targets[:fill], iteration)
+        self.size += fill
+        rest = len(infosets) - fill
+        if rest:
+            # The k-th entry ever seen replaces a random one with probability capacity / k.
+            position = torch.arange(self.seen + fill + 1, self.seen + fill + rest + 1, device=infosets.device)
+            draw = torch.rand(rest, generator=generator, dtype=torch.float64, device=infosets.device)
+            slot = (draw * position).long()
+            kept = (slot < self.capacity).nonzero().flatten()
+            # Of several entries drawn for one slot the last stays, as if they had come one at a time.
+            last = torch.full((self.capacity,), -1, device=infosets.device)
+            last.scatter_reduce_(0, slot[kept], kept, "amax")
+            winner = last[last >= 0]
+            self._write(slot[winner], infosets[fill:][winner], targets[fill:][winner], iteration)
+        self.seen += len(infosets)
+
+    def _write(self, slot: Tensor, infosets: Tensor, targets: Tensor, iteration: int) -> None:
+        self._infoset[slot] = infosets
+        self._iteration[slot] = iteration
+        self._target[:, slot] = targets.t()
+
+    def minibatches(
+        self, steps: int, batch_size: int, iteration: int, scale: float, generator: torch.Generator
+    ) -> Iterator[Minibatch]:
+        # A minibatch larger than the list of infosets holds each of them several times. The squared loss then depends
+        # only on each infoset's total weight and mean target, so the step is taken on those: same gradient, less work.
+        grouped = 2 * self.count <= batch_size
+        chunk = max(1, _ROWS_AT_ONCE // batch_size)
+        unit = scale / (iteration * batch_size * self.actions)
+        for start in range(0, steps, chunk):
+            n = min(chunk, steps - start)
+            index = torch.randint(self.size, (n * batch_size,), generator=generator, device=generator.device)
+            infosets = self._infoset.index_select(0, index).long()
+            weight = self._iteration.index_select(0, index) * unit
+            target = torch.stack([column.index_select(0, index) for column in self._target])
+            if grouped:
+                yield from self._grouped(n, batch_size, infosets, weight, target)
+            else:
+                zero = weight.new_zeros(())
+                rows = (infosets.split(batch_size), weight[:, None].split(batch_size), target.t().split(batch_size))
+                yield from (Minibatch(i, w, y.contiguous(), zero) for i, w, y in zip(*rows, strict=True))
+
+    def _grouped(
+        self, steps: int, batch_size: int, infosets: Tensor, weight: Tensor, target: Tensor
+    ) -> Iterator[Minibatch]:
+        """`weight` `[rows]` and `target` `[actions, rows]`, summed per step and infoset."""
+        step = torch.arange(steps, device=infosets.device).repeat_interleave(batch_size)
+        cell = step.mul_(self.count).add_(infosets)
+        weighted = target * weight
+        total = weight.new_zeros(steps * self.count).scatter_add_(0, cell, weight)
+        sums = [total.new_zeros(total.shape).scatter_add_(0, cell, column) for column in weighted]
+        mean = torch.stack(sums, 1).div_(total[:, None].clamp(min=torch.finfo(total.dtype).tiny))
+        squares = (weighted * target).sum(0).view(steps, -1).sum(1)
+        constant = squares - (mean.square().sum(1) * total).view(steps, -1).sum(1)
+        split = zip(total[:, None].split(self.count), mean.split(self.count), constant, strict=True)
+        yield from (Minibatch(None, w, y, c) for w, y, c in split)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {
+            "seen": torch.tensor(self.seen),
+            "infoset": self._infoset[: self.size].clone(),
+            "iteration": self._iteration[: self.size].clone(),
+            "target": self._target[:, : self.size].clone(),
+        }
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.seen, self.size = int(state["seen"]), len(state["infoset"])
+        self._infoset[: self.size] = state["infoset"]
+        self._iteration[: self.size] = state["iteration"]
+        self._target[:, : self.size] = state["target"]
+
+
+class Aggregated:
+    """Every sample ever added, summed per infoset: no paper's method, an option of this suite.
+
+    The weighted squared loss over a memory of unlimited size depends only on each infoset's total weight and weighted
+    mean target. Training on those rows is the same loss without the noise of drawing minibatches; `batch_size` is
+    ignored, every step sees everything.
+    """
+
+    def __init__(self, first: int, count: int, actions: int, device: torch.device | str) -> None:
+        self.first, self.count, self.actions = first, count, actions
+        # Linear weights grow with the square of the iteration: float64 sums.
+        self._weight = torch.zeros(count, 1, dtype=torch.float64, device=device)
+        self._sum = torch.zeros(count, actions, dtype=torch.float64, device=device)
+        self._squares = torch.zeros((), dtype=torch.float64, device=device)
+        self._entries = 0
+
+    @property
+    def size(self) -> int:
+        return self._entries
+
+    def add(self, samples: Samples, iteration: int, generator: torch.Generator) -> None:
+        del generator
+        rows, targets = samples.infosets - self.first, samples.targets.double()
+        self._weight.index_add_(0, rows, torch.full_like(targets[:, :1], iteration))
+        self._sum.index_add_(0, rows, iteration * targets)
+        self._squares += iteration * targets.square().sum()
+        self._entries += len(rows)
+
+    def minibatches(
+        self, steps: int, batch_size: int, iteration: int, scale: float, generator: torch.Generator
+    ) -> Iterator[Minibatch]:
+        del batch_size, generator
+        mean = self._sum / self._weight.clamp(min=1)
+        unit = scale / (iteration * self._entries * self.actions)
+        constant = (self._squares - (self._weight * mean * mean).sum()) * unit
+        batch = Minibatch(None, (self._weight * unit).float(), mean.float(), constant.float())
+        for _ in range(steps):
+            yield batch
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {
+            "weight": self._weight.clone(),
+            "sum": self._sum.clone(),
+            "squares": self._squares.clone(),
+            "entries": torch.tensor(self._entries),
+        }
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self._weight.copy_(state["weight"])
+        self._sum.copy_(state["sum"])
+        self._squares.copy_(state["squares"])
+        self._entries = int(state["entries"])

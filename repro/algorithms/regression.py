@@ -1,0 +1,58 @@
+"""Fit a network to a memory: the inner loop of every Deep CFR variant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+from repro.algorithms.memory import Minibatch
+from repro.networks.step import FlatAdam, gradients_of
+
+_LOSS_EVERY = 16
+"""The training loss is the mean over every 16th step of the second half: a reading, at a hundredth of the cost."""
+
+
+def fit(
+    network: nn.Module,
+    optimizer: FlatAdam,
+    minibatches: Iterable[Minibatch],
+    steps: int,
+    features: Tensor,
+    legal: Tensor,
+    last_step: Callable[[], object] | None = None,
+) -> float:
+    """Take one SGD step per minibatch.
+
+    Args:
+        network, optimizer: the optimiser holds the network's parameters and starts from fresh moments.
+        features, legal: `[infosets of the player, ...]`; rows of a minibatch index into them.
+        last_step: takes the optimiser's last step instead of `optimizer.update`, so that a caller can route it through
+            a framework that counts steps.
+
+    Returns:
+        The weighted mean squared error, averaged over the second half of the training.
+
+    Raises:
+        FloatingPointError: the loss or the parameters are no longer finite.
+    """
+    optimizer.reset()
+    gradients = gradients_of(network)
+    gradients.prepare(features, legal)
+    losses: list[Tensor] = []
+    for i, batch in enumerate(minibatches, start=1):
+        if batch.infosets is not None:
+            gradients.prepare(features[batch.infosets], legal[batch.infosets])
+        # The gradient rule is for half the squared error.
+        output = gradients.compute(batch.weight * 2, batch.target)
+        if i == steps or (2 * i >= steps and i % _LOSS_EVERY == 0):
+            losses.append(((output - batch.target).square() * batch.weight).sum() + batch.constant)
+        if i == steps and last_step is not None:
+            last_step()
+        else:
+            optimizer.update()
+    loss = float(torch.stack(losses).mean())
+    if not torch.isfinite(optimizer.flat).all() or loss != loss or loss == float("inf"):
+        raise FloatingPointError("the training loss is not finite")
+    return loss

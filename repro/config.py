@@ -1,0 +1,197 @@
+"""The typed schema of every configuration, with the allowed range beside each key, and its checks.
+
+A misspelt key or a value of the wrong type fails when Hydra composes; a value out of range fails in `check`. Both come
+before any work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING, DictConfig, OmegaConf
+
+from repro.errors import ReproError
+
+
+def _at_least(low: float, default: Any = MISSING) -> Any:
+    return field(default=default, metadata={"at_least": low})
+
+
+def _above(low: float, default: Any = MISSING) -> Any:
+    return field(default=default, metadata={"above": low})
+
+
+def _one_of(*allowed: str, default: Any = MISSING) -> Any:
+    return field(default=default, metadata={"one_of": allowed})
+
+
+@dataclass
+class NetworkConfig:
+    """A network architecture."""
+
+    # sd_cfr: the Leduc network of the SD-CFR code; fc: plain fully-connected layers.
+    architecture: str = _one_of("sd_cfr", "fc")
+    # Units per layer.
+    width: int = _at_least(1)
+    # Hidden layers of `fc`; `sd_cfr` has a fixed depth.
+    layers: int = _at_least(0, 3)
+
+
+@dataclass
+class RegressionConfig:
+    """How a network is fitted to a memory."""
+
+    # SGD steps per fit, and rows per step.
+    steps: int = _at_least(1)
+    batch_size: int = _at_least(1)
+    # Adam's learning rate, and the largest gradient norm.
+    learning_rate: float = _above(0, 1e-3)
+    clip_norm: float = _above(0, 10.0)
+    # Weights at the start of a fit: those of the player's previous network, or random ones.
+    start: str = _one_of("previous", "random")
+
+
+@dataclass
+class ReadoutConfig:
+    """A way to turn what a run stored into an average strategy."""
+
+    # ensemble: the average of B^M (SD-CFR); average_network: S-hat trained on B^s (Deep CFR).
+    kind: str = _one_of("ensemble", "average_network")
+    # Most networks that B^M holds, by reservoir sampling; null: all. Only for `ensemble`.
+    capacity: int | None = _at_least(1, None)
+
+
+@dataclass
+class DeepCFRConfig:
+    """Deep CFR and SD-CFR, which differ in their read-outs only."""
+
+    # Shown as the run's algorithm.
+    name: str = MISSING
+    # CFR iterations; each updates both players, so the papers' "iteration" of one player counts twice as many.
+    iterations: int = _at_least(1)
+    # External-sampling traversals per player and iteration.
+    traversals: int = _at_least(1)
+    # reservoir: the papers' B^v and B^s; aggregated: sums per infoset, this suite's own option.
+    memory: str = _one_of("reservoir", "aggregated", default="reservoir")
+    # Capacity of B^v and of B^s, entries per player.
+    value_capacity: int = _at_least(1)
+    strategy_capacity: int = _at_least(1)
+    # Loss weight of a sample from iteration t when training in iteration T.
+    loss_weight: str = _one_of("t/T", "2t/T", default="t/T")
+    # Divide sampled regrets by the number of legal actions, as the SD-CFR code does.
+    divide_by_legal: bool = True
+    # Divide sampled regrets by this many chips.
+    regret_unit: float = _above(0, 1.0)
+    # Strategy where no advantage is positive: the highest advantage (Deep CFR) or uniform (CFR).
+    when_no_positive: str = _one_of("argmax", "uniform", default="argmax")
+    value: RegressionConfig = field(default_factory=RegressionConfig)
+    average: RegressionConfig = field(default_factory=RegressionConfig)
+    # Evaluate the read-outs every so many iterations, and after the last.
+    evaluate_every: int = _at_least(1)
+    readouts: dict[str, ReadoutConfig] = field(default_factory=dict)
+
+
+@dataclass
+class Config:
+    """One run: a game, an algorithm, a seed; and where its results go."""
+
+    game: dict[str, Any] = MISSING
+    algorithm: Any = MISSING
+    network: NetworkConfig = MISSING
+    seed: int = _at_least(0, 0)
+    # The figure or table that the run belongs to (an MLflow experiment), and the scale it is made at.
+    target: str = "runs"
+    scale: str = "custom"
+    device: str = _one_of("cpu", "cuda", default="cpu")
+    # CPU threads of this run. Results are bitwise reproducible for a given number.
+    threads: int = _at_least(1, 1)
+    # Folder for checkpoints, logs, the MLflow database and figures.
+    output_dir: str = "outputs"
+    # null: an SQLite file in output_dir.
+    tracking_uri: str | None = None
+    # Write a checkpoint when this many seconds have passed since the last one (and at the end).
+    checkpoint_every_seconds: float = _at_least(0, 60.0)
+    # Run again even if this run is finished.
+    force: bool = False
+
+
+_PATHS_AND_SWITCHES = ("output_dir", "tracking_uri", "force", "checkpoint_every_seconds")
+"""Keys that change where or when something is written, but no result."""
+
+
+def register() -> None:
+    """Make the schemas known to Hydra under the names that the files in `conf/` inherit from."""
+    store = ConfigStore.instance()
+    store.store(name="schema", node=Config)
+    store.store(group="algorithm", name="schema_deep_cfr", node=DeepCFRConfig)
+    store.store(group="network", name="schema", node=NetworkConfig)
+
+
+def settings(cfg: DictConfig) -> Config:
+    """The composed configuration as checked dataclasses.
+
+    Raises:
+        ReproError: a value is missing or out of range.
+    """
+    missing = OmegaConf.missing_keys(cfg)
+    if missing:
+        raise ReproError(f"{sorted(missing)[0]} has no value; give one on the command line or in the config.")
+    config: Config = OmegaConf.to_object(cfg)  # type: ignore[assignment]
+    check(config)
+    return config
+
+
+def check(node: Any, prefix: str = "") -> None:
+    """Check every value of a dataclass tree against the range declared beside its key.
+
+    Raises:
+        ReproError: names the key, the value and what is allowed.
+    """
+    for f in fields(node):
+        key, value = f"{prefix}{f.name}", getattr(node, f.name)
+        if is_dataclass(value):
+            check(value, f"{key}.")
+        elif isinstance(value, Mapping):
+            for name, inner in value.items():
+                if is_dataclass(inner):
+                    check(inner, f"{key}.{name}.")
+        elif value is not None:
+            _check_value(key, value, f.metadata)
+
+
+def _check_value(key: str, value: Any, allowed: Mapping[str, Any]) -> None:
+    if "at_least" in allowed and not value >= allowed["at_least"]:
+        raise ReproError(f"{key} is {value}; it must be at least {allowed['at_least']}.")
+    if "above" in allowed and not value > allowed["above"]:
+        raise ReproError(f"{key} is {value}; it must be greater than {allowed['above']}.")
+    if "one_of" in allowed and value not in allowed["one_of"]:
+        raise ReproError(f"{key} is {value!r}; it must be one of {', '.join(allowed['one_of'])}.")
+
+
+def result_config(cfg: DictConfig) -> dict[str, Any]:
+    """The part of a configuration that determines the results, as plain Python."""
+    plain = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(plain, dict)
+    return {str(k): v for k, v in plain.items() if k not in _PATHS_AND_SWITCHES}
+
+
+def run_key(cfg: DictConfig) -> str:
+    """Twelve hexadecimal digits that name a run: equal exactly when the configurations agree, paths aside."""
+    text = json.dumps(result_config(cfg), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings to one level with dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

@@ -1,0 +1,213 @@
+"""The public betting tree of a two-player poker game, compiled once into integer tensors.
+
+The tree does not depend on the cards. Nodes are numbered by (round, depth in the round), so that every level of a
+round is one contiguous slice; the player to act is the same for a whole level, because two players alternate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+FOLD, CALL, RAISE = 0, 1, 2
+ACTIONS = ("fold", "call", "raise")
+"""Column order of every `[..., actions]` tensor. "call" also means check, "raise" also means bet."""
+
+SHOWDOWN = -1
+"""`BettingTree.winner` of a terminal node that the cards decide."""
+
+
+@dataclass(frozen=True)
+class BettingRound:
+    """Rules of one betting round: a bet or raise adds `bet` chips, at most `max_raises` of them are made."""
+
+    bet: float
+    max_raises: int
+    first_player: int = 0
+
+
+@dataclass(frozen=True)
+class BettingRules:
+    """Chips each player puts in before the first round (`ante`), and the rounds in order."""
+
+    ante: tuple[float, float]
+    rounds: tuple[BettingRound, ...]
+
+
+class Level(NamedTuple):
+    """The decision nodes `start..stop` of one round at one depth; `player` acts at all of them."""
+
+    start: int
+    stop: int
+    player: int
+
+
+@dataclass(frozen=True)
+class _State:
+    """A betting situation during compilation; `history` holds the actions of every round so far."""
+
+    round: int
+    player: int
+    chips: tuple[float, float]
+    raises: int
+    acted: int
+    history: tuple[tuple[int, ...], ...]
+    parent: int
+    folded: int | None = None
+    showdown: bool = False
+
+    @property
+    def owed(self) -> float:
+        return self.chips[1 - self.player] - self.chips[self.player]
+
+
+@dataclass(frozen=True)
+class BettingTree:
+    """Integer tensors over the `nodes` of the betting tree (decision and terminal nodes; chance is implicit).
+
+    Attributes:
+        player: `[nodes]` player to act, -1 at terminal nodes.
+        round: `[nodes]` betting round, from 0.
+        parent: `[nodes]` node before, -1 at the root.
+        legal: `[nodes, actions]` bool.
+        child: `[nodes, actions]` next node, -1 where the action is illegal. A child of a later round means that
+            board cards are dealt in between.
+        chips: `[nodes, 2]` chips each player has put in.
+        winner: `[nodes]` the player who wins after a fold, `SHOWDOWN` where the cards decide, -2 at decision nodes.
+        stake: `[nodes]` chips that the loser pays at a terminal node, 0 elsewhere.
+        histories: per node, the actions of every round.
+        levels: per round, its levels in order of depth.
+        round_slice: per round, `(start, stop)` of its nodes.
+    """
+
+    player: Tensor
+    round: Tensor
+    parent: Tensor
+    legal: Tensor
+    child: Tensor
+    chips: Tensor
+    winner: Tensor
+    stake: Tensor
+    histories: tuple[tuple[tuple[int, ...], ...], ...]
+    levels: tuple[tuple[Level, ...], ...]
+    round_slice: tuple[tuple[int, int], ...]
+
+    @property
+    def nodes(self) -> int:
+        return len(self.histories)
+
+    @property
+    def rounds(self) -> int:
+        return len(self.levels)
+
+    def to(self, device: torch.device | str) -> BettingTree:
+        """The same tree with its tensors on `device`."""
+        moved = {f.name: getattr(self, f.name) for f in fields(self)}
+        return BettingTree(**{k: v.to(device) if isinstance(v, Tensor) else v for k, v in moved.items()})
+
+
+def _next_round(state: _State, rules: BettingRules) -> _State:
+    if state.round + 1 == len(rules.rounds):
+        return _replace(state, showdown=True)
+    first = rules.rounds[state.round + 1].first_player
+    return _replace(state, round=state.round + 1, player=first, raises=0, acted=0, history=(*state.history, ()))
+
+
+def _replace(state: _State, **changes: object) -> _State:
+    return _State(**{**state.__dict__, **changes})  # type: ignore[arg-type]
+
+
+def _legal_actions(state: _State, rules: BettingRules) -> list[int]:
+    if state.showdown or state.folded is not None:
+        return []
+    actions = [FOLD] if state.owed > 0 else []
+    actions.append(CALL)
+    if state.raises < rules.rounds[state.round].max_raises:
+        actions.append(RAISE)
+    return actions
+
+
+def _act(state: _State, action: int, rules: BettingRules) -> _State:
+    me = state.player
+    history = (*state.history[:-1], (*state.history[-1], action))
+    if action == FOLD:
+        return _replace(state, folded=me, history=history)
+    put_in = state.owed + (rules.rounds[state.round].bet if action == RAISE else 0.0)
+    chips = (state.chips[0] + put_in, state.chips[1]) if me == 0 else (state.chips[0], state.chips[1] + put_in)
+    after = _replace(
+        state, player=1 - me, chips=chips, history=history, acted=state.acted + 1,
+        raises=state.raises + (action == RAISE),
+    )  # fmt: skip
+    round_is_over = action == CALL and state.acted > 0
+    return _next_round(after, rules) if round_is_over else after
+
+
+def compile_tree(rules: BettingRules) -> BettingTree:
+    """Enumerate the betting of `rules` round by round, depth by depth."""
+    ante = (float(rules.ante[0]), float(rules.ante[1]))
+    starts = [_State(0, rules.rounds[0].first_player, ante, 0, 0, ((),), -1)]
+    states: list[_State] = []
+    children: dict[tuple[int, int], int] = {}
+    levels: list[tuple[Level, ...]] = []
+    slices: list[tuple[int, int]] = []
+    # States wait with the (parent node, action) that leads to them, so that children can be linked when numbered.
+    frontier: list[tuple[_State, int, int]] = [(s, -1, -1) for s in starts]
+    for _ in rules.rounds:
+        round_start, round_levels = len(states), []
+        later: list[tuple[_State, int, int]] = []
+        while frontier:
+            # Decision nodes first, so that a level's decision nodes are contiguous.
+            frontier.sort(key=lambda entry: not _legal_actions(entry[0], rules))
+            start = len(states)
+            deeper: list[tuple[_State, int, int]] = []
+            for state, parent, action in frontier:
+                node = len(states)
+                states.append(_replace(state, parent=parent))
+                children[parent, action] = node
+                for a in _legal_actions(state, rules):
+                    after = _act(state, a, rules)
+                    (deeper if after.round == state.round else later).append((after, node, a))
+            decisions = [s for s in states[start:] if _legal_actions(s, rules)]
+            if decisions:
+                round_levels.append(Level(start, start + len(decisions), decisions[0].player))
+            frontier = deeper
+        levels.append(tuple(round_levels))
+        slices.append((round_start, len(states)))
+        frontier = later
+    return _to_tensors(states, children, levels, slices, rules)
+
+
+def _to_tensors(
+    states: list[_State],
+    children: dict[tuple[int, int], int],
+    levels: list[tuple[Level, ...]],
+    slices: list[tuple[int, int]],
+    rules: BettingRules,
+) -> BettingTree:
+    legal = torch.zeros(len(states), len(ACTIONS), dtype=torch.bool)
+    child = torch.full((len(states), len(ACTIONS)), -1, dtype=torch.int64)
+    for node, state in enumerate(states):
+        for a in _legal_actions(state, rules):
+            legal[node, a] = True
+            child[node, a] = children[node, a]
+    terminal = ~legal.any(1)
+    winner = [
+        -2 if not t else SHOWDOWN if s.folded is None else 1 - s.folded for s, t in zip(states, terminal, strict=True)
+    ]
+    stake = [min(s.chips) if t else 0.0 for s, t in zip(states, terminal, strict=True)]
+    return BettingTree(
+        player=torch.tensor([-1 if t else s.player for s, t in zip(states, terminal, strict=True)]),
+        round=torch.tensor([s.round for s in states]),
+        parent=torch.tensor([s.parent for s in states]),
+        legal=legal,
+        child=child,
+        chips=torch.tensor([s.chips for s in states], dtype=torch.float64),
+        winner=torch.tensor(winner),
+        stake=torch.tensor(stake, dtype=torch.float64),
+        histories=tuple(s.history for s in states),
+        levels=tuple(levels),
+        round_slice=tuple(slices),
+    )
