@@ -49,7 +49,7 @@ class DeepCFR(pl.LightningModule):
 
     Attributes:
         metrics: what the last iteration measured, by read-out name; the key "" holds the training run's own.
-        buffers: per player, B^M.
+        strategy_buffers: per player, B^M.
     """
 
     def __init__(self, game: Game, algorithm: DeepCFRConfig, network: NetworkConfig, seed: int) -> None:
@@ -62,7 +62,7 @@ class DeepCFR(pl.LightningModule):
         self.average_networks = nn.ModuleList(self._new_network(average_network, "average", 0, p) for p in range(2))
         self._value_optimizers = [self._adam(n, algorithm.value) for n in self.value_networks]
         self._average_optimizers = [self._adam(n, algorithm.average) for n in self.average_networks]
-        self.buffers = [StrategyBuffer(game, p) for p in range(2)]
+        self.strategy_buffers = [StrategyBuffer(game, p) for p in range(2)]
         self.value_memories = [self._new_memory(algorithm.value_capacity, p) for p in range(2)]
         self.strategy_memories = [self._new_memory(algorithm.strategy_capacity, p) for p in range(2)]
         self.strategy = game.uniform.float()
@@ -126,7 +126,7 @@ class DeepCFR(pl.LightningModule):
         self.strategy[mine] = self._strategy_of(player)
         table = self.strategy.double()
         reach = public_tree(self.game).own_reach(table / table.sum(1, keepdim=True))[mine]
-        self.buffers[player].add(self._value_optimizers[player].flat.detach(), self.strategy[mine], reach)
+        self.strategy_buffers[player].add(self._value_optimizers[player].flat.detach(), self.strategy[mine], reach)
         return loss
 
     def _collect(self, player: int) -> Traversals:
@@ -210,7 +210,7 @@ class DeepCFR(pl.LightningModule):
     def average_policy(self, capacity: int | None = None) -> TabularPolicy:
         """SD-CFR's average strategy: B^M, or the part of it that a reservoir of `capacity` networks would hold."""
         tables = []
-        for player, buffer in enumerate(self.buffers):
+        for player, buffer in enumerate(self.strategy_buffers):
             members = None if capacity is None else reservoir_members(len(buffer), capacity, self.seed, player)
             tables.append(buffer.average(members))
         return TabularPolicy(torch.cat(tables))
@@ -242,7 +242,7 @@ class DeepCFR(pl.LightningModule):
             "nodes_touched": self.nodes_touched,
             "wall_seconds": self.wall_seconds,
             "strategy": self.strategy.clone(),
-            "buffers": [b.state_dict() for b in self.buffers],
+            "strategy_buffers": [b.state_dict() for b in self.strategy_buffers],
             "value_memories": [m.state_dict() for m in self.value_memories],
             "strategy_memories": [m.state_dict() for m in self.strategy_memories],
         }
@@ -253,6 +253,6 @@ class DeepCFR(pl.LightningModule):
         self.nodes_touched = state["nodes_touched"]
         self.wall_seconds = state["wall_seconds"]
         self.strategy.copy_(state["strategy"])
-        for name in ("buffers", "value_memories", "strategy_memories"):
+        for name in ("strategy_buffers", "value_memories", "strategy_memories"):
             for part, saved in zip(getattr(self, name), state[name], strict=True):
                 part.load_state_dict(saved)

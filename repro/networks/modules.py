@@ -6,7 +6,6 @@ and a `head` that knows about legal actions.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
