@@ -49,6 +49,7 @@ class DeepCFR(pl.LightningModule):
 
     Attributes:
         metrics: what the last iteration measured, by read-out name; the key "" holds the training run's own.
+        policies: each read-out's average strategy as last evaluated.
         strategy_buffers: per player, B^M.
     """
 
@@ -70,6 +71,7 @@ class DeepCFR(pl.LightningModule):
         self.nodes_touched = 0
         self.wall_seconds = 0.0
         self.metrics: dict[str, dict[str, float]] = {}
+        self.policies: dict[str, TabularPolicy] = {}
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
@@ -200,6 +202,7 @@ class DeepCFR(pl.LightningModule):
                 extra["loss/policy"] = loss
             else:
                 policy = self.average_policy(readout.capacity)
+            self.policies[name] = policy
             chips = float(public_tree(self.game).best_response_values(policy.table).sum())
             self.metrics[name] = {
                 "nash_conv": chips,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 import torch
@@ -53,6 +54,6 @@ def fit(
         else:
             optimizer.update()
     loss = float(torch.stack(losses).mean())
-    if not torch.isfinite(optimizer.flat).all() or loss != loss or loss == float("inf"):
+    if not (math.isfinite(loss) and bool(torch.isfinite(optimizer.flat).all())):
         raise FloatingPointError("the training loss is not finite")
     return loss

@@ -39,7 +39,8 @@ class _RoundPlan:
 
     Attributes:
         infosets, valid: `[decision nodes, boards, hands]` infoset of a cell, and whether its cards do not collide.
-        table_index: `[decision nodes * actions + 1, boards, hands]` into the flat policy table; 1 past its end is "1.0".
+        table_index: `[decision nodes * actions + 1, boards, hands]` into the flat policy table, 1 past its end
+            standing for the constant 1.
         path: `[nodes + exits, 2, steps]` rows of each player's own actions since the round began. An *exit* is a
             betting line that goes on to the next round; exits are in the order of that round's first nodes.
         line: `[nodes + exits]` which exit of the previous round led here.
@@ -257,7 +258,7 @@ def _paths(tree: BettingTree, r: int) -> tuple[Tensor, Tensor, int]:
             at = before
         line.append(at - start)
         paths.append(steps)
-    longest = max(1, max(len(p) for steps in paths for p in steps))
+    longest = max(1, *(len(p) for steps in paths for p in steps))
     padded = [[p + [one] * (longest - len(p)) for p in steps] for steps in paths]
     device = tree.child.device
     return torch.tensor(padded, device=device), torch.tensor(line, device=device), _entering(tree, r)
@@ -284,7 +285,7 @@ def _payoff(game: Game, r: int) -> Tensor:
 
 
 def _plan_levels(tree: BettingTree, r: int) -> tuple[_LevelPlan, ...]:
-    start, stop = tree.round_slice[r]
+    start = tree.round_slice[r][0]
     plans, cell = [], 0
     for level in tree.levels[r]:
         plans.append(_LevelPlan(level.start - start, level.stop - start, level.player, _children(tree, r, level), cell))

@@ -96,5 +96,5 @@ def _check_deck(name: str, ranks: int, suits: int, dealt: int) -> None:
         raise ReproError(f"game {name}: suits is {suits}; at least 1 is needed.")
     if not dealt <= ranks * suits <= MAX_DECK:
         raise ReproError(
-            f"game {name}: ranks * suits is {ranks * suits} cards; allowed are {dealt} (all that is dealt) to {MAX_DECK}."
+            f"game {name}: ranks * suits is {ranks * suits} cards; allowed are {dealt} (what is dealt) to {MAX_DECK}."
         )

@@ -32,33 +32,35 @@ class FlatAdam(torch.optim.Optimizer):
     """
 
     def __init__(self, network: nn.Module, learning_rate: float, clip_norm: float) -> None:
-        parameters = list(network.parameters())
-        self.flat = nn.Parameter(torch.cat([p.detach().flatten() for p in parameters]))
-        self.flat.grad = torch.zeros_like(self.flat)
+        self._parameters = list(network.parameters())
+        self.flat = nn.Parameter(torch.cat([p.detach().flatten() for p in self._parameters]))
+        self._gradient = torch.zeros_like(self.flat.data)
         self.clip_norm = clip_norm
         offset = 0
-        for p in parameters:
-            here = slice(offset, offset + p.numel())
-            p.data = self.flat.data[here].view_as(p)
-            p.grad = self.flat.grad[here].view_as(p)
+        for p in self._parameters:
+            p.data = self.flat.data[offset : offset + p.numel()].view_as(p)
             offset += p.numel()
         super().__init__([self.flat], {"lr": learning_rate})
         self.reset()
 
     def reset(self) -> None:
-        """Forget the moments, as at the start of every network's training."""
+        """Start afresh: no moments, and gradients where they belong (others may have set them to None meanwhile)."""
         self.state[self.flat] = {
             "exp_avg": torch.zeros_like(self.flat.data),
             "exp_avg_sq": torch.zeros_like(self.flat.data),
             "step": torch.zeros((), device=self.flat.device),
         }
+        self.flat.grad = self._gradient
+        offset = 0
+        for p in self._parameters:
+            p.grad = self._gradient[offset : offset + p.numel()].view_as(p)
+            offset += p.numel()
 
     @torch.no_grad()
     def update(self) -> None:
         """Clip the gradient and take one Adam step, without the hooks and checks that `step` goes through."""
-        gradient, state = self.flat.grad, self.state[self.flat]
-        assert gradient is not None
-        # The kernel that torch.optim.Adam(fused=True) ends in divides by `grad_scale`: clipping costs no pass of its own.
+        gradient, state = self._gradient, self.state[self.flat]
+        # The kernel of torch.optim.Adam(fused=True) divides by `grad_scale`: clipping costs no pass of its own.
         scale = torch.linalg.vector_norm(gradient).div_(self.clip_norm).clamp_(min=1.0)
         torch._fused_adam_(
             [self.flat.data], [gradient], [state["exp_avg"]], [state["exp_avg_sq"]], [], [state["step"].add_(1)],
@@ -122,10 +124,12 @@ class HandDifferentiated:
         self._head.prepare(legal.numpy())
 
     def compute(self, weight: Tensor, target: Tensor) -> Tensor:
-        output = self._head.forward(_forward(self._layers, self._x))
-        gradient = output - target.numpy()
-        gradient *= weight.numpy()
-        _backward(self._layers, self._head.backward(gradient))
+        # A network that diverges is told by its loss, with more context than NumPy's warnings have.
+        with np.errstate(over="ignore", invalid="ignore"):
+            output = self._head.forward(_forward(self._layers, self._x))
+            gradient = output - target.numpy()
+            gradient *= weight.numpy()
+            _backward(self._layers, self._head.backward(gradient))
         return torch.from_numpy(output)
 
 

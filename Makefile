@@ -1,0 +1,76 @@
+# `make` prints what can be made. Everything runs in .venv, which is made on first use.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+SCALE ?= laptop
+# Runs at once, one thread each.
+JOBS ?= $(shell nproc)
+# FORCE=1 runs again what is finished.
+FORCE ?=
+OUTPUT ?= outputs
+PORT ?= 5000
+TARGETS := $(sort $(notdir $(wildcard conf/experiment/*)))
+FIGURE_FLAGS = --scale $(SCALE) --jobs $(JOBS) --output $(OUTPUT) $(if $(FORCE),--force)
+
+# One run is one thread: several runs beat several threads on networks this small.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+export MKL_NUM_THREADS ?= 1
+
+.PHONY: help list figures $(TARGETS) draw publish test bench ui lint format clean
+
+help:  ## print this
+	@grep -hE '^[a-z$$()A-Z-]+:.*?## ' $(MAKEFILE_LIST) | sed 's/$$(TARGETS)/TARGET/' | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@echo "  targets: $(TARGETS)"
+	@echo "  variables: SCALE=smoke|laptop|paper (laptop)  JOBS=runs at once (cores)  FORCE=1  OUTPUT=folder"
+
+list: $(VENV)/runtime  ## print every figure and table with what it shows
+	@$(RUN) -m repro.figure list
+
+$(TARGETS): $(VENV)/runtime  ## run what is not finished, draw, judge the claims
+	@$(RUN) -m repro.figure $@ $(FIGURE_FLAGS)
+
+figures: $(TARGETS)  ## make all of them
+
+draw: $(VENV)/runtime  ## draw TARGET again from its exported CSV, running nothing
+	@$(RUN) -m repro.figure $(or $(TARGET),figure1) --draw $(FIGURE_FLAGS)
+
+publish: $(VENV)/runtime  ## copy TARGET's figure to paper_figures/results and update its page
+	@$(RUN) -m repro.figure $(or $(TARGET),figure1) --publish $(FIGURE_FLAGS)
+
+test: $(VENV)/test  ## run the tests
+	@$(RUN) -m pytest -n $(JOBS) tests
+
+bench: $(VENV)/test  ## measure speed beside OpenSpiel's, in one run
+	@$(RUN) -m repro.bench --output $(OUTPUT)/bench.json
+
+ui: $(VENV)/runtime  ## open the MLflow UI on this machine only (PORT=5000)
+	@mkdir -p $(OUTPUT)
+	$(VENV)/bin/mlflow ui --backend-store-uri sqlite:///$(abspath $(OUTPUT))/mlflow.db --host 127.0.0.1 --port $(PORT)
+
+lint: $(VENV)/test  ## check style and types
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+format: $(VENV)/test  ## format the code
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+clean:  ## remove the environment and caches; outputs stay
+	rm -rf $(VENV) *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# torch is installed first and pinned: left to itself, pip fetches gigabytes of CUDA packages.
+$(VENV)/runtime: pyproject.toml constraints.txt
+	@echo "making the environment in $(VENV) (a few minutes, once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/test: $(VENV)/runtime
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@touch $@

@@ -1,0 +1,237 @@
+"""SD-CFR Fig. 1: exploitability in Leduc of (a) SD-CFR and Deep CFR, (b) SD-CFR with reservoir sampling on B^M."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from paper_figures import style
+from paper_figures.claims import NOT_TESTABLE, Claim, judged
+from repro.evaluation.statistics import mean_ci
+
+TITLE = "SD-CFR Fig. 1a, 1b"
+GAME = "Leduc"
+SHOWS = "exploitability of SD-CFR and Deep CFR; reservoir sampling on B^M"
+
+CAPACITIES = (10, 50, 100, 500, 1000)
+UNIT = "mA/g"
+TOLERANCE = 0.3
+"""How far above the digitised value ours may be for "reproduces the value" to hold."""
+
+_REFERENCE = Path(__file__).parent / "reference" / "figure1a.csv"
+
+
+def reference() -> pd.DataFrame:
+    """Paper values by `player_updates`: columns `sd_cfr`, `deep_cfr` in mA/g, as digitised by a third party."""
+    return pd.read_csv(_REFERENCE, index_col="player_updates")
+
+
+def exploitability(data: pd.DataFrame, algorithm: str) -> pd.DataFrame:
+    """Exploitability in mA/g: one row per seed, one column per number of player updates (the paper's x-axis)."""
+    rows = data[(data.metric == "exploitability") & (data.algorithm == algorithm)]
+    return rows.assign(x=rows.step * 2).pivot_table(index="seed", columns="x", values="value")
+
+
+# -- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """Both panels, log-log, as in the paper."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2), sharey=True)
+    seeds = data.seed.nunique()
+    _draw_algorithms(left, data)
+    _draw_capacities(right, data)
+    left.set_title(f"(a) SD-CFR and Deep CFR, {seeds} runs")
+    right.set_title(f"(b) Reservoir sampling on $B^M$, {seeds} runs")
+    left.set_ylabel("exploitability = NashConv / 2 (mA/g)")
+    for axes in (left, right):
+        axes.set(xscale="log", yscale="log", xlabel="iteration (updates of one player)")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+            axis.set_minor_formatter(NullFormatter())
+        axes.legend(fontsize=8)
+    _label_decade(left, data)
+    figure.suptitle(
+        f"Leduc, scale: {data.scale.iloc[0]}. Mean with 95% CI over runs, thin lines are single runs.", y=1.0
+    )
+    figure.tight_layout()
+    return figure
+
+
+def _label_decade(axes: Axes, data: pd.DataFrame) -> None:
+    """Less than a decade of exploitability would leave a log axis with a single label."""
+    values = data[data.metric == "exploitability"].value
+    ticks = [t for t in (20, 50, 100, 200, 500, 1000, 2000, 5000) if values.min() * 0.7 < t < values.max() * 1.4]
+    axes.set_yticks(ticks)
+
+
+def _draw_algorithms(axes: Axes, data: pd.DataFrame) -> None:
+    paper = reference()
+    last = 0.0
+    for algorithm, marker in (("sd_cfr", "o"), ("deep_cfr", "s")):
+        curves = exploitability(data, algorithm)
+        colour, name = style.COLOURS[algorithm], style.NAMES[algorithm]
+        style.curve(axes, list(curves.columns), curves.to_numpy(), colour=colour, label=f"{name}, ours")
+        last = max(last, float(curves.columns.max()))
+        within = paper[paper.index <= last * 1.02]
+        axes.plot(
+            within.index, within[algorithm], marker, color=colour, markerfacecolor="none", markersize=6,
+            label=f"{name}, paper (digitised by a third party)",
+        )  # fmt: skip
+
+
+def _draw_capacities(axes: Axes, data: pd.DataFrame) -> None:
+    colours = plt.get_cmap("viridis_r")(np.linspace(0.1, 0.85, len(CAPACITIES)))
+    for capacity, colour in zip(CAPACITIES, colours, strict=True):
+        curves = exploitability(data, f"sd_cfr_{capacity}")
+        binds = "" if capacity < curves.columns.max() / 2 else " (never full)"
+        style.curve(axes, list(curves.columns), curves.to_numpy(), colour=colour, label=f"$|B^M|$ = {capacity}{binds}")
+    curves = exploitability(data, "sd_cfr")
+    style.curve(axes, list(curves.columns), curves.to_numpy(), colour=style.COLOURS["sd_cfr"], label="all networks")
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """Every claim of the figure and its text, judged."""
+    found = [_sd_below_deep(data), _sd_below_deep_at_the_end(data)]
+    found += [_falls(data, algorithm) for algorithm in ("sd_cfr", "deep_cfr")]
+    found += [_value(data, algorithm, x) for x in reference().index for algorithm in ("sd_cfr", "deep_cfr")]
+    found += [_plateaus(data, capacity) for capacity in CAPACITIES]
+    found += [_oscillates(data, capacity) for capacity in CAPACITIES]
+    return found
+
+
+def _is_smoke(data: pd.DataFrame) -> bool:
+    return bool((data.scale == "smoke").all())
+
+
+def _test(data: pd.DataFrame, holds: bool) -> str:
+    return NOT_TESTABLE if _is_smoke(data) else judged(holds)
+
+
+def _paired(data: pd.DataFrame) -> pd.DataFrame:
+    """Deep CFR minus SD-CFR, seed by seed: both read the same value networks."""
+    return exploitability(data, "deep_cfr") - exploitability(data, "sd_cfr")
+
+
+def _sd_below_deep(data: pd.DataFrame) -> Claim:
+    difference = mean_ci(_paired(data).mean(axis=1))
+    paper = reference()
+    paper = paper[paper.index <= data.step.max() * 2]
+    return Claim(
+        "sd_below_deep", "SD-CFR minimises exploitability better than Deep CFR (mean gap over the run)",
+        "Sec. 6.1, Fig. 1a", _test(data, difference.low > 0), difference, UNIT,
+        float((paper.deep_cfr - paper.sd_cfr).mean()) if len(paper) else None,
+        "Deep CFR minus SD-CFR, averaged over all evaluations, paired by seed; holds if the interval is above 0",
+    )  # fmt: skip
+
+
+def _sd_below_deep_at_the_end(data: pd.DataFrame) -> Claim:
+    paired = _paired(data)
+    last = int(paired.columns.max())
+    difference = mean_ci(paired[last])
+    paper = reference()
+    return Claim(
+        "sd_below_deep_at_the_end", f"SD-CFR is below Deep CFR at the last evaluation (x = {last})", "Fig. 1a",
+        _test(data, difference.low > 0), difference, UNIT,
+        float(paper.deep_cfr[last] - paper.sd_cfr[last]) if last in paper.index else None,
+        "paired by seed; holds if the interval is above 0",
+    )  # fmt: skip
+
+
+def _falls(data: pd.DataFrame, algorithm: str) -> Claim:
+    curves = exploitability(data, algorithm)
+    first, last = int(curves.columns.min()), int(curves.columns.max())
+    ratio = mean_ci(curves[last] / curves[first])
+    paper = reference()[algorithm]
+    return Claim(
+        f"{algorithm}_falls", f"{style.NAMES[algorithm]}'s exploitability falls (x = {last} over x = {first})",
+        "Fig. 1a", _test(data, ratio.high < 1), ratio, "ratio",
+        float(paper[last] / paper[first]) if first in paper.index and last in paper.index else None,
+        "holds if the interval is below 1",
+    )  # fmt: skip
+
+
+def _value(data: pd.DataFrame, algorithm: str, x: int) -> Claim:
+    name, paper = style.NAMES[algorithm], float(reference()[algorithm][x])
+    parts: dict[str, Any] = {
+        "id": f"{algorithm}_at_{x}",
+        "statement": f"{name}'s exploitability at x = {x}",
+        "source": "Fig. 1a, digitised by a third party",
+        "unit": UNIT,
+        "paper": paper,
+    }
+    curves = exploitability(data, algorithm)
+    if _is_smoke(data) or x not in curves.columns:
+        return Claim(**parts, verdict=NOT_TESTABLE, measured=None, note=f"runs end at x = {int(curves.columns.max())}")
+    ours = mean_ci(curves[x])
+    note = f"{ours.mean / paper:.2f} times the paper's; holds if at most {1 + TOLERANCE:g} times"
+    return Claim(**parts, verdict=judged(ours.mean <= (1 + TOLERANCE) * paper), measured=ours, note=note)
+
+
+def _capped(data: pd.DataFrame, capacity: int) -> tuple[pd.DataFrame, pd.DataFrame, bool]:
+    """Curves of the capped and of the full B^M, and whether the cap is ever reached well before the end."""
+    capped, full = exploitability(data, f"sd_cfr_{capacity}"), exploitability(data, "sd_cfr")
+    return capped, full, capacity <= data.step.max() / 2 and not _is_smoke(data)
+
+
+def _plateaus(data: pd.DataFrame, capacity: int) -> Claim:
+    capped, full, testable = _capped(data, capacity)
+    last = capped.columns.max()
+    difference = mean_ci(capped[last] - full[last])
+    return Claim(
+        f"capacity_{capacity}_plateaus", f"|B^M| = {capacity} ends above the full B^M", "Sec. 6.1, Fig. 1b",
+        judged(difference.low > 0) if testable else NOT_TESTABLE, difference if testable else None, UNIT,
+        note="capped minus full at the last evaluation, paired by seed; holds if the interval is above 0"
+        if testable else "needs at least twice as many iterations as networks kept",
+    )  # fmt: skip
+
+
+def _oscillates(data: pd.DataFrame, capacity: int) -> Claim:
+    capped, full, testable = _capped(data, capacity)
+    parts = {
+        "id": f"capacity_{capacity}_oscillates",
+        "statement": f"|B^M| = {capacity} oscillates more than the full B^M",
+        "source": "Sec. 6.1, Fig. 1b",
+        "unit": "ratio",
+    }
+    if not testable:
+        note = "needs at least twice as many iterations as networks kept"
+        return Claim(**parts, verdict=NOT_TESTABLE, measured=None, note=note)
+    full_from = [x for x in capped.columns if x >= 2 * capacity]
+
+    def swing(curves: pd.DataFrame) -> pd.Series:
+        return np.log(curves[full_from]).diff(axis=1).abs().mean(axis=1)
+
+    ratio = mean_ci(swing(capped) / swing(full))
+    note = "mean relative change between evaluations once B^M is full, over the full B^M's; holds if above 1"
+    return Claim(**parts, verdict=judged(ratio.low > 1), measured=ratio, note=note)
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(data: pd.DataFrame) -> str:
+    """Ours beside the paper's, as Markdown."""
+    paper = reference()
+    lines = [
+        "| x (updates of one player) | SD-CFR ours | SD-CFR paper | Deep CFR ours | Deep CFR paper |",
+        "|---|---|---|---|---|",
+    ]
+    curves = {a: exploitability(data, a) for a in ("sd_cfr", "deep_cfr")}
+    for x in curves["sd_cfr"].columns:
+        cells = []
+        for algorithm in ("sd_cfr", "deep_cfr"):
+            cells.append(str(mean_ci(curves[algorithm][x])))
+            cells.append(f"{paper[algorithm][x]:g}" if x in paper.index else "–")
+        lines.append(f"| {x} | {' | '.join(cells)} |")
+    return "\n".join(lines)

@@ -1,0 +1,88 @@
+"""Brings the computed parts of a target's page up to date; its prose is written by hand.
+
+A page has, for each published scale, a block between `<!-- results SCALE -->` and `<!-- end SCALE -->`. Everything in
+it comes from the files in `paper_figures/results/<target>-<scale>/`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+
+from paper_figures.claims import Claim, markdown
+from repro.errors import ReproError
+from repro.evaluation.statistics import Estimate
+
+HERE = Path(__file__).parent
+
+
+def update(target: str, scale: str, module: ModuleType) -> None:
+    """Rewrite the block of `scale` in `<target>.md`.
+
+    Raises:
+        ReproError: the page has no such block.
+    """
+    path = HERE / f"{target}.md"
+    text = path.read_text()
+    pattern = re.compile(rf"(<!-- results {scale} -->\n).*?(<!-- end {scale} -->)", re.DOTALL)
+    if not pattern.search(text):
+        raise ReproError(f"{path} has no block '<!-- results {scale} -->' ... '<!-- end {scale} -->' to fill in.")
+    block = results(target, scale, module)
+    path.write_text(pattern.sub(lambda match: match.group(1) + block + match.group(2), text))
+
+
+def results(target: str, scale: str, module: ModuleType) -> str:
+    """The block's Markdown."""
+    folder = HERE / "results" / f"{target}-{scale}"
+    data = pd.read_csv(folder / "data.csv")
+    claims = [_claim(c) for c in json.loads((folder / "claims.json").read_text())]
+    provenance = json.loads((folder / "provenance.json").read_text())
+    parts = [
+        f"![{target} at scale {scale}](results/{folder.name}/{target}.png)",
+        module.table(data),
+        "### Claims",
+        markdown(claims),
+        "### Departures from the published setting at this scale",
+        _deviations(provenance["deviations_from_paper"]),
+        "### Made with",
+        _provenance(provenance),
+    ]
+    return "\n" + "\n\n".join(parts) + "\n\n"
+
+
+def _claim(fields: dict[str, Any]) -> Claim:
+    measured = fields["measured"]
+    if measured is not None:
+        numbers = {k: float("nan") if v is None else v for k, v in measured.items()}
+        measured = Estimate(numbers["mean"], numbers["low"], numbers["high"], int(numbers["n"]))
+    return Claim(**{**fields, "measured": measured})
+
+
+def _deviations(found: dict[str, list[Any]]) -> str:
+    if not found:
+        return "None: every hyperparameter is the published one."
+    lines = ["| key | paper | here | ratio |", "|---|---|---|---|"]
+    for key, (paper, here) in found.items():
+        numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (paper, here))
+        lines.append(f"| `{key}` | {paper} | {here} | {f'{here / paper:.3g}' if numbers and paper else '–'} |")
+    return "\n".join(lines)
+
+
+def _provenance(p: dict[str, Any]) -> str:
+    def text(key: str) -> str:
+        return ", ".join(str(v) for v in p[key])
+
+    dirty = " (with uncommitted changes)" if "true" in p["git_dirty"] else ""
+    versions = ", ".join(f"{k} {text(k)}" for k in ("python", "torch", "pytorch-lightning", "hydra-core", "mlflow"))
+    minutes = [seconds / 60 for seconds in p["wall_seconds"]]
+    return (
+        f"`{p['command']}`, seeds {text('seeds')}, on {text('cpu')} with {text('cores')} cores, one thread per run; "
+        f"{min(minutes):.1f} to {max(minutes):.1f} minutes per run, {sum(minutes):.0f} minutes in all.\n"
+        f"Commit {text('git_commit')}{dirty}; {versions}. Everything else: "
+        "`provenance.json` beside the picture."
+    )

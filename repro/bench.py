@@ -1,0 +1,501 @@
+"""Speed of this suite beside OpenSpiel's: `python -m repro.bench [--output outputs/bench.json] [--quick]`.
+
+Both sides run in one process, on one thread, in turns (ours, peer, ours, peer, ...); the numbers are medians. The JSON
+file holds a list of `{"name", "ours", "peer", "unit", "ratio"}`. A ratio above 1 always means that ours is better;
+the one exception is `leduc_sgd_overhead`, whose ratio is the cost of everything around the SGD steps (ours / peer, at
+best 1, wanted is at most 1.15).
+
+All measurements are on Leduc, with Deep CFR's settings there: 1,500 traversals per player and iteration, 750 SGD steps
+of 2,048 rows per player, and memories that hold 1 M entries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from threadpoolctl import threadpool_limits
+from torch import nn
+
+from repro.algorithms.deep_cfr import DeepCFR
+from repro.algorithms.memory import Reservoir
+from repro.algorithms.regression import fit
+from repro.algorithms.regret_matching import regret_matching
+from repro.config import DeepCFRConfig, NetworkConfig, RegressionConfig
+from repro.errors import ReproError
+from repro.evaluation import nash_conv
+from repro.games import Game, load
+from repro.networks.modules import MaskedLinear, Network, fc, value_network
+from repro.networks.step import FlatAdam
+from repro.policies import TabularPolicy, uniform
+from repro.seeding import generator
+
+TRAVERSALS = 1500
+STEPS = 750
+BATCH_SIZE = 2048
+CAPACITY = 1_000_000
+WIDTH, LAYERS = 64, 3
+LEARNING_RATE, CLIP_NORM = 1e-3, 1.0
+MATRIX = 1024
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the result; `note` is shown with the table only."""
+
+    name: str
+    ours: float
+    peer: float
+    unit: str
+    ratio: float
+    note: str
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured: repetitions of each side, and the size of one repetition.
+
+    Attributes:
+        peer_seconds: seconds of OpenSpiel's traversals in `leduc_traversals`.
+        peer_traversals, peer_steps: of OpenSpiel's traversals and SGD steps per player in `leduc_iteration`.
+        steps: SGD steps in the `leduc_sgd_step` rows.
+        small: calls of whatever takes about a millisecond.
+    """
+
+    repetitions: int
+    peer_seconds: float
+    peer_traversals: int
+    peer_steps: int
+    steps: int
+    small: int
+
+
+FULL = Effort(repetitions=7, peer_seconds=3.0, peer_traversals=200, peer_steps=50, steps=500, small=50)
+QUICK = Effort(repetitions=3, peer_seconds=0.3, peer_traversals=30, peer_steps=8, steps=100, small=10)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the benchmarks share, because filling memories takes longer than most of them.
+
+    Attributes:
+        trainer: our Deep CFR with 3x64 fully-connected value networks, memories full.
+        solver: OpenSpiel's Deep CFR with the same hidden layers, memories full.
+    """
+
+    effort: Effort
+    game: Game
+    trainer: DeepCFR
+    solver: Any
+    pyspiel: Any
+
+
+# -- measuring -------------------------------------------------------------------------------------------------------
+
+
+def seconds(action: Callable[[], object]) -> float:
+    """Wall time of one call."""
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def interleaved(ours: Callable[[], float], peer: Callable[[], float], repetitions: int) -> tuple[float, float]:
+    """Medians of what the two measurements return, taken in turns so that both see the same state of the machine."""
+    pairs = [(ours(), peer()) for _ in range(repetitions)]
+    return statistics.median(p[0] for p in pairs), statistics.median(p[1] for p in pairs)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep torch and the BLAS libraries of NumPy to one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+# -- the two sides ---------------------------------------------------------------------------------------------------
+
+
+def open_spiel() -> tuple[Any, Any]:
+    """The modules `pyspiel` and OpenSpiel's PyTorch Deep CFR.
+
+    Raises:
+        ReproError: they are not installed.
+    """
+    try:
+        import pyspiel  # noqa: PLC0415
+        from open_spiel.python.pytorch import deep_cfr  # noqa: PLC0415
+    except ImportError as error:
+        raise ReproError(
+            f"repro.bench measures OpenSpiel, which cannot be imported ({error}); run: pip install -e '.[test]'"
+        ) from error
+    return pyspiel, deep_cfr
+
+
+def prepare(effort: Effort) -> Setup:
+    """Build both sides and fill their memories."""
+    pyspiel, deep_cfr = open_spiel()
+    game = load("leduc")
+    regression = RegressionConfig(STEPS, BATCH_SIZE, LEARNING_RATE, CLIP_NORM, "previous")
+    algorithm = DeepCFRConfig(
+        name="bench", iterations=sys.maxsize, evaluate_every=sys.maxsize, traversals=TRAVERSALS,
+        value_capacity=CAPACITY, strategy_capacity=CAPACITY, value=regression, average=regression,
+    )  # fmt: skip
+    trainer = DeepCFR(game, algorithm, NetworkConfig("fc", WIDTH, LAYERS), seed=0)
+    fill_ours(trainer)
+    solver = deep_cfr.DeepCFRSolver(
+        pyspiel.load_game("leduc_poker"), policy_network_layers=(WIDTH,) * LAYERS,
+        advantage_network_layers=(WIDTH,) * LAYERS, learning_rate=LEARNING_RATE, batch_size_advantage=BATCH_SIZE,
+        memory_capacity=CAPACITY, advantage_network_train_steps=effort.peer_steps,
+    )  # fmt: skip
+    fill_peer(solver)
+    return Setup(effort, game, trainer, solver, pyspiel)
+
+
+def fill_ours(trainer: DeepCFR) -> None:
+    """Fill every memory with samples of the uniform strategy, repeated until it is full."""
+    for traverser in range(2):
+        draw = generator(0, "bench fill", 0, traverser)
+        policy = TabularPolicy(trainer.strategy)
+        traversals = trainer.engine.external_sampling(policy, traverser, 20_000, draw)
+        destinations = (
+            (trainer.value_memories[traverser], traversals.advantages),
+            (trainer.strategy_memories[1 - traverser], traversals.strategies),
+        )
+        for memory, samples in destinations:
+            while memory.size < CAPACITY:
+                memory.add(samples, 1, draw)
+
+
+def fill_peer(solver: Any) -> None:
+    """Fill OpenSpiel's buffers with the entries of a few traversals, repeated; their contents do not affect speed."""
+    for player in range(2):
+        traverse_peer(solver, player, 50)
+    for buffer in (*solver.advantage_buffers, solver.strategy_buffer):
+        held = len(buffer)
+        for column in buffer.experience:
+            column[:] = column[np.arange(CAPACITY) % held]
+        buffer.add_calls = np.array(CAPACITY)
+
+
+@torch.no_grad()
+def traverse_ours(setup: Setup, networks: Sequence[Network], player: int, draw: torch.Generator) -> None:
+    """Our counterpart of 1,500 calls of OpenSpiel's `_traverse_game_tree`: evaluate the networks, sample, store."""
+    game, trainer = setup.game, setup.trainer
+    tables = []
+    for network, mine in zip(networks, game.player_slice, strict=True):
+        legal = game.legal[mine]
+        tables.append(regret_matching(network(trainer.features[mine], legal), legal, "argmax"))
+    traversals = trainer.engine.external_sampling(TabularPolicy(torch.cat(tables)), player, TRAVERSALS, draw)
+    trainer.value_memories[player].add(traversals.advantages, 1, draw)
+    trainer.strategy_memories[1 - player].add(traversals.strategies, 1, draw)
+
+
+def traverse_peer(solver: Any, player: int, traversals: int) -> None:
+    """OpenSpiel's inner loop of `solve`."""
+    for _ in range(traversals):
+        solver._traverse_game_tree(solver._root_node, player)
+
+
+def fit_seconds(setup: Setup, network: nn.Module, optimizer: FlatAdam, player: int, steps: int) -> float:
+    """Wall time of our SGD steps as every training takes them, drawing the minibatches included."""
+    trainer, mine = setup.trainer, setup.game.player_slice[player]
+    draw = generator(0, "bench minibatches", 0, player)
+    batches = trainer.value_memories[player].minibatches(steps, BATCH_SIZE, 1, 1.0, draw)
+    return seconds(lambda: fit(network, optimizer, batches, steps, trainer.features[mine], setup.game.legal[mine]))
+
+
+# -- benchmarks ------------------------------------------------------------------------------------------------------
+
+
+def leduc_traversals(setup: Setup) -> Row:
+    """External sampling with 3x64 value networks, both players in turn, samples stored in memories of 1 M entries.
+
+    Ours evaluates the networks on all infosets once per 1,500 traversals (timed); OpenSpiel evaluates them at every
+    node. How much of the tree a traversal visits depends on the networks, therefore both sides go through many
+    randomly initialised ones. OpenSpiel's have a LayerNorm before the output that ours lack.
+    """
+    game, solver, effort = setup.game, setup.solver, setup.effort
+    features, actions = setup.trainer.features, game.num_actions
+    pairs = [
+        [fc(features.shape[1], WIDTH, actions, LAYERS, MaskedLinear()) for _ in game.player_slice]
+        for _ in range(effort.small)
+    ]
+    draw = generator(0, "bench traversals")
+
+    def ours() -> float:
+        start = time.perf_counter()
+        for pair in pairs:
+            for player in range(2):
+                traverse_ours(setup, pair, player, draw)
+        return 2 * len(pairs) * TRAVERSALS / (time.perf_counter() - start)
+
+    def peer() -> float:
+        start, done = time.perf_counter(), 0
+        while time.perf_counter() - start < effort.peer_seconds:
+            for player in range(2):
+                solver._reinitialize_advantage_network(player)
+            for player in range(2):
+                traverse_peer(solver, player, 10)
+            done += 20
+        return done / (time.perf_counter() - start)
+
+    mine, other = interleaved(ours, peer, effort.repetitions)
+    note = f"peer: as many traversals as take {effort.peer_seconds} s"
+    return Row("leduc_traversals", mine, other, "traversals/s", mine / other, note)
+
+
+def leduc_iteration(setup: Setup) -> Row:
+    """One Deep CFR iteration of both players: 1,500 traversals and 750 SGD steps each, full memories, no evaluation.
+
+    OpenSpiel's number is extrapolated: its traversals and SGD steps are timed separately, per player, on fewer of them
+    than an iteration has, and the times are scaled up. Both sides use three hidden layers of 64 units and minibatches
+    of 2,048 rows; OpenSpiel's step has no gradient clipping, and its network has an additional LayerNorm. Most of
+    OpenSpiel's time goes to drawing minibatches without replacement, which permutes the whole memory each time.
+    """
+    solver, effort = setup.solver, setup.effort
+
+    def peer() -> float:
+        total = 0.0
+        for player in range(2):
+            traversing = seconds(partial(traverse_peer, solver, player, effort.peer_traversals))
+            training = seconds(partial(solver._learn_advantage_network, player))
+            total += traversing * TRAVERSALS / effort.peer_traversals + training * STEPS / effort.peer_steps
+        return total
+
+    mine, other = interleaved(lambda: seconds(lambda: setup.trainer.training_step(None, 0)), peer, effort.repetitions)
+    note = f"peer: extrapolated from {effort.peer_traversals} traversals and {effort.peer_steps} SGD steps per player"
+    return Row("leduc_iteration", mine, other, "s/iteration", other / mine, note)
+
+
+def leduc_sgd_overhead(setup: Setup) -> Row:
+    """Our whole iteration beside its SGD steps alone: traversals, memories and bookkeeping should cost next to nothing.
+
+    The bare steps train the same networks on the same memories, drawing the minibatches included.
+    """
+    trainer = setup.trainer
+
+    def bare() -> float:
+        parts = zip(trainer.value_networks, trainer._value_optimizers, strict=True)
+        return sum(fit_seconds(setup, n, optimizer, player, STEPS) for player, (n, optimizer) in enumerate(parts))
+
+    iteration, steps = interleaved(
+        lambda: seconds(lambda: trainer.training_step(None, 0)), bare, setup.effort.repetitions
+    )
+    note = f"ours: whole iteration, peer: its 2 x {STEPS} bare SGD steps; the ratio should be at most 1.15"
+    return Row("leduc_sgd_overhead", iteration, steps, "s", iteration / steps, note)
+
+
+def leduc_nash_conv(setup: Setup) -> Row:
+    """NashConv of the uniform strategy given as a table, beside OpenSpiel's C++."""
+    from open_spiel.python.policy import TabularPolicy as PeerTable  # noqa: PLC0415
+
+    game, peer_game = load("leduc"), setup.pyspiel.load_game("leduc_poker")
+    mine, table = uniform(game), PeerTable(peer_game)
+    peer_policy = setup.pyspiel.TabularPolicy(
+        {
+            key: [(a, float(p)) for a, p in enumerate(table.action_probability_array[row]) if p > 0]
+            for key, row in table.state_lookup.items()
+        }
+    )
+    agree = abs(nash_conv(game, mine) - setup.pyspiel.nash_conv(peer_game, peer_policy)) < 1e-9
+    assert agree, "the two sides do not compute the same number"
+    calls, peer_calls = setup.effort.small, max(1, setup.effort.small // 10)
+    ours, peer = interleaved(
+        lambda: seconds(lambda: [nash_conv(game, mine) for _ in range(calls)]) / calls,
+        lambda: (
+            seconds(lambda: [setup.pyspiel.nash_conv(peer_game, peer_policy) for _ in range(peer_calls)]) / peer_calls
+        ),
+        setup.effort.repetitions,
+    )
+    return Row("leduc_nash_conv", 1e3 * ours, 1e3 * peer, "ms", peer / ours, "peer: OpenSpiel's C++")
+
+
+def step_operations(network: Network, rows: int) -> int:
+    """Floating-point operations of one SGD step's matrix products; everything else counts as nothing.
+
+    A linear layer has three products of equal size: its output, its weights' gradient and its input's gradient. The
+    first layer's input needs no gradient.
+    """
+    sizes = [m.in_features * m.out_features for m in network.modules() if isinstance(m, nn.Linear)]
+    return 2 * rows * (3 * sum(sizes) - sizes[0])
+
+
+def leduc_sgd_steps(setup: Setup) -> list[Row]:
+    """One value SGD step (SD-CFR's network, drawing the minibatch included) in operations per second.
+
+    A minibatch of 2,048 rows meets only 144 infosets, and rows of one infoset are grouped. The first row counts what
+    is computed, the second what a step on 2,048 separate rows would compute. The peer is a plain matrix product.
+    """
+    effort, trainer = setup.effort, setup.trainer
+    network, optimizer = sd_cfr_network(trainer)
+    a, b, out = (torch.rand(MATRIX, MATRIX) for _ in range(3))
+
+    def ours() -> float:
+        return effort.steps / fit_seconds(setup, network, optimizer, 0, effort.steps)
+
+    def peer() -> float:
+        return effort.small * 2e-9 * MATRIX**3 / seconds(lambda: [torch.mm(a, b, out=out) for _ in range(effort.small)])
+
+    steps_per_second, product = interleaved(ours, peer, effort.repetitions)
+    rows = setup.game.player_slice[0].stop
+    computed = 1e-9 * step_operations(network, rows) * steps_per_second
+    nominal = 1e-9 * step_operations(network, BATCH_SIZE) * steps_per_second
+    note = f"peer: float32 matrix product, {MATRIX} x {MATRIX}"
+    return [
+        Row("leduc_sgd_step", computed, product, "GFLOP/s", computed / product, f"{rows} rows computed; {note}"),
+        Row(
+            "leduc_sgd_step_nominal", nominal, product, f"GFLOP/s (nominal, {BATCH_SIZE} rows)", nominal / product,
+            f"counts {BATCH_SIZE} rows although {rows} are computed; {note}",
+        ),
+    ]  # fmt: skip
+
+
+def sd_cfr_network(trainer: DeepCFR) -> tuple[Network, FlatAdam]:
+    """A value network of the SD-CFR architecture, and its optimiser."""
+    network = value_network("sd_cfr", trainer.features.shape[1], WIDTH, LAYERS, trainer.game.num_actions)
+    return network, FlatAdam(network, LEARNING_RATE, CLIP_NORM)
+
+
+def leduc_sgd_step_autograd(setup: Setup) -> Row:
+    """Our value SGD step beside the plain way: 2,048 gathered rows, torch's autograd, clipping and Adam.
+
+    Both draw their minibatches from the same memory.
+    """
+    effort, trainer = setup.effort, setup.trainer
+    memory = trainer.value_memories[0]
+    assert isinstance(memory, Reservoir)
+    network, optimizer = sd_cfr_network(trainer)
+    plain = plain_steps(trainer, memory)
+
+    def ours() -> float:
+        return 1e3 * fit_seconds(setup, network, optimizer, 0, effort.steps) / effort.steps
+
+    def peer() -> float:
+        return 1e3 * seconds(lambda: plain(effort.steps // 5)) / (effort.steps // 5)
+
+    mine, other = interleaved(ours, peer, effort.repetitions)
+    note = "peer: torch autograd, clip_grad_norm_ and torch.optim.Adam on all gathered rows"
+    return Row("leduc_sgd_step_autograd", mine, other, "ms", other / mine, note)
+
+
+def plain_steps(trainer: DeepCFR, memory: Reservoir) -> Callable[[int], None]:
+    """A function that takes so many SGD steps of player 0's value network the way that torch's tutorials do."""
+    network = value_network("sd_cfr", trainer.features.shape[1], WIDTH, LAYERS, trainer.game.num_actions)
+    optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
+    entries = memory.state_dict()
+    infosets, weights = entries["infoset"].long(), entries["iteration"].float()[:, None]
+    targets = entries["target"].t().contiguous()
+    mine = trainer.game.player_slice[0]
+    features, legal = trainer.features[mine], trainer.game.legal[mine]
+    draw = generator(0, "bench plain")
+
+    def take(steps: int) -> None:
+        for _ in range(steps):
+            index = torch.randint(memory.size, (BATCH_SIZE,), generator=draw)
+            rows = infosets[index]
+            output = network(features[rows], legal[rows])
+            loss = (weights[index] * (output - targets[index]).square()).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(network.parameters(), CLIP_NORM)
+            optimizer.step()
+
+    return take
+
+
+# -- the program -----------------------------------------------------------------------------------------------------
+
+
+def run(effort: Effort) -> list[Row]:
+    """All benchmarks, one after the other.
+
+    Raises:
+        ReproError: OpenSpiel is not installed.
+    """
+    with one_thread():
+        setup = prepare(effort)
+        return [
+            leduc_traversals(setup),
+            leduc_iteration(setup),
+            leduc_sgd_overhead(setup),
+            leduc_nash_conv(setup),
+            *leduc_sgd_steps(setup),
+            leduc_sgd_step_autograd(setup),
+        ]
+
+
+def show(rows: Sequence[Row], effort: Effort) -> None:
+    """Print the table and its notes."""
+    table = Table(title=f"One thread, medians of {effort.repetitions} interleaved repetitions")
+    table.add_column("name", no_wrap=True)
+    for column in ("ours", "peer", "ratio"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("unit")
+    for row in rows:
+        table.add_row(row.name, f"{row.ours:.4g}", f"{row.peer:.4g}", f"{row.ratio:.4g}", row.unit)
+    console = Console()
+    console.print(table)
+    for row in rows:
+        console.print(f"{row.name}: {row.note}", highlight=False)
+
+
+def save(rows: Sequence[Row], path: Path) -> None:
+    """Write the JSON file."""
+    keys = ("name", "ours", "peer", "unit", "ratio")
+    text = json.dumps([{key: getattr(row, key) for key in keys} for row in rows], indent=2)
+    path.write_text(text + "\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run from the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m repro.bench", description="Measure this suite beside OpenSpiel.")
+    parser.add_argument("--output", type=Path, default=Path("outputs/bench.json"), help="JSON file to write")
+    parser.add_argument("--quick", action="store_true", help="few repetitions: less than 30 s, less reliable")
+    options = parser.parse_args(arguments)
+    effort = QUICK if options.quick else FULL
+    try:
+        prepare_output(options.output)
+        rows = run(effort)
+    except ReproError as error:
+        print(error, file=sys.stderr)
+        return 2
+    show(rows, effort)
+    save(rows, options.output)
+    return 0
+
+
+def prepare_output(path: Path) -> None:
+    """Make the output's folder, before minutes of measuring.
+
+    Raises:
+        ReproError: it cannot be made, or the path is a folder.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ReproError(f"--output {path}: its folder cannot be made ({error.strerror}).") from error
+    if path.is_dir():
+        raise ReproError(f"--output {path} is a folder; a file name is needed.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""Means over seeds and their confidence intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over `n` independent runs with a 95% confidence interval; the bounds are nan for a single run."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3g} [{self.low:.3g}, {self.high:.3g}]" if self.n > 1 else f"{self.mean:.3g}"
+
+
+def mean_ci(values: ArrayLike, confidence: float = 0.95) -> Estimate:
+    """Mean of `[runs]` values with Student's t interval, which is right for the few runs that figures have."""
+    x = np.asarray(values, dtype=float)
+    if x.ndim != 1 or len(x) == 0:
+        raise ValueError(f"need a non-empty list of numbers, one per run, got shape {x.shape}")
+    if len(x) == 1:
+        return Estimate(float(x[0]), float("nan"), float("nan"), 1)
+    half = stats.t.ppf((1 + confidence) / 2, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x))
+    return Estimate(float(x.mean()), float(x.mean() - half), float(x.mean() + half), len(x))
+
+
+def bands(rows: Sequence[ArrayLike]) -> dict[str, Any]:
+    """Mean and interval at each point of curves `[runs, points]`, as arrays `mean`, `low`, `high` `[points]`."""
+    estimates = [mean_ci(column) for column in np.asarray(rows, dtype=float).T]
+    return {name: np.array([getattr(e, name) for e in estimates]) for name in ("mean", "low", "high")}

@@ -1,0 +1,227 @@
+"""Make a figure: `python -m repro.figure figure1 --scale laptop`.
+
+Runs the sweep of `conf/experiment/<target>/<scale>.yaml` (finished runs are skipped), then draws from what MLflow
+holds. `--draw` draws again from the exported CSV alone and touches nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+
+from repro.errors import ReproError
+
+ROOT = Path(__file__).resolve().parents[1]
+SCALES = ("smoke", "laptop", "paper")
+
+
+def targets() -> list[str]:
+    """Names of all targets: those that have configurations."""
+    return sorted(p.name for p in (ROOT / "conf" / "experiment").iterdir() if p.is_dir())
+
+
+def module_of(target: str) -> ModuleType:
+    """The module that draws a target and judges its claims.
+
+    Raises:
+        ReproError: unknown target.
+    """
+    if target not in targets():
+        raise ReproError(f"target {target!r} is unknown; the targets are {', '.join(targets())}.")
+    return importlib.import_module(f"paper_figures.{target}")
+
+
+def sweep_arguments(target: str, scale: str, output: Path, jobs: int, force: bool) -> list[str]:
+    """Arguments after `python -m repro.run`."""
+    arguments = ["-m", f"+experiment={target}/{scale}", "hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"]
+    if output != Path("outputs").absolute():
+        arguments.append(f"output_dir={output}")
+    return [*arguments, "force=true"] if force else arguments
+
+
+def run_sweep(arguments: list[str]) -> int:
+    """Do the sweep in a process of its own, as a user would; returns its exit status."""
+    print("$ python -m repro.run " + shlex.join(arguments), flush=True)
+    return subprocess.run([sys.executable, "-m", "repro.run", *arguments], check=False).returncode
+
+
+def collect(arguments: list[str], output: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The sweep's data, and the provenance of its runs.
+
+    Raises:
+        ReproError: a run of the sweep is not finished.
+    """
+    from repro.config import result_config, run_key  # noqa: PLC0415  (--draw needs none of this)
+    from repro.run import plan, without_hydra  # noqa: PLC0415
+    from repro.tracking.results import tidy  # noqa: PLC0415
+    from repro.tracking.store import TRAINING, default_uri, experiment_id, find_runs, open_store  # noqa: PLC0415
+
+    configs = [without_hydra(c) for c in plan(arguments[1:], multirun=True)]
+    keys = [run_key(c) for c in configs]
+    client = open_store(configs[0].tracking_uri or default_uri(output))
+    experiment = experiment_id(client, configs[0].target, output / "artifacts")
+    data = tidy(client, experiment, keys)
+    runs = [find_runs(client, experiment, key).get(TRAINING) for key in keys]
+    finished = [run for run in runs if run is not None and run.info.status == "FINISHED"]
+    if len(finished) < len(keys):
+        raise ReproError(f"{len(keys) - len(finished)} of {len(keys)} runs are not finished; nothing is drawn.")
+    tags = ("git_commit", "git_dirty", "cpu", "cores", "gpu", "platform", "python", "repro", "torch",
+            "pytorch-lightning", "hydra-core", "mlflow", "pandas", "numpy", "matplotlib")  # fmt: skip
+    provenance = {
+        "command": "python -m repro.run " + shlex.join(arguments),
+        **{tag: sorted({run.data.tags[tag] for run in finished}) for tag in tags},
+        "seeds": sorted(int(run.data.params["seed"]) for run in finished),
+        "wall_seconds": [round(run.data.metrics["wall_seconds"], 1) for run in finished],
+        "config": {k: v for k, v in result_config(configs[0]).items() if k != "seed"},
+        "deviations_from_paper": deviations(arguments[1], configs[0]),
+    }
+    return data, provenance
+
+
+def deviations(experiment: str, config: Any) -> dict[str, list[Any]]:
+    """Keys that differ from the target's published setting: `{key: [paper, here]}`."""
+    from hydra import compose, initialize_config_dir  # noqa: PLC0415
+
+    from repro.config import flatten, result_config  # noqa: PLC0415
+    from repro.run import CONF, without_hydra  # noqa: PLC0415
+
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        paper = compose("config", [experiment.rsplit("/", 1)[0] + "/paper"], return_hydra_config=True)
+    theirs, ours = flatten(result_config(without_hydra(paper))), flatten(result_config(config))
+    return {
+        k: [theirs.get(k), ours.get(k)]
+        for k in sorted(theirs.keys() | ours.keys())
+        if k not in ("seed", "scale") and theirs.get(k) != ours.get(k)
+    }
+
+
+def draw(module: ModuleType, data: pd.DataFrame, folder: Path, target: str) -> None:
+    """Write png and pdf, `claims.json`, and print the verdicts."""
+    from paper_figures import claims as claims_of  # noqa: PLC0415
+
+    folder.mkdir(parents=True, exist_ok=True)
+    figure = module.draw(data)
+    for ending in ("png", "pdf"):
+        # No creation date in the file: the same data gives the same bytes.
+        figure.savefig(folder / f"{target}.{ending}", metadata={"CreationDate": None} if ending == "pdf" else None)
+    found = module.claims(data)
+    claims_of.write(found, folder / "claims.json")
+    _print_claims(found)
+    print(f"figure, data and verdicts: {folder}")
+
+
+def _print_claims(found: list[Any]) -> None:
+    from rich.table import Table  # noqa: PLC0415
+
+    from repro.tracking.progress import console  # noqa: PLC0415
+
+    table = Table("claim", "paper", "ours, mean [95% CI]", "verdict", box=None)
+    for c in found:
+        paper = "" if c.paper is None else f"{c.paper:.3g}"
+        table.add_row(c.statement, paper, f"{c.measured} {c.unit}" if c.measured else "", c.verdict)
+    console(sys.stdout).print(table)
+
+
+def publish(target: str, scale: str, output: Path) -> None:
+    """Copy a drawn figure to `paper_figures/results/` and bring its page up to date."""
+    from paper_figures import page  # noqa: PLC0415
+
+    source, results = figure_folder(output, target, scale), ROOT / "paper_figures" / "results" / f"{target}-{scale}"
+    if not (source / "claims.json").exists():
+        raise ReproError(f"{source} holds no finished figure; make it first with `make {target} SCALE={scale}`.")
+    results.mkdir(parents=True, exist_ok=True)
+    for name in (f"{target}.png", f"{target}.pdf", "data.csv", "claims.json", "provenance.json"):
+        shutil.copy(source / name, results / name)
+    page.update(target, scale, module_of(target))
+    print(f"published to {results} and paper_figures/{target}.md")
+
+
+def figure_folder(output: Path, target: str, scale: str) -> Path:
+    """Where a target is drawn."""
+    return output / "figures" / f"{target}-{scale}"
+
+
+def list_targets() -> None:
+    """Print every target with what it shows."""
+    from rich.table import Table  # noqa: PLC0415
+
+    from repro.tracking.progress import console  # noqa: PLC0415
+
+    table = Table("make target", "paper item", "game", "what it shows", box=None)
+    for target in targets():
+        module = module_of(target)
+        table.add_row(target, module.TITLE, module.GAME, module.SHOWS)
+    console(sys.stdout).print(table)
+
+
+def make(target: str, scale: str, output: Path, jobs: int, force: bool) -> int:
+    """Run what is not finished, then draw."""
+    module = module_of(target)
+    started = time.monotonic()
+    arguments = sweep_arguments(target, scale, output, jobs, force)
+    status = run_sweep(arguments)
+    if status:
+        print(f"error: the runs of {target} did not all finish; repeat the command to continue.", file=sys.stderr)
+        return status
+    data, provenance = collect(arguments, output)
+    folder = figure_folder(output, target, scale)
+    folder.mkdir(parents=True, exist_ok=True)
+    data.to_csv(folder / "data.csv", index=False, float_format="%.8g")
+    provenance["drawn_on"] = time.strftime("%Y-%m-%d")
+    (folder / "provenance.json").write_text(json.dumps(provenance, indent=2) + "\n")
+    draw(module, data, folder, target)
+    minutes = (time.monotonic() - started) / 60
+    print(f"{target} at scale {scale}: {minutes:.1f} minutes, of which finished runs took none")
+    return 0
+
+
+def main() -> int:
+    """Entry point; exit status 2 for a faulty request, the sweep's own if a run failed."""
+    parser = argparse.ArgumentParser(prog="python -m repro.figure", description=__doc__)
+    parser.add_argument("target", help="a target, or 'list'")
+    parser.add_argument("--scale", default="laptop", choices=SCALES)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: cores)")
+    parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder")
+    parser.add_argument("--force", action="store_true", help="run again what is finished")
+    parser.add_argument("--draw", action="store_true", help="draw again from the exported CSV, run nothing")
+    parser.add_argument("--publish", action="store_true", help="copy a drawn figure to paper_figures/results")
+    options = parser.parse_args()
+    output = options.output.absolute()
+    try:
+        if options.target == "list":
+            list_targets()
+            return 0
+        module = module_of(options.target)
+        if options.jobs < 1:
+            raise ReproError(f"--jobs is {options.jobs}; it must be at least 1.")
+        if options.publish:
+            publish(options.target, options.scale, output)
+            return 0
+        folder = figure_folder(output, options.target, options.scale)
+        if options.draw:
+            if not (folder / "data.csv").exists():
+                raise ReproError(f"{folder / 'data.csv'} does not exist; there is nothing to draw from.")
+            draw(module, pd.read_csv(folder / "data.csv"), folder, options.target)
+            return 0
+        return make(options.target, options.scale, output, options.jobs, options.force)
+    except ReproError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

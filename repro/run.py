@@ -1,0 +1,244 @@
+"""Train and evaluate: `python -m repro.run [-m] KEY=VALUE ...`.
+
+One linear path. Before any work, every run that the command line asks for is composed and checked, the output folder
+and the tracking store are tried, and the invocation's MLflow run is made. Then Hydra's launcher calls `execute` for
+each: skip what is finished, continue what is not, train, log, and leave a status for the table at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+import uuid
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from repro.config import register, run_key, settings
+from repro.errors import ReproError
+from repro.games import load
+
+CONF = Path(__file__).resolve().parents[1] / "conf"
+_INVOCATION = "REPRO_INVOCATION"
+_PARENT_RUN = "REPRO_PARENT_RUN"
+
+register()
+
+
+# -- before any work -------------------------------------------------------------------------------------------------
+
+
+def plan(overrides: Sequence[str], multirun: bool) -> list[DictConfig]:
+    """Compose and check every run that a command line asks for.
+
+    Raises:
+        ReproError: one sentence about the first thing that is wrong.
+    """
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            configs = [compose("config", [*job], return_hydra_config=True) for job in _jobs(overrides, multirun)]
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ReproError(_one_sentence(error)) from error
+    for config in configs:
+        _check(config)
+    return configs
+
+
+def _jobs(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
+    """The overrides of each job, expanded as Hydra's basic sweeper does."""
+    if not multirun:
+        return [list(overrides)]
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper  # noqa: PLC0415  (heavy, sweeps only)
+
+    parser = OverridesParser.create()
+    fixed = [o.input_line for o in parser.parse_overrides(list(overrides)) if not o.is_sweep_override()]
+    master = compose("config", [line for line in fixed if line], return_hydra_config=True)
+    swept = [f"{k}={v}" for k, v in (master.hydra.sweeper.get("params") or {}).items()]
+    return BasicSweeper.split_arguments(parser.parse_overrides([*swept, *overrides]), None)[0]
+
+
+def _check(config: DictConfig) -> None:
+    checked = settings(without_hydra(config))
+    parameters = dict(checked.game)
+    load(str(parameters.pop("name", "")), **parameters)
+    if not checked.algorithm.readouts:
+        raise ReproError("algorithm.readouts is empty; at least one read-out is needed to measure anything.")
+
+
+def without_hydra(config: DictConfig) -> DictConfig:
+    """A composed configuration less Hydra's own node."""
+    copy = config.copy()
+    if "hydra" in copy:
+        from omegaconf import open_dict  # noqa: PLC0415
+
+        with open_dict(copy):
+            del copy["hydra"]
+    return copy
+
+
+def _one_sentence(error: BaseException) -> str:
+    """Hydra explains itself over several lines; keep what names the key, the value and what is allowed."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    cause = error.__cause__
+    if cause is not None and not isinstance(cause, ReproError):
+        lines += [line.strip() for line in str(cause).splitlines() if line.strip()]
+    drop = ("full_key:", "Config search path", "provider=", "object_type=", "reference_type=", "Check that")
+    kept = [line for line in dict.fromkeys(lines) if not line.startswith(drop)]
+    return "bad configuration: " + "; ".join(kept)
+
+
+def prepare_output(output_dir: str) -> Path:
+    """Make the output folder and try to write in it.
+
+    Raises:
+        ReproError: it cannot be written.
+    """
+    folder = Path(output_dir).absolute()
+    probe = folder / f".write-test-{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_text("")
+        probe.unlink()
+    except OSError as error:
+        raise ReproError(
+            f"output_dir is {output_dir!r}; it must be a folder that can be written ({error.strerror})."
+        ) from error
+    return folder
+
+
+def run_folder(output_dir: str | Path, key: str) -> Path:
+    """Where a run's checkpoints, status and log are."""
+    return Path(output_dir).absolute() / "runs" / key
+
+
+# -- one run ---------------------------------------------------------------------------------------------------------
+
+
+def execute(config: DictConfig) -> str:
+    """Do one run and return the state it ended in. Never raises for a fault of one run: the status file tells it."""
+    from repro.tracking import status  # noqa: PLC0415
+
+    config = without_hydra(config)
+    key = run_key(config)
+    folder = run_folder(config.output_dir, key)
+    folder.mkdir(parents=True, exist_ok=True)
+    state = status.Status(state=status.RUNNING, invocation=os.environ.get(_INVOCATION, ""))
+    status.write(folder, state)
+    try:
+        from repro.training import train  # noqa: PLC0415  (imports torch, Lightning and MLflow)
+
+        state.state = train(config, key, folder, state, os.environ.get(_PARENT_RUN) or None)
+    except ReproError as error:
+        state.state, state.message = status.FAILED, str(error)
+    except Exception as error:  # One failed run must not stop the others of a sweep.
+        log = folder / "error.txt"
+        log.write_text(traceback.format_exc())
+        state.state, state.message = status.FAILED, f"{type(error).__name__}: {error} (traceback in {log})"
+    status.write(folder, state)
+    return state.state
+
+
+@hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")
+def _hydra_main(config: DictConfig) -> str:
+    return execute(config)
+
+
+# -- the command -----------------------------------------------------------------------------------------------------
+
+
+def main() -> int:
+    """Entry point; returns the exit status: 0, 1 if a run failed, 2 if the request was at fault."""
+    from hydra._internal.utils import get_args_parser  # noqa: PLC0415
+
+    # With this set, Hydra hands its exceptions on instead of printing and exiting.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    warnings.filterwarnings("ignore", module="pytorch_lightning")
+    arguments, unknown = get_args_parser().parse_known_args()
+    asks_only = arguments.help or arguments.hydra_help or arguments.cfg or arguments.info
+    if asks_only or arguments.shell_completion or unknown:
+        _hydra_main()
+        return 0
+    try:
+        return _run(arguments.overrides, arguments.multirun)
+    except ReproError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; repeat the command to continue where it stopped.", file=sys.stderr)
+        return 130
+
+
+def _run(overrides: list[str], multirun: bool) -> int:
+    configs = plan(overrides, multirun)
+    first = configs[0]
+    output = prepare_output(first.output_dir)
+
+    from repro.tracking.progress import Job, Watcher  # noqa: PLC0415
+    from repro.tracking.store import default_uri, experiment_id, open_store  # noqa: PLC0415
+
+    client = open_store(first.tracking_uri or default_uri(output))
+    experiment = experiment_id(client, first.target, output / "artifacts")
+    invocation = uuid.uuid4().hex
+    command = " ".join(["python -m repro.run", *(["-m"] if multirun else []), *overrides])
+    parent = client.create_run(experiment, tags={"repro.command": command}, run_name=time.strftime("%Y-%m-%d %H:%M:%S"))
+    os.environ[_INVOCATION], os.environ[_PARENT_RUN] = invocation, parent.info.run_id
+
+    plain = [without_hydra(c) for c in configs]
+    keys = [run_key(c) for c in plain]
+    jobs = [Job(_label(c), run_folder(output, key)) for c, key in zip(plain, keys, strict=True)]
+    print(f"{len(jobs)} run(s); files in {output}", file=sys.stderr)
+    interrupted: BaseException | None = None
+    with Watcher(jobs, invocation, _parallel(first)) as watcher:
+        try:
+            _hydra_main()
+        except (KeyboardInterrupt, SystemExit) as error:
+            interrupted = error
+        except Exception as error:  # A launcher that lost a worker raises what it likes; the statuses tell the rest.
+            interrupted = error
+    failed = _report(jobs, watcher.statuses(), interrupted)
+    client.set_terminated(parent.info.run_id, "FAILED" if failed else "FINISHED")
+    if isinstance(interrupted, KeyboardInterrupt):
+        raise interrupted
+    return 1 if failed else 0
+
+
+def _label(config: DictConfig) -> str:
+    return f"{config.game.name} {config.algorithm.name} seed={config.seed}"
+
+
+def _parallel(config: DictConfig) -> int:
+    """How many runs the launcher does at once (1 for launchers that do not say)."""
+    jobs = config.hydra.launcher.get("n_jobs", 1)
+    return (os.cpu_count() or 1) if jobs in (-1, None) else int(jobs)
+
+
+def _report(jobs: Sequence[Any], statuses: Sequence[Any], interrupted: BaseException | None) -> bool:
+    """Print what became of each run; whether any did not finish."""
+    from rich.table import Table  # noqa: PLC0415
+
+    from repro.tracking.progress import console  # noqa: PLC0415
+    from repro.tracking.status import FINISHED, SKIPPED  # noqa: PLC0415
+
+    table = Table("run", "state", "result", box=None)
+    failed = False
+    for job, status in zip(jobs, statuses, strict=True):
+        good = status.state in (FINISHED, SKIPPED)
+        failed |= not good
+        why = status.message or (f"stopped: {interrupted or 'no reason given'}" if not good else status.headline)
+        table.add_row(job.label, status.state if good else "failed", why)
+    console(sys.stderr).print(table)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""Progress of a command's runs: one bar each, how many are done, and an estimate for the whole command."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from repro.tracking.status import FAILED, FINISHED, RUNNING, SKIPPED, Status, read
+
+_WIDTH_IN_A_FILE = 160
+
+_DONE = (FINISHED, SKIPPED, FAILED)
+_LINE_EVERY_SECONDS = 30.0
+
+
+def console(file: TextIO) -> Console:
+    """A console as wide as the terminal, or of a fixed width where output goes to a file."""
+    found = Console(file=file)
+    return found if found.is_terminal else Console(file=file, width=_WIDTH_IN_A_FILE)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run as shown: its label and the folder its status is in."""
+
+    label: str
+    folder: Path
+
+
+class Watcher:
+    """A thread that shows the runs' statuses until it is stopped.
+
+    On a terminal it redraws bars; elsewhere (a log file, CI) it prints a line now and then.
+
+    Args:
+        jobs: all runs of the command.
+        invocation: statuses written by other commands count as "waiting".
+        parallel: how many runs go on at once, for the estimate.
+    """
+
+    def __init__(self, jobs: Sequence[Job], invocation: str, parallel: int) -> None:
+        self._jobs, self._invocation, self._parallel = list(jobs), invocation, max(1, parallel)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._console = console(sys.stderr)
+        self._started = time.monotonic()
+
+    def __enter__(self) -> Watcher:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def statuses(self) -> list[Status]:
+        """Status of every job; those that this command has not started yet are "waiting"."""
+        found = [read(job.folder) for job in self._jobs]
+        return [s if s.invocation == self._invocation else Status() for s in found]
+
+    def _watch(self) -> None:
+        if self._console.is_terminal:
+            with Live(console=self._console, refresh_per_second=4, transient=False) as live:
+                while not self._stop.wait(0.5):
+                    live.update(self._table(self.statuses()))
+                live.update(self._table(self.statuses()))
+            return
+        next_line = 0.0
+        while not self._stop.wait(0.5):
+            if time.monotonic() >= next_line:
+                self._console.print(self._summary(self.statuses()), highlight=False, soft_wrap=True)
+                next_line = time.monotonic() + _LINE_EVERY_SECONDS
+
+    def _table(self, statuses: list[Status]) -> Table:
+        table = Table.grid(padding=(0, 1))
+        for job, status in zip(self._jobs, statuses, strict=True):
+            if status.state == RUNNING:
+                bar = ProgressBar(total=max(1, status.iterations), completed=status.iteration, width=24)
+                left = status.remaining_seconds
+                eta = f"{_duration(left)} left" if left is not None else "starting"
+                table.add_row(job.label, bar, f"{status.iteration}/{status.iterations}", eta, status.headline)
+            elif status.state == FAILED:
+                table.add_row(job.label, Text("failed", style="red"), "", "", status.message)
+            elif status.state in _DONE:
+                table.add_row(job.label, Text(status.state, style="green"), "", "", status.headline)
+        grid = Table.grid()
+        grid.add_row(table)
+        grid.add_row(self._summary(statuses))
+        return grid
+
+    def _summary(self, statuses: list[Status]) -> str:
+        done = sum(s.state in _DONE for s in statuses)
+        text = f"{done} of {len(statuses)} runs done, {_duration(time.monotonic() - self._started)} so far"
+        left = self._remaining(statuses)
+        if left is not None and done < len(statuses):
+            text += f", about {_duration(left)} left"
+        running = [(j, s) for j, s in zip(self._jobs, statuses, strict=True) if s.state == RUNNING and s.iteration]
+        detail = "; ".join(f"{j.label} {s.iteration}/{s.iterations} {s.headline}".rstrip() for j, s in running)
+        return f"{text} [{detail}]" if detail and not self._console.is_terminal else text
+
+    def _remaining(self, statuses: list[Status]) -> float | None:
+        """Seconds until all runs are done, waiting ones taken to be like those that have begun."""
+        begun = [s for s in statuses if s.seconds_per_iteration]
+        if not begun:
+            return None
+        typical = sum(s.seconds_per_iteration * s.iterations for s in begun) / len(begun)
+        rest = [s.remaining_seconds or 0.0 for s in begun if s.state == RUNNING]
+        waiting = sum(s.state not in _DONE and not s.seconds_per_iteration for s in statuses)
+        return max([sum(rest) + waiting * typical, max(rest, default=0.0) * self._parallel]) / self._parallel
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

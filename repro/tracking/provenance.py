@@ -1,0 +1,69 @@
+"""What a result was made with: code, versions, hardware."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+_PACKAGES = ("repro", "torch", "pytorch-lightning", "hydra-core", "mlflow", "pandas", "numpy", "matplotlib")
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(REPOSITORY), *arguments], capture_output=True, text=True, check=True, timeout=20
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+@cache
+def code() -> dict[str, str]:
+    """Git commit, and whether files that git tracks differ from it; "unknown" outside a git checkout."""
+    commit = _git("rev-parse", "HEAD")
+    changed = _git("status", "--porcelain", "--untracked-files=no")
+    return {
+        "git_commit": commit or "unknown",
+        "git_dirty": "unknown" if changed is None else str(bool(changed)).lower(),
+    }
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that results depend on."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+@cache
+def hardware() -> dict[str, str]:
+    """Processor, cores available to this process, and GPU."""
+    return {
+        "cpu": _processor(),
+        "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+        "platform": platform.platform(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown"

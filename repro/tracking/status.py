@@ -1,0 +1,63 @@
+"""A small file per run that says how far it is: written by the run, read by whoever shows progress.
+
+Runs may be other processes or other machines (launchers), so progress goes through files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+RUNNING, FINISHED, FAILED, SKIPPED, WAITING = "running", "finished", "failed", "skipped", "waiting"
+
+
+@dataclass
+class Status:
+    """State of one run.
+
+    Attributes:
+        state: one of the constants above.
+        iteration, iterations: CFR iterations done and planned.
+        seconds_per_iteration: mean over this process's iterations, 0 before the first.
+        headline: newest value of the headline metric, with its name and unit, e.g. "sd_cfr 112 mA/g".
+        message: why a run failed.
+        invocation: id of the command that wrote this.
+        updated: Unix time of the last write.
+    """
+
+    state: str = WAITING
+    iteration: int = 0
+    iterations: int = 0
+    seconds_per_iteration: float = 0.0
+    headline: str = ""
+    message: str = ""
+    invocation: str = ""
+    updated: float = 0.0
+
+    @property
+    def remaining_seconds(self) -> float | None:
+        """Estimate for the rest of the run, None before the first iteration."""
+        if not self.seconds_per_iteration:
+            return None
+        return self.seconds_per_iteration * (self.iterations - self.iteration)
+
+
+def write(folder: Path, status: Status) -> None:
+    """Write `status.json`, replacing it in one step so that a reader never sees half of it."""
+    status.updated = time.time()
+    beside = folder / f"status.json.{os.getpid()}"
+    beside.write_text(json.dumps(asdict(status)))
+    beside.replace(folder / "status.json")
+
+
+def read(folder: Path) -> Status:
+    """The status in a run's folder; "waiting" if there is none that can be read."""
+    try:
+        content = json.loads((folder / "status.json").read_text())
+    except (OSError, ValueError):
+        return Status()
+    known = {f.name for f in fields(Status)}
+    return Status(**{k: v for k, v in content.items() if k in known})

@@ -1,0 +1,162 @@
+"""The MLflow side: opening the store, and the runs that belong to one training run.
+
+Experiment = figure. A parent run is one invocation; under it one training run per (game, algorithm, seed); under that
+one run per read-out, all with the same metric keys, so that the MLflow UI overlays algorithms as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import sqlite3
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
+
+from repro.errors import ReproError
+
+KEY_TAG = "repro.key"
+READOUT_TAG = "repro.readout"
+TRAINING = "training"
+"""Value of `READOUT_TAG` on the training run itself."""
+
+_SQLITE = "sqlite:///"
+_PARAMS_AT_ONCE = 100
+
+
+def default_uri(output_dir: Path) -> str:
+    """The SQLite file in the output folder, by absolute path."""
+    return f"{_SQLITE}{output_dir.resolve() / 'mlflow.db'}"
+
+
+def open_store(uri: str) -> MlflowClient:
+    """Connect, creating and migrating an SQLite file where there is none.
+
+    Call it once before parallel jobs start: several processes that create one database at once get in each other's
+    way.
+
+    Raises:
+        ReproError: the file is not an MLflow database, or the store cannot be reached.
+    """
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    if uri.startswith(_SQLITE):
+        _check_sqlite(uri, Path(uri.removeprefix(_SQLITE)))
+    try:
+        client = MlflowClient(uri)
+        client.search_experiments(max_results=1)
+    except Exception as error:  # MLflow lets its back ends' many exception types through.
+        reason = str(error).splitlines()[0]
+        raise ReproError(f"tracking_uri is {uri!r}; it must name an MLflow store that can be opened ({reason}).") from (
+            error
+        )
+    return client
+
+
+def _check_sqlite(uri: str, path: Path) -> None:
+    if not path.is_absolute():
+        raise ReproError(f"tracking_uri is {uri!r}; an SQLite file needs an absolute path (four slashes).")
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return
+    try:
+        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        connection.close()
+    except sqlite3.Error as error:
+        raise ReproError(f"tracking_uri is {uri!r}; the file there must be an MLflow database ({error}).") from error
+    if tables and "experiments" not in tables:
+        raise ReproError(f"tracking_uri is {uri!r}; the file there is a database, but not an MLflow one.")
+
+
+def experiment_id(client: MlflowClient, name: str, artifacts: Path) -> str:
+    """The id of an experiment, made if there is none; its files go to `artifacts`."""
+    found = client.get_experiment_by_name(name)
+    if found is not None:
+        return str(found.experiment_id)
+    try:
+        return str(client.create_experiment(name, artifact_location=artifacts.resolve().as_uri()))
+    except MlflowException:
+        # Another process was faster.
+        found = client.get_experiment_by_name(name)
+        if found is None:
+            raise
+        return str(found.experiment_id)
+
+
+def find_runs(client: MlflowClient, experiment: str, key: str) -> dict[str, Run]:
+    """The newest run of each read-out of a key (`TRAINING` included), whatever its state."""
+    runs: dict[str, Run] = {}
+    for run in client.search_runs([experiment], f"tags.`{KEY_TAG}` = '{key}'", order_by=["attributes.start_time DESC"]):
+        runs.setdefault(run.data.tags.get(READOUT_TAG, TRAINING), run)
+    return runs
+
+
+class TrackedRun:
+    """The MLflow runs of one training run: `TRAINING` and one per read-out.
+
+    Args:
+        runs: those of `find_runs` to go on with; missing ones are created.
+        algorithms: read-out name -> value of its `algorithm` param.
+        params: flat params for every run; tags likewise.
+        parent: id of the invocation's run, if any.
+    """
+
+    def __init__(
+        self,
+        client: MlflowClient,
+        experiment: str,
+        *,
+        key: str,
+        label: str,
+        runs: Mapping[str, Run],
+        algorithms: Mapping[str, str],
+        params: Mapping[str, Any],
+        tags: Mapping[str, str],
+        parent: str | None,
+    ) -> None:
+        self._client, self._experiment = client, experiment
+        self._ids: dict[str, str] = {}
+        for readout in (TRAINING, *(name for name in algorithms if name != TRAINING)):
+            if readout in runs:
+                run_id = runs[readout].info.run_id
+                client.update_run(run_id, status="RUNNING")
+            else:
+                above = parent if readout == TRAINING else self._ids[TRAINING]
+                own = {**tags, KEY_TAG: key, READOUT_TAG: readout, **({"mlflow.parentRunId": above} if above else {})}
+                created = client.create_run(experiment, tags=own, run_name=f"{algorithms[readout]} {label}")
+                run_id = created.info.run_id
+                self._log_params(run_id, {"algorithm": algorithms[readout], **params})
+            self._ids[readout] = run_id
+
+    def _log_params(self, run_id: str, params: Mapping[str, Any]) -> None:
+        entries = [Param(key, str(value)) for key, value in params.items()]
+        for start in range(0, len(entries), _PARAMS_AT_ONCE):
+            self._client.log_batch(run_id, params=entries[start : start + _PARAMS_AT_ONCE])
+
+    def log(self, readout: str, metrics: Mapping[str, float], step: int) -> None:
+        """One batch of metrics; values that are not finite are left out."""
+        now = int(time.time() * 1000)
+        finite = [Metric(k, float(v), now, step) for k, v in metrics.items() if math.isfinite(v)]
+        self._client.log_batch(self._ids[readout], metrics=finite)
+
+    def artifact(self, readout: str, path: Path) -> None:
+        """Attach a file."""
+        self._client.log_artifact(self._ids[readout], str(path))
+
+    def finish(self, status: str, message: str = "") -> None:
+        """Close all runs: FINISHED, FAILED or KILLED (which can be continued)."""
+        for run_id in self._ids.values():
+            if message:
+                self._client.log_batch(run_id, tags=[RunTag("repro.message", message)])
+            self._client.set_terminated(run_id, status)
+
+    @property
+    def run_id(self) -> str:
+        """Id of the training run."""
+        return self._ids[TRAINING]

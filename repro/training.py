@@ -1,0 +1,176 @@
+"""One training run: from a checked configuration to a finished MLflow run."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytorch_lightning as pl
+import torch
+from omegaconf import DictConfig, OmegaConf
+from threadpoolctl import threadpool_limits
+
+from repro.algorithms.deep_cfr import DeepCFR
+from repro.config import Config, flatten, result_config, settings
+from repro.errors import ReproError
+from repro.games import Game, load
+from repro.policies.base import TabularPolicy
+from repro.tracking import provenance, status
+from repro.tracking.checkpoints import Checkpoints, newest_readable
+from repro.tracking.store import TRAINING, TrackedRun, default_uri, experiment_id, find_runs, open_store
+
+_MOST_ROWS_IN_A_TABLE = 50_000
+
+
+def train(config: DictConfig, key: str, folder: Path, state: status.Status, parent: str | None) -> str:
+    """Do the run of `config`, or continue it, or skip it when it is finished. Returns its state.
+
+    Raises:
+        ReproError: the run cannot be done as asked.
+    """
+    checked = settings(config)
+    _quiet_lightning()
+    tracked = _open_tracked_run(config, checked, key, folder, parent)
+    if tracked is None:
+        state.headline = status.read(folder).headline
+        return status.SKIPPED
+    torch.set_num_threads(checked.threads)
+    game = _load_game(checked)
+    model = DeepCFR(game, checked.algorithm, checked.network, checked.seed)
+    checkpoint, passed_over = newest_readable(folder)
+    if passed_over:
+        print(f"warning: {passed_over}")
+    trainer = pl.Trainer(
+        max_epochs=checked.algorithm.iterations,
+        accelerator="gpu" if checked.device == "cuda" else "cpu",
+        devices=1,
+        callbacks=[_Report(tracked, folder, state), Checkpoints(folder, checked.checkpoint_every_seconds)],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+    )
+    try:
+        with threadpool_limits(checked.threads):
+            trainer.fit(model, ckpt_path=checkpoint, weights_only=True)
+    except BaseException as error:
+        stopped = isinstance(error, KeyboardInterrupt | SystemExit)
+        reason = "interrupted" if stopped else str(error)
+        tracked.finish("KILLED" if stopped else "FAILED", f"iteration {model.iteration}: {reason}")
+        raise
+    _write_artifacts(model, tracked, config, folder)
+    tracked.finish("FINISHED")
+    return status.FINISHED
+
+
+def _quiet_lightning() -> None:
+    # Its hints (number of data-loading workers, logger steps) do not apply to a run that makes its own data.
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module="pytorch_lightning")
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+
+
+def _load_game(checked: Config) -> Game:
+    if checked.device == "cuda" and not torch.cuda.is_available():
+        raise ReproError("device is 'cuda', but torch finds no GPU here; cpu always works.")
+    parameters = dict(checked.game)
+    return load(parameters.pop("name"), device=checked.device, **parameters)
+
+
+def _open_tracked_run(
+    config: DictConfig, checked: Config, key: str, folder: Path, parent: str | None
+) -> TrackedRun | None:
+    """The MLflow runs to log to, or None when this run is finished already."""
+    output = Path(checked.output_dir).absolute()
+    client = open_store(checked.tracking_uri or default_uri(output))
+    experiment = experiment_id(client, checked.target, output / "artifacts")
+    runs = find_runs(client, experiment, key)
+    done = TRAINING in runs and runs[TRAINING].info.status == "FINISHED"
+    if done and not checked.force:
+        return None
+    if done or TRAINING not in runs:
+        # Begin anew: forced, or the store no longer knows the run that these checkpoints belong to.
+        runs = {}
+        for file in folder.glob("*.ckpt"):
+            file.unlink()
+    plain = result_config(config)
+    flat = {k: v for k, v in flatten(plain).items() if k not in ("seed", "scale", "target")}
+    short = {"game": checked.game["name"], "seed": checked.seed, "scale": checked.scale, "target": checked.target}
+    tags = {**provenance.code(), **provenance.hardware(), **provenance.versions()}
+    label = f"{checked.game['name']} seed={checked.seed} {checked.scale}"
+    (folder / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create(plain)))
+    tracked = TrackedRun(
+        client,
+        experiment,
+        key=key,
+        label=label,
+        runs=runs,
+        algorithms={TRAINING: checked.algorithm.name, **{name: name for name in checked.algorithm.readouts}},
+        params={**short, **{k: v for k, v in flat.items() if k != "game.name"}},
+        tags=tags,
+        parent=parent,
+    )
+    tracked.artifact(TRAINING, folder / "config.yaml")
+    return tracked
+
+
+class _Report(pl.Callback):
+    """Sends each iteration's metrics to MLflow and its progress to the status file."""
+
+    def __init__(self, tracked: TrackedRun, folder: Path, state: status.Status) -> None:
+        self._tracked, self._folder, self._state = tracked, folder, state
+        self._started = time.monotonic()
+        self._first = 0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        assert isinstance(pl_module, DeepCFR)
+        self._state.iterations = pl_module.algorithm.iterations
+        self._first = self._state.iteration = pl_module.iteration
+        self._started = time.monotonic()
+        status.write(self._folder, self._state)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        assert isinstance(pl_module, DeepCFR)
+        for readout, measured in pl_module.metrics.items():
+            self._tracked.log(readout or TRAINING, measured, pl_module.iteration)
+        parts = [f"{name} {m['exploitability']:.0f}" for name, m in pl_module.metrics.items() if "exploitability" in m]
+        if parts:
+            self._state.headline = f"{', '.join(parts[:2])} mA/g"
+        self._state.iteration = pl_module.iteration
+        done = pl_module.iteration - self._first
+        self._state.seconds_per_iteration = (time.monotonic() - self._started) / done
+        status.write(self._folder, self._state)
+
+
+def _write_artifacts(model: DeepCFR, tracked: TrackedRun, config: DictConfig, folder: Path) -> None:
+    """`networks.pt` on the training run; each read-out's last average strategy as `strategy.csv` on its own run."""
+    networks: dict[str, Any] = {
+        "config": result_config(config),
+        "value": [torch.stack(b.parameters) for b in model.strategy_buffers],
+        "average": [{k: v.cpu() for k, v in n.state_dict().items()} for n in model.average_networks],
+    }
+    torch.save(networks, folder / "networks.pt")
+    tracked.artifact(TRAINING, folder / "networks.pt")
+    if model.game.infosets <= _MOST_ROWS_IN_A_TABLE:
+        for readout, policy in model.policies.items():
+            path = folder / readout / "strategy.csv"
+            path.parent.mkdir(exist_ok=True)
+            strategy_frame(model.game, policy).to_csv(path, index_label="infoset")
+            tracked.artifact(readout, path)
+    for name in os.listdir(folder):
+        # The networks are in the artifacts now; the memories serve no one any more.
+        if name.endswith((".ckpt", ".pt")):
+            (folder / name).unlink()
+
+
+def strategy_frame(game: Game, policy: TabularPolicy) -> pd.DataFrame:
+    """One row per infoset: a readable description and a probability per action."""
+    frame = pd.DataFrame(policy.table.cpu().numpy(), columns=list(game.actions))
+    frame.insert(0, "description", [game.describe(i) for i in range(game.infosets)])
+    return frame

@@ -1,0 +1,200 @@
+"""Does Deep CFR compute what it should? Against Linear CFR, against brute force, against itself after a restart."""
+
+from __future__ import annotations
+
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from repro.algorithms.deep_cfr import DeepCFR
+from repro.algorithms.memory import Aggregated
+from repro.algorithms.regret_matching import regret_matching
+from repro.config import RegressionConfig
+from repro.engine.sampling import SamplingEngine
+from repro.errors import ReproError
+from repro.evaluation import expected_value, nash_conv
+from repro.evaluation.exploitability import public_tree
+from repro.games import load
+from repro.policies import TabularPolicy, uniform
+from repro.policies.ensemble import TrajectorySampling
+from repro.seeding import generator
+from tests.small import small_model
+
+
+class TabularDeepCFR(DeepCFR):
+    """Deep CFR whose "network" is a table that fits the memory perfectly."""
+
+    def _fit_value_network(self, player: int) -> float:
+        return 0.0
+
+    def _strategy_of(self, player: int) -> torch.Tensor:
+        memory = self.value_memories[player]
+        assert isinstance(memory, Aggregated)
+        mean = memory._sum / memory._weight.clamp(min=1)
+        return regret_matching(mean, self.game.legal[self.game.player_slice[player]], "uniform").float()
+
+
+def exact_cfr(game, iterations, *, linear):
+    """CFR with alternating updates on exact values: average of the strategies after each update, weighted like B^M."""
+    strategy = game.uniform.clone()
+    regrets, numerator = torch.zeros_like(strategy), torch.zeros_like(strategy)
+    for t in range(1, iterations + 1):
+        weight = float(t) if linear else 1.0
+        for player in range(2):
+            mine = game.player_slice[player]
+            values = public_tree(game).action_values(strategy)
+            regret = (values - (values * strategy).sum(1, keepdim=True)) * game.legal
+            regrets[mine] += weight * regret[mine]
+            strategy[mine] = regret_matching(regrets, game.legal, "uniform")[mine]
+            reach = public_tree(game).own_reach(strategy)
+            numerator[mine] += weight * (reach[:, None] * strategy)[mine]
+    total = numerator.sum(1, keepdim=True)
+    return TabularPolicy(torch.where(total > 0, numerator / total.clamp(min=1e-300), game.uniform))
+
+
+def tabular_run(game, iterations, traversals, **changes):
+    config = {"memory": "aggregated", "when_no_positive": "uniform", "iterations": iterations, "divide_by_legal": False}
+    base = small_model(game, **{**config, "traversals": traversals, "evaluate_every": iterations, **changes})
+    model = TabularDeepCFR(game, base.algorithm, base.network, seed=0)
+    model.algorithm.readouts.pop("deep_cfr")
+    for _ in range(iterations):
+        model.training_step(None, 0)
+    return model
+
+
+@pytest.mark.parametrize(("name", "traversals"), [("kuhn", 20_000), ("leduc", 8_000)])
+def test_with_a_perfect_table_it_tracks_linear_cfr(name, traversals):
+    game, iterations = load(name), 25
+    sampled = nash_conv(game, tabular_run(game, iterations, traversals).average_policy())
+    linear = nash_conv(game, exact_cfr(game, iterations, linear=True))
+    plain = nash_conv(game, exact_cfr(game, iterations, linear=False))
+    # Plain CFR is what forgetting the linear weights would give; sampling noise is smaller than that difference.
+    assert abs(sampled - linear) < 0.5 * abs(plain - linear)
+    assert sampled == pytest.approx(linear, rel=0.3)
+
+
+def test_the_linear_cfr_it_is_compared_with_is_open_spiels():
+    pyspiel = pytest.importorskip("pyspiel")
+    from open_spiel.python.algorithms import discounted_cfr, exploitability  # noqa: PLC0415
+
+    iterations = 40
+    theirs = discounted_cfr.LCFRSolver(pyspiel.load_game("kuhn_poker"))
+    for _ in range(iterations):
+        theirs.evaluate_and_update_policy()
+    peer = exploitability.nash_conv(theirs._game, theirs.average_policy())
+    # Theirs averages the strategies before each update, ours those after it: one iteration apart.
+    assert nash_conv(load("kuhn"), exact_cfr(load("kuhn"), iterations, linear=True)) == pytest.approx(peer, rel=0.15)
+
+
+def test_dividing_regrets_by_the_number_of_actions_changes_no_tabular_strategy():
+    game = load("leduc")
+    plain = tabular_run(game, 3, 500, divide_by_legal=False, regret_unit=1.0)
+    scaled = tabular_run(game, 3, 500, divide_by_legal=True, regret_unit=2.6)
+    # Both scale an infoset's regrets by one positive number.
+    assert torch.allclose(plain.strategy, scaled.strategy, atol=1e-5)
+
+
+def test_explicit_average_and_trajectory_sampling_agree():
+    game = load("leduc")
+    model = small_model(game, seed=3, iterations=8)
+    for _ in range(8):
+        model.training_step(None, 0)
+    average = model.average_policy()
+    opponent = uniform(game)
+    hands = 400_000
+    for seat in range(2):
+        seats = [opponent, opponent]
+        seats[seat] = TrajectorySampling(model.strategy_buffers[seat])
+        won = SamplingEngine(game).play(seats, hands, generator(0, "test", player=seat))
+        table = game.uniform.clone()
+        table[game.player_slice[seat]] = average.table[game.player_slice[seat]]
+        exact = expected_value(game, TabularPolicy(table))[0]
+        standard_error = float(won.std()) / hands**0.5
+        assert abs(float(won.mean()) - exact) < 4 * standard_error
+
+
+def test_exploitability_falls_from_uniform_with_real_networks():
+    game = load("kuhn")
+    regression = RegressionConfig(steps=100, batch_size=256, start="previous")
+    model = small_model(
+        game, iterations=30, traversals=300, value=regression, average=regression, value_capacity=20_000,
+        strategy_capacity=20_000, evaluate_every=30,
+    )  # fmt: skip
+    for _ in range(30):
+        model.training_step(None, 0)
+    for readout in ("sd_cfr", "deep_cfr"):
+        assert model.metrics[readout]["nash_conv"] < 0.25 * nash_conv(game, uniform(game))
+
+
+def test_evaluating_more_often_changes_nothing_that_is_learned():
+    game = load("kuhn")
+    often, once = small_model(game, evaluate_every=1), small_model(game, evaluate_every=6)
+    for model in (often, once):
+        for _ in range(6):
+            model.training_step(None, 0)
+    assert torch.equal(often.strategy, once.strategy)
+    assert often.metrics["deep_cfr"]["nash_conv"] == once.metrics["deep_cfr"]["nash_conv"]
+
+
+def test_seeds_differ_and_the_same_seed_repeats():
+    game = load("kuhn")
+    runs = [small_model(game, seed) for seed in (0, 0, 1)]
+    for model in runs:
+        model.training_step(None, 0)
+    assert torch.equal(runs[0].strategy_buffers[0].parameters[0], runs[1].strategy_buffers[0].parameters[0])
+    assert not torch.equal(runs[0].strategy_buffers[0].parameters[0], runs[2].strategy_buffers[0].parameters[0])
+
+
+def test_a_capacity_that_is_never_reached_is_the_full_buffer():
+    model = small_model(load("kuhn"))
+    for _ in range(4):
+        model.training_step(None, 0)
+    assert torch.equal(model.average_policy(100).table, model.average_policy().table)
+    assert not torch.equal(model.average_policy(2).table, model.average_policy().table)
+
+
+@pytest.mark.parametrize("memory", ["reservoir", "aggregated"])
+@pytest.mark.parametrize("start", ["previous", "random"])
+@pytest.mark.parametrize("stop", [1, 3, 5])
+def test_resuming_equals_never_stopping(tmp_path, memory, start, stop):
+    game = load("leduc")
+    regression = RegressionConfig(steps=8, batch_size=64, start=start)
+    changes = {"memory": memory, "value": regression}
+
+    def trainer(epochs):
+        return pl.Trainer(
+            max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False,
+            enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
+        )  # fmt: skip
+
+    straight = small_model(game, **changes)
+    whole = trainer(6)
+    whole.fit(straight)
+    first_half = small_model(game, **changes)
+    half = trainer(stop)
+    half.fit(first_half)
+    half.save_checkpoint(tmp_path / "half.ckpt")
+    resumed = small_model(game, **changes)
+    rest = trainer(6)
+    rest.fit(resumed, ckpt_path=tmp_path / "half.ckpt", weights_only=True)
+    assert resumed.iteration == straight.iteration == 6
+    assert whole.global_step == 12, "Lightning counts one step per fitted network"
+    for ours, theirs in zip(straight.strategy_buffers, resumed.strategy_buffers, strict=True):
+        assert torch.equal(torch.stack(ours.parameters), torch.stack(theirs.parameters))
+    for readout in ("sd_cfr", "sd_cfr_2", "deep_cfr"):
+        for metric in ("nash_conv", "nodes_touched"):
+            assert straight.metrics[readout][metric] == resumed.metrics[readout][metric]
+
+
+def test_a_batch_larger_than_what_was_collected_is_refused():
+    model = small_model(load("kuhn"), value=RegressionConfig(steps=1, batch_size=100_000, start="random"))
+    with pytest.raises(ReproError, match=r"algorithm\.value\.batch_size is 100000, but only \d+ samples"):
+        model.training_step(None, 0)
+
+
+def test_a_diverging_network_is_refused_with_its_iteration():
+    regression = RegressionConfig(steps=30, batch_size=64, learning_rate=1e20, clip_norm=1e30, start="random")
+    model = small_model(load("leduc"), value=regression)
+    with pytest.raises(ReproError, match=r"diverged in iteration 1.*learning_rate is 1e\+20"):
+        for _ in range(3):
+            model.training_step(None, 0)

@@ -1,0 +1,243 @@
+"""The command line: sweeps, tracking, resuming after SIGKILL, and what bad input is answered with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from mlflow import MlflowClient
+
+from repro import run
+from repro.errors import ReproError
+from repro.tracking import status
+from repro.tracking.results import tidy
+from repro.tracking.store import READOUT_TAG, TRAINING, default_uri, find_runs, open_store
+
+SMALL = (
+    "game=kuhn", "algorithm=sd_cfr_and_deep_cfr", "algorithm.iterations=30", "algorithm.traversals=200",
+    "algorithm.value.steps=30", "algorithm.value.batch_size=64", "algorithm.average.steps=20",
+    "algorithm.average.batch_size=64", "algorithm.value_capacity=1000", "algorithm.strategy_capacity=1000",
+    "algorithm.evaluate_every=5", "network.width=16",
+)  # fmt: skip
+
+
+def command(*overrides: str) -> list[str]:
+    return [sys.executable, "-m", "repro.run", *overrides]
+
+
+def call(*overrides: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*overrides), capture_output=True, text=True, check=False, timeout=300)
+
+
+def results(output: Path, overrides: tuple[str, ...]) -> pd.DataFrame:
+    """Everything the runs logged, wall times aside."""
+    keys = [run.run_key(run.without_hydra(c)) for c in run.plan([*overrides, f"output_dir={output}"], multirun=True)]
+    client = open_store(default_uri(output))
+    experiment = client.get_experiment_by_name("runs")
+    assert experiment is not None
+    data = tidy(client, experiment.experiment_id, keys)
+    return data[data.metric != "wall_seconds"].reset_index(drop=True)
+
+
+def only_folder(output: Path) -> Path:
+    (folder,) = (output / "runs").iterdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """One run that was never stopped, through the command line."""
+    output = tmp_path_factory.mktemp("straight")
+    done = call(*SMALL, f"output_dir={output}")
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+def test_a_run_is_tracked(straight):
+    client = MlflowClient(default_uri(straight))
+    experiment = client.get_experiment_by_name("runs")
+    everything = {r.info.run_id: r for r in client.search_runs([experiment.experiment_id])}
+    readouts = {r.data.tags[READOUT_TAG]: r for r in everything.values() if READOUT_TAG in r.data.tags}
+    (parent,) = (r for r in everything.values() if READOUT_TAG not in r.data.tags)
+    assert set(readouts) == {TRAINING, "sd_cfr", "deep_cfr"}
+    assert readouts[TRAINING].data.tags["mlflow.parentRunId"] == parent.info.run_id
+    for name in ("sd_cfr", "deep_cfr"):
+        child = readouts[name]
+        assert child.data.tags["mlflow.parentRunId"] == readouts[TRAINING].info.run_id
+        assert child.info.status == "FINISHED"
+        assert child.data.params["algorithm"] == name
+        assert child.data.params["game"] == "kuhn"
+        assert child.data.params["seed"] == "0"
+        assert child.data.params["algorithm.traversals"] == "200"
+        assert {"git_commit", "git_dirty", "torch", "cpu"} <= child.data.tags.keys()
+    keys = {"nash_conv", "exploitability", "player_updates", "nodes_touched", "wall_seconds"}
+    assert keys <= readouts["sd_cfr"].data.metrics.keys()
+    assert readouts["deep_cfr"].data.metrics.keys() - readouts["sd_cfr"].data.metrics.keys() == {"loss/policy"}
+    steps = [m.step for m in client.get_metric_history(readouts["sd_cfr"].info.run_id, "exploitability")]
+    assert steps == [5, 10, 15, 20, 25, 30]
+    assert readouts["sd_cfr"].data.metrics["player_updates"] == 60
+    losses = client.get_metric_history(readouts[TRAINING].info.run_id, "loss/value")
+    assert [m.step for m in losses] == list(range(1, 31))
+    files = {f.path for f in client.list_artifacts(readouts[TRAINING].info.run_id)}
+    assert {"config.yaml", "networks.pt"} <= files
+
+
+def test_artifacts_hold_the_networks_and_the_strategy(straight, tmp_path):
+    client = MlflowClient(default_uri(straight))
+    experiment = client.get_experiment_by_name("runs").experiment_id
+    key = only_folder(straight).name
+    runs = find_runs(client, experiment, key)
+    path = client.download_artifacts(runs[TRAINING].info.run_id, "networks.pt", str(tmp_path))
+    networks = torch.load(path, weights_only=True)
+    assert [len(p) for p in networks["value"]] == [30, 30]
+    strategy = pd.read_csv(client.download_artifacts(runs["sd_cfr"].info.run_id, "strategy.csv", str(tmp_path)))
+    assert len(strategy) == 12
+    assert strategy[["fold", "call", "raise"]].sum(axis=1).tolist() == pytest.approx([1.0] * 12)
+
+
+def test_a_finished_run_is_skipped_and_force_runs_it_again(straight):
+    before = results(straight, SMALL)
+    again = call(*SMALL, f"output_dir={straight}")
+    assert again.returncode == 0
+    assert "skipped" in again.stderr
+    forced = call(*SMALL, f"output_dir={straight}", "force=true")
+    assert forced.returncode == 0
+    assert "finished" in forced.stderr
+    pd.testing.assert_frame_equal(results(straight, SMALL), before)
+
+
+def test_killed_and_repeated_equals_never_stopped(straight, tmp_path):
+    """SIGKILL at several points, in the same MLflow run, with the same numbers to the last bit."""
+    overrides = (*SMALL, f"output_dir={tmp_path}", "checkpoint_every_seconds=0")
+    for iteration in (1, 11, 23):
+        process = subprocess.Popen(command(*overrides), stderr=subprocess.DEVNULL, start_new_session=True)
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and process.poll() is None:
+            folders = list((tmp_path / "runs").glob("*"))
+            if folders and status.read(folders[0]).iteration >= iteration:
+                break
+            time.sleep(0.005)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert status.read(only_folder(tmp_path)).iteration >= iteration
+    done = call(*overrides)
+    assert done.returncode == 0, done.stderr
+    pd.testing.assert_frame_equal(results(tmp_path, SMALL), results(straight, SMALL))
+    client = MlflowClient(default_uri(tmp_path))
+    experiment = client.get_experiment_by_name("runs").experiment_id
+    trainings = client.search_runs([experiment], f"tags.`{READOUT_TAG}` = '{TRAINING}'")
+    assert len(trainings) == 1, "every attempt continued the same MLflow run"
+
+
+def test_a_sweep_goes_on_when_one_run_fails(tmp_path):
+    # The second run's batch is larger than what it collects, which only shows once it has started.
+    done = call(
+        "-m", *SMALL, "algorithm.value.batch_size=64,100000", "algorithm.iterations=2", "hydra/launcher=joblib",
+        "hydra.launcher.n_jobs=2", f"output_dir={tmp_path}",
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "finished" in done.stderr
+    assert "algorithm.value.batch_size is 100000, but only" in done.stderr
+    states = sorted(status.read(folder).state for folder in (tmp_path / "runs").iterdir())
+    assert states == ["failed", "finished"]
+    experiment = MlflowClient(default_uri(tmp_path)).get_experiment_by_name("runs").experiment_id
+    trainings = MlflowClient(default_uri(tmp_path)).search_runs([experiment], f"tags.`{READOUT_TAG}` = '{TRAINING}'")
+    assert sorted(r.info.status for r in trainings) == ["FAILED", "FINISHED"]
+    assert any(r.data.tags.get("repro.message", "").startswith("iteration 1: algorithm") for r in trainings)
+
+
+def test_a_truncated_checkpoint_falls_back_to_the_one_before(straight, tmp_path):
+    overrides = (*SMALL, f"output_dir={tmp_path}", "checkpoint_every_seconds=0")
+    process = subprocess.Popen(command(*overrides), stderr=subprocess.DEVNULL, start_new_session=True)
+    while process.poll() is None and not list((tmp_path / "runs").glob("*/previous.ckpt")):
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    last = only_folder(tmp_path) / "last.ckpt"
+    last.write_bytes(last.read_bytes()[:1000])
+    done = call(*overrides)
+    assert done.returncode == 0, done.stderr
+    assert "last.ckpt cannot be read" in done.stdout + done.stderr
+    assert "continuing from previous.ckpt" in done.stdout + done.stderr
+    pd.testing.assert_frame_equal(results(tmp_path, SMALL), results(straight, SMALL))
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("game=chess", "Could not find 'game/chess'"),
+        ("game.name=chess", "game 'chess' is unknown; the games are big_leduc, kuhn, leduc."),
+        ("game.ranks=1", "game leduc: ranks is 1; at least 2"),
+        ("game.ranks=many", "game leduc: ranks is 'many'; a whole number is needed"),
+        ("game.ranls=4", "ranls"),
+        ("algorithm.traversals=-5", "algorithm.traversals is -5; it must be at least 1."),
+        ("algorithm.traversals=few", "algorithm.traversals"),
+        ("algorithm.traversal=5", "traversal"),
+        ("algorithm.value_capacity=0", "algorithm.value_capacity is 0; it must be at least 1."),
+        ("algorithm.value.learning_rate=0", "algorithm.value.learning_rate is 0.0; it must be greater than 0."),
+        ("algorithm.memory=list", "algorithm.memory is 'list'; it must be one of reservoir, aggregated."),
+        ("algorithm.readouts.sd_cfr.capacity=0", "algorithm.readouts.sd_cfr.capacity is 0; it must be at least 1."),
+        ("algorithm=chess", "Could not find 'algorithm/chess'"),
+        ("network.width=0", "network.width is 0; it must be at least 1."),
+        ("seed=-1", "seed is -1; it must be at least 0."),
+        ("device=tpu", "device is 'tpu'; it must be one of cpu, cuda."),
+    ],
+)
+@pytest.mark.parametrize("multirun", [False, True])
+def test_bad_configuration_is_refused_before_any_work(override, sentence, multirun):
+    with pytest.raises(ReproError) as caught:
+        run.plan([override], multirun)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_one_bad_value_in_a_sweep_stops_all_of_it_before_any_work(tmp_path):
+    done = call("-m", *SMALL, "algorithm.traversals=200,-5", f"output_dir={tmp_path / 'never'}")
+    assert done.returncode == 2
+    assert done.stderr == "error: algorithm.traversals is -5; it must be at least 1.\n"
+    assert not (tmp_path / "never").exists()
+
+
+def test_an_output_folder_that_cannot_be_written_is_refused(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("in the way")
+    done = call(*SMALL, f"output_dir={file}/outputs")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: output_dir is ")
+    assert "must be a folder that can be written" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
+    file = tmp_path / "mlflow.db"
+    file.write_text("my thesis, the only copy")
+    done = call(*SMALL, f"output_dir={tmp_path}")
+    assert done.returncode == 2
+    assert "must be an MLflow database" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert file.read_text() == "my thesis, the only copy"
+
+
+def test_the_key_ignores_paths_and_nothing_else():
+    def key(*overrides: str) -> str:
+        return run.run_key(run.without_hydra(run.plan(overrides, multirun=False)[0]))
+
+    assert key("output_dir=/tmp/a", "checkpoint_every_seconds=1", "force=true") == key()
+    assert len({key(), key("seed=1"), key("algorithm.traversals=1501"), key("scale=other"), key("network=fc")}) == 5
+
+
+def test_status_is_replaced_whole(tmp_path):
+    status.write(tmp_path, status.Status(state=status.RUNNING, iteration=3, iterations=10, seconds_per_iteration=2.0))
+    assert status.read(tmp_path).remaining_seconds == 14.0
+    (tmp_path / "status.json").write_text('{"state": "run')
+    assert status.read(tmp_path).state == status.WAITING
+    (tmp_path / "status.json").write_text(json.dumps({"state": "finished", "from_a_later_version": 1}))
+    assert status.read(tmp_path).state == status.FINISHED
