@@ -36,7 +36,12 @@ def reference() -> pd.DataFrame:
 def exploitability(data: pd.DataFrame, algorithm: str) -> pd.DataFrame:
     """Exploitability in mA/g: one row per seed, one column per number of player updates (the paper's x-axis)."""
     rows = data[(data.metric == "exploitability") & (data.algorithm == algorithm)]
-    return rows.assign(x=rows.step * 2).pivot_table(index="seed", columns="x", values="value")
+    return rows.assign(x=rows.step * 2).pivot(index="seed", columns="x", values="value")
+
+
+def points(curves: pd.DataFrame) -> list[int]:
+    """The numbers of player updates at which `exploitability` has values."""
+    return [int(str(x)) for x in curves.columns]
 
 
 # -- drawing ---------------------------------------------------------------------------------------------------------
@@ -78,8 +83,8 @@ def _draw_algorithms(axes: Axes, data: pd.DataFrame) -> None:
     for algorithm, marker in (("sd_cfr", "o"), ("deep_cfr", "s")):
         curves = exploitability(data, algorithm)
         colour, name = style.COLOURS[algorithm], style.NAMES[algorithm]
-        style.curve(axes, list(curves.columns), curves.to_numpy(), colour=colour, label=f"{name}, ours")
-        last = max(last, float(curves.columns.max()))
+        style.curve(axes, points(curves), curves.to_numpy(), colour=colour, label=f"{name}, ours")
+        last = max(last, *points(curves))
         within = paper[paper.index <= last * 1.02]
         axes.plot(
             within.index, within[algorithm], marker, color=colour, markerfacecolor="none", markersize=6,
@@ -91,10 +96,10 @@ def _draw_capacities(axes: Axes, data: pd.DataFrame) -> None:
     colours = plt.get_cmap("viridis_r")(np.linspace(0.1, 0.85, len(CAPACITIES)))
     for capacity, colour in zip(CAPACITIES, colours, strict=True):
         curves = exploitability(data, f"sd_cfr_{capacity}")
-        binds = "" if capacity < curves.columns.max() / 2 else " (never full)"
-        style.curve(axes, list(curves.columns), curves.to_numpy(), colour=colour, label=f"$|B^M|$ = {capacity}{binds}")
+        binds = "" if capacity < max(points(curves)) / 2 else " (never full)"
+        style.curve(axes, points(curves), curves.to_numpy(), colour=colour, label=f"$|B^M|$ = {capacity}{binds}")
     curves = exploitability(data, "sd_cfr")
-    style.curve(axes, list(curves.columns), curves.to_numpy(), colour=style.COLOURS["sd_cfr"], label="all networks")
+    style.curve(axes, points(curves), curves.to_numpy(), colour=style.COLOURS["sd_cfr"], label="all networks")
 
 
 # -- claims ----------------------------------------------------------------------------------------------------------
@@ -137,7 +142,7 @@ def _sd_below_deep(data: pd.DataFrame) -> Claim:
 
 def _sd_below_deep_at_the_end(data: pd.DataFrame) -> Claim:
     paired = _paired(data)
-    last = int(paired.columns.max())
+    last = max(points(paired))
     difference = mean_ci(paired[last])
     paper = reference()
     return Claim(
@@ -150,7 +155,7 @@ def _sd_below_deep_at_the_end(data: pd.DataFrame) -> Claim:
 
 def _falls(data: pd.DataFrame, algorithm: str) -> Claim:
     curves = exploitability(data, algorithm)
-    first, last = int(curves.columns.min()), int(curves.columns.max())
+    first, last = min(points(curves)), max(points(curves))
     ratio = mean_ci(curves[last] / curves[first])
     paper = reference()[algorithm]
     return Claim(
@@ -171,8 +176,8 @@ def _value(data: pd.DataFrame, algorithm: str, x: int) -> Claim:
         "paper": paper,
     }
     curves = exploitability(data, algorithm)
-    if _is_smoke(data) or x not in curves.columns:
-        return Claim(**parts, verdict=NOT_TESTABLE, measured=None, note=f"runs end at x = {int(curves.columns.max())}")
+    if _is_smoke(data) or x not in points(curves):
+        return Claim(**parts, verdict=NOT_TESTABLE, measured=None, note=f"runs end at x = {max(points(curves))}")
     ours = mean_ci(curves[x])
     note = f"{ours.mean / paper:.2f} times the paper's; holds if at most {1 + TOLERANCE:g} times"
     return Claim(**parts, verdict=judged(ours.mean <= (1 + TOLERANCE) * paper), measured=ours, note=note)
@@ -186,7 +191,7 @@ def _capped(data: pd.DataFrame, capacity: int) -> tuple[pd.DataFrame, pd.DataFra
 
 def _plateaus(data: pd.DataFrame, capacity: int) -> Claim:
     capped, full, testable = _capped(data, capacity)
-    last = capped.columns.max()
+    last = max(points(capped))
     difference = mean_ci(capped[last] - full[last])
     return Claim(
         f"capacity_{capacity}_plateaus", f"|B^M| = {capacity} ends above the full B^M", "Sec. 6.1, Fig. 1b",
@@ -198,7 +203,7 @@ def _plateaus(data: pd.DataFrame, capacity: int) -> Claim:
 
 def _oscillates(data: pd.DataFrame, capacity: int) -> Claim:
     capped, full, testable = _capped(data, capacity)
-    parts = {
+    parts: dict[str, Any] = {
         "id": f"capacity_{capacity}_oscillates",
         "statement": f"|B^M| = {capacity} oscillates more than the full B^M",
         "source": "Sec. 6.1, Fig. 1b",
@@ -207,10 +212,10 @@ def _oscillates(data: pd.DataFrame, capacity: int) -> Claim:
     if not testable:
         note = "needs at least twice as many iterations as networks kept"
         return Claim(**parts, verdict=NOT_TESTABLE, measured=None, note=note)
-    full_from = [x for x in capped.columns if x >= 2 * capacity]
+    once_full = [x for x in points(capped) if x >= 2 * capacity]
 
     def swing(curves: pd.DataFrame) -> pd.Series:
-        return np.log(curves[full_from]).diff(axis=1).abs().mean(axis=1)
+        return curves[once_full].apply(np.log).diff(axis=1).abs().mean(axis=1)
 
     ratio = mean_ci(swing(capped) / swing(full))
     note = "mean relative change between evaluations once B^M is full, over the full B^M's; holds if above 1"
@@ -228,7 +233,7 @@ def table(data: pd.DataFrame) -> str:
         "|---|---|---|---|---|",
     ]
     curves = {a: exploitability(data, a) for a in ("sd_cfr", "deep_cfr")}
-    for x in curves["sd_cfr"].columns:
+    for x in points(curves["sd_cfr"]):
         cells = []
         for algorithm in ("sd_cfr", "deep_cfr"):
             cells.append(str(mean_ci(curves[algorithm][x])))

@@ -6,7 +6,7 @@ round is one contiguous slice; the player to act is the same for a whole level, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import torch
@@ -105,19 +105,15 @@ class BettingTree:
 
     def to(self, device: torch.device | str) -> BettingTree:
         """The same tree with its tensors on `device`."""
-        moved = {f.name: getattr(self, f.name) for f in fields(self)}
-        return BettingTree(**{k: v.to(device) if isinstance(v, Tensor) else v for k, v in moved.items()})
+        tensors = {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), Tensor)}
+        return replace(self, **{name: tensor.to(device) for name, tensor in tensors.items()})
 
 
 def _next_round(state: _State, rules: BettingRules) -> _State:
     if state.round + 1 == len(rules.rounds):
-        return _replace(state, showdown=True)
+        return replace(state, showdown=True)
     first = rules.rounds[state.round + 1].first_player
-    return _replace(state, round=state.round + 1, player=first, raises=0, acted=0, history=(*state.history, ()))
-
-
-def _replace(state: _State, **changes: object) -> _State:
-    return _State(**{**state.__dict__, **changes})  # type: ignore[arg-type]
+    return replace(state, round=state.round + 1, player=first, raises=0, acted=0, history=(*state.history, ()))
 
 
 def _legal_actions(state: _State, rules: BettingRules) -> list[int]:
@@ -134,10 +130,10 @@ def _act(state: _State, action: int, rules: BettingRules) -> _State:
     me = state.player
     history = (*state.history[:-1], (*state.history[-1], action))
     if action == FOLD:
-        return _replace(state, folded=me, history=history)
+        return replace(state, folded=me, history=history)
     put_in = state.owed + (rules.rounds[state.round].bet if action == RAISE else 0.0)
     chips = (state.chips[0] + put_in, state.chips[1]) if me == 0 else (state.chips[0], state.chips[1] + put_in)
-    after = _replace(
+    after = replace(
         state, player=1 - me, chips=chips, history=history, acted=state.acted + 1,
         raises=state.raises + (action == RAISE),
     )  # fmt: skip
@@ -165,7 +161,7 @@ def compile_tree(rules: BettingRules) -> BettingTree:
             deeper: list[tuple[_State, int, int]] = []
             for state, parent, action in frontier:
                 node = len(states)
-                states.append(_replace(state, parent=parent))
+                states.append(replace(state, parent=parent))
                 children[parent, action] = node
                 for a in _legal_actions(state, rules):
                     after = _act(state, a, rules)

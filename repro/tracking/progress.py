@@ -79,7 +79,7 @@ class Watcher:
         next_line = 0.0
         while not self._stop.wait(0.5):
             if time.monotonic() >= next_line:
-                self._console.print(self._summary(self.statuses()), highlight=False, soft_wrap=True)
+                self._console.print(self._summary(self.statuses()), highlight=False, markup=False, soft_wrap=True)
                 next_line = time.monotonic() + _LINE_EVERY_SECONDS
 
     def _table(self, statuses: list[Status]) -> Table:

@@ -25,7 +25,7 @@ def tidy(client: MlflowClient, experiment: str, keys: Iterable[str]) -> pd.DataF
     """
     frames = [pd.DataFrame(columns=COLUMNS)]
     for key in keys:
-        for readout, run in find_runs(client, experiment, key).items():
+        for run in find_runs(client, experiment, key).values():
             if run.info.status != "FINISHED":
                 continue
             params = run.data.params

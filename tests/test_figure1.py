@@ -1,0 +1,178 @@
+"""Figure 1's functions on made-up data whose verdicts are known, and its configurations against the paper."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from paper_figures import claims as claims_of
+from paper_figures import figure1, page
+from repro import figure, run
+from repro.errors import ReproError
+from repro.evaluation.statistics import Estimate, bands, mean_ci
+
+
+def made_up(*, sd=1.0, deep=1.2, capped=1.5, scale="laptop", swing=0.3, seeds=5, iterations=2500):
+    """Curves that fall like the paper's times a factor, with a little noise per seed; capped ones swing."""
+    rng = np.random.default_rng(0)
+    steps = np.arange(15, iterations + 1, 15)
+    paper = figure1.reference()
+    rows = []
+    for seed in range(seeds):
+        noise = 1 + 0.02 * rng.standard_normal()
+        base = np.exp(np.interp(np.log(2 * steps), np.log(paper.index), np.log(paper.sd_cfr))) * noise
+        swings = np.exp(swing * (-1.0) ** np.arange(len(steps)))
+        curves = {"sd_cfr": sd * base, "deep_cfr": deep * base}
+        for capacity in figure1.CAPACITIES:
+            full = 2 * steps < 2 * capacity
+            curves[f"sd_cfr_{capacity}"] = np.where(full, sd * base, capped * base * swings)
+        for algorithm, values in curves.items():
+            rows += [
+                ("figure1", scale, algorithm, seed, "exploitability", s, v) for s, v in zip(steps, values, strict=True)
+            ]
+    return pd.DataFrame(rows, columns=["target", "scale", "algorithm", "seed", "metric", "step", "value"])
+
+
+def verdicts(data):
+    return {c.id: c.verdict for c in figure1.claims(data)}
+
+
+def test_claims_hold_on_data_like_the_papers():
+    found = verdicts(made_up())
+    assert found["sd_below_deep"] == found["sd_below_deep_at_the_end"] == claims_of.HELD
+    assert found["sd_cfr_falls"] == found["deep_cfr_falls"] == claims_of.HELD
+    assert found["sd_cfr_at_300"] == found["deep_cfr_at_300"] == claims_of.HELD
+    assert found["capacity_10_plateaus"] == found["capacity_1000_plateaus"] == claims_of.HELD
+    assert found["capacity_10_oscillates"] == claims_of.HELD
+
+
+def test_claims_fail_on_data_that_contradicts_them():
+    found = verdicts(made_up(sd=1.5, deep=1.2, capped=0.9, swing=0.0))
+    assert found["sd_below_deep"] == claims_of.DID_NOT_HOLD
+    assert found["sd_cfr_at_300"] == claims_of.DID_NOT_HOLD
+    assert found["capacity_10_plateaus"] == claims_of.DID_NOT_HOLD
+    assert found["capacity_10_oscillates"] == claims_of.DID_NOT_HOLD
+
+
+def test_what_a_scale_cannot_show_is_not_judged():
+    found = verdicts(made_up(iterations=150))
+    assert found["sd_cfr_at_300"] == claims_of.HELD
+    assert found["sd_cfr_at_510"] == claims_of.NOT_TESTABLE
+    assert found["capacity_50_plateaus"] == claims_of.HELD
+    assert found["capacity_100_plateaus"] == claims_of.NOT_TESTABLE
+    assert set(verdicts(made_up(scale="smoke")).values()) == {claims_of.NOT_TESTABLE}
+
+
+def test_values_are_paired_by_seed():
+    data = made_up(seeds=4)
+    by_id = {c.id: c for c in figure1.claims(data)}
+    deep, sd = figure1.exploitability(data, "deep_cfr"), figure1.exploitability(data, "sd_cfr")
+    expected = mean_ci((deep - sd).mean(axis=1))
+    assert by_id["sd_below_deep"].measured == expected
+    assert figure1.points(deep)[:2] == [30, 60]
+
+
+def test_the_figure_draws_every_seed_and_the_papers_points():
+    data = made_up(seeds=3)
+    left, right = figure1.draw(data).axes
+    labels = [line.get_label() for line in left.lines]
+    assert "SD-CFR, ours" in labels
+    assert "Deep CFR, paper (digitised by a third party)" in labels
+    assert len(left.lines) == 2 * (3 + 1 + 1)
+    assert len(right.lines) == (len(figure1.CAPACITIES) + 1) * (3 + 1)
+    assert "mA/g" in left.get_ylabel()
+
+
+def test_one_seed_has_no_interval(tmp_path):
+    data = made_up(seeds=1)
+    found = figure1.claims(data)
+    assert {c.id: c.verdict for c in found}["sd_below_deep"] == claims_of.DID_NOT_HOLD, "one run proves nothing"
+    claims_of.write(found, tmp_path / "claims.json")
+    assert json.loads((tmp_path / "claims.json").read_text())[0]["measured"]["low"] is None
+    figure1.draw(data)
+
+
+def test_the_page_is_filled_in_and_its_prose_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "HERE", tmp_path)
+    folder = tmp_path / "results" / "figure1-laptop"
+    folder.mkdir(parents=True)
+    data = made_up(seeds=2, iterations=150)
+    data.to_csv(folder / "data.csv", index=False)
+    claims_of.write(figure1.claims(data), folder / "claims.json")
+    versions = (
+        "python",
+        "torch",
+        "pytorch-lightning",
+        "hydra-core",
+        "mlflow",
+        "cpu",
+        "cores",
+        "git_commit",
+        "git_dirty",
+    )
+    provenance = {
+        "command": "python -m repro.run", "seeds": [0, 1], "wall_seconds": [60.0, 120.0],
+        "deviations_from_paper": {"algorithm.iterations": [2500, 150]}, **{v: ["x"] for v in versions},
+    }  # fmt: skip
+    (folder / "provenance.json").write_text(json.dumps(provenance))
+    (tmp_path / "figure1.md").write_text("before\n<!-- results laptop -->\nstale\n<!-- end laptop -->\nafter\n")
+    page.update("figure1", "laptop", figure1)
+    text = (tmp_path / "figure1.md").read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "stale" not in text
+    assert "| `algorithm.iterations` | 2500 | 150 | 0.06 |" in text
+    assert "**held**" in text
+    with pytest.raises(ReproError, match="no block"):
+        page.update("figure1", "paper", figure1)
+
+
+@pytest.mark.parametrize("scale", figure.SCALES)
+@pytest.mark.parametrize("target", figure.targets())
+def test_every_experiment_composes_and_passes_its_checks(target, scale):
+    configs = run.plan([f"+experiment={target}/{scale}"], multirun=True)
+    assert {c.target for c in configs} == {target}
+    assert {c.scale for c in configs} == {scale}
+    assert len({run.run_key(run.without_hydra(c)) for c in configs}) == len(configs) >= 2
+
+
+def test_the_paper_scale_is_the_published_setting():
+    """SD-CFR App. A."""
+    config = run.plan(["+experiment=figure1/paper"], multirun=True)[0].algorithm
+    assert config.traversals == 1500
+    assert (config.value.steps, config.value.batch_size, config.value.start) == (750, 2048, "previous")
+    assert (config.average.steps, config.average.batch_size, config.average.start) == (5000, 2048, "random")
+    assert config.value_capacity == config.strategy_capacity == 1_000_000
+    assert config.value.learning_rate == 1e-3
+    assert config.memory == "reservoir"
+
+
+def test_laptop_departs_from_the_paper_in_length_only():
+    config = run.without_hydra(run.plan(["+experiment=figure1/laptop"], multirun=True)[0])
+    assert figure.deviations("+experiment=figure1/laptop", config) == {"algorithm.iterations": [2500, 150]}
+
+
+def test_an_unknown_target_is_refused():
+    with pytest.raises(ReproError, match="target 'figure99' is unknown; the targets are figure1"):
+        figure.module_of("figure99")
+
+
+def test_student_interval_against_a_table():
+    # t(0.975, 4) = 2.776; s.d. of 1..5 is sqrt(2.5).
+    estimate = mean_ci([1, 2, 3, 4, 5])
+    half = 2.776445 * np.sqrt(2.5) / np.sqrt(5)
+    assert (estimate.mean, estimate.low, estimate.high) == pytest.approx((3, 3 - half, 3 + half), rel=1e-6)
+    assert str(mean_ci([2.0])) == "2"
+    assert isinstance(mean_ci([2.0]), Estimate)
+    with pytest.raises(ValueError, match="non-empty"):
+        mean_ci([])
+
+
+def test_bands_cover_the_mean_about_as_often_as_they_say():
+    rng = np.random.default_rng(1)
+    covered = [e.low < 0 < e.high for e in (mean_ci(rng.standard_normal(5)) for _ in range(2000))]
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
+    assert bands(rng.standard_normal((5, 7)))["mean"].shape == (7,)
