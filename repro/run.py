@@ -7,8 +7,12 @@ each: skip what is finished, continue what is not, train, log, and leave a statu
 
 from __future__ import annotations
 
+import fcntl
 import os
+import signal
+import socket
 import sys
+import threading
 import time
 import traceback
 import uuid
@@ -31,6 +35,8 @@ from repro.games import load
 CONF = Path(__file__).resolve().parents[1] / "conf"
 _INVOCATION = "REPRO_INVOCATION"
 _PARENT_RUN = "REPRO_PARENT_RUN"
+_COMMAND_PROCESS = "REPRO_COMMAND_PROCESS"
+_LOOK_EVERY_SECONDS = 1.0
 
 register()
 
@@ -128,10 +134,24 @@ def execute(config: DictConfig) -> str:
     """Do one run and return the state it ended in. Never raises for a fault of one run: the status file tells it."""
     from repro.tracking import status  # noqa: PLC0415
 
+    _end_with_the_command()
     config = without_hydra(config)
     key = run_key(config)
     folder = run_folder(config.output_dir, key)
     folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # Its status file is the other process's; this command's table then says "stopped".
+            print(f"error: run {key} is being done by another process; wait for it or stop it.", file=sys.stderr)
+            return status.FAILED
+        return _execute_alone(config, key, folder)
+
+
+def _execute_alone(config: DictConfig, key: str, folder: Path) -> str:
+    from repro.tracking import status  # noqa: PLC0415
+
     state = status.Status(state=status.RUNNING, invocation=os.environ.get(_INVOCATION, ""))
     status.write(folder, state)
     try:
@@ -146,6 +166,30 @@ def execute(config: DictConfig) -> str:
         state.state, state.message = status.FAILED, f"{type(error).__name__}: {error} (traceback in {log})"
     status.write(folder, state)
     return state.state
+
+
+def _end_with_the_command() -> None:
+    """Let this worker process end when the command that started it on this machine is gone.
+
+    A killed command cannot stop its workers; left alone they would go on beside those of the repeated command.
+    """
+    host, _, pid = os.environ.get(_COMMAND_PROCESS, "").rpartition(":")
+    if host != socket.gethostname() or int(pid) == os.getpid():
+        return
+
+    def look() -> None:
+        while True:
+            time.sleep(_LOOK_EVERY_SECONDS)
+            try:
+                os.kill(int(pid), 0)
+            except ProcessLookupError:
+                os._exit(1)
+
+    threading.Thread(target=look, daemon=True).start()
+
+
+def _interrupt(signum: int, frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 @hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")
@@ -192,6 +236,8 @@ def _run(overrides: list[str], multirun: bool) -> int:
     command = " ".join(["python -m repro.run", *(["-m"] if multirun else []), *overrides])
     parent = client.create_run(experiment, tags={"repro.command": command}, run_name=time.strftime("%Y-%m-%d %H:%M:%S"))
     os.environ[_INVOCATION], os.environ[_PARENT_RUN] = invocation, parent.info.run_id
+    os.environ[_COMMAND_PROCESS] = f"{socket.gethostname()}:{os.getpid()}"
+    signal.signal(signal.SIGTERM, _interrupt)
 
     plain = [without_hydra(c) for c in configs]
     keys = [run_key(c) for c in plain]

@@ -137,6 +137,26 @@ def test_killed_and_repeated_equals_never_stopped(straight, tmp_path):
     assert len(trainings) == 1, "every attempt continued the same MLflow run"
 
 
+def test_a_killed_command_takes_its_workers_along(tmp_path):
+    overrides = ("-m", *SMALL, "seed=0", "hydra/launcher=joblib", "hydra.launcher.n_jobs=1", f"output_dir={tmp_path}")
+    slow = "algorithm.iterations=30000"
+    process = subprocess.Popen(command(*overrides, slow), stderr=subprocess.DEVNULL)
+    while process.poll() is None and not list((tmp_path / "runs").glob("*/status.json")):
+        time.sleep(0.05)
+    folder = only_folder(tmp_path)
+    while process.poll() is None and status.read(folder).iteration < 2:
+        time.sleep(0.05)
+    second = call(*SMALL, slow, "seed=0", f"output_dir={tmp_path}")
+    assert second.returncode == 1
+    assert "is being done by another process" in second.stderr
+    process.kill()
+    process.wait()
+    time.sleep(run._LOOK_EVERY_SECONDS + 2)
+    before = status.read(folder).iteration
+    time.sleep(1)
+    assert status.read(folder).iteration == before, "no worker is left that goes on"
+
+
 def test_a_sweep_goes_on_when_one_run_fails(tmp_path):
     # The second run's batch is larger than what it collects, which only shows once it has started.
     done = call(
