@@ -94,10 +94,9 @@ class Reservoir:
             slot = (draw * position).long()
             kept = (slot < self.capacity).nonzero().flatten()
             # Of several entries drawn for one slot the last stays, as if they had come one at a time.
-            last = torch.full((self.capacity,), -1, device=infosets.device)
-            last.scatter_reduce_(0, slot[kept], kept, "amax")
-            winner = last[last >= 0]
-            self._write(slot[winner], infosets[fill:][winner], targets[fill:][winner], iteration)
+            replaced, which = slot[kept].unique(return_inverse=True)
+            winner = torch.zeros_like(replaced).scatter_reduce_(0, which, kept, "amax", include_self=False)
+            self._write(replaced, infosets[fill:][winner], targets[fill:][winner], iteration)
         self.seen += len(infosets)
 
     def _write(self, slot: Tensor, infosets: Tensor, targets: Tensor, iteration: int) -> None:

@@ -22,4 +22,5 @@ def regret_matching(advantages: Tensor, legal: Tensor, when_no_positive: str) ->
     else:
         best = advantages.masked_fill(~legal, -torch.inf).argmax(1)
         otherwise = torch.nn.functional.one_hot(best, advantages.shape[1])
-    return torch.where(total > 0, positive / total.clamp(min=torch.finfo(total.dtype).tiny), otherwise.to(total.dtype))
+    # Where the total is 0 the quotient is nan and not chosen.
+    return torch.where(total > 0, positive / total, otherwise.to(total.dtype))

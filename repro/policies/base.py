@@ -62,7 +62,8 @@ def table_of(game: Game, policy: Policy) -> Tensor:
         table = policy.probabilities(torch.arange(game.infosets, device=game.device))
     table = table.to(torch.float64) * game.legal
     total = table.sum(1, keepdim=True)
-    if not bool((total > 0).all() & torch.isfinite(total).all()):
+    least, most = torch.aminmax(total)
+    if not (float(least) > 0 and float(most) < float("inf")):
         bad = int((~((total > 0) & torch.isfinite(total))).flatten().nonzero()[0])
         raise ValueError(f"the policy gives no probabilities at infoset {bad} ({game.describe(bad)})")
     return table / total

@@ -1,0 +1,351 @@
+"""Memories: what they keep, what they forget, and the minibatches they give."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter, defaultdict
+from fractions import Fraction
+
+import pytest
+import torch
+from torch import Tensor
+
+from repro.algorithms import memory as memory_module
+from repro.algorithms.memory import Aggregated, Memory, Minibatch, Reservoir
+from repro.engine.sampling import Samples
+from repro.networks.modules import value_network
+from repro.networks.step import FlatAdam, HandDifferentiated
+
+FIRST, COUNT, ACTIONS = 100, 6, 3
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def numbered(start: int, stop: int) -> Samples:
+    """Entries that can be told apart: their targets are their numbers."""
+    number = torch.arange(start, stop)
+    return Samples(FIRST + number % COUNT, number[:, None] + torch.tensor([0.0, 0.25, 0.5]))
+
+
+def random_samples(n: int, seed: int) -> Samples:
+    draw = seeded(seed)
+    return Samples(FIRST + torch.randint(COUNT, (n,), generator=draw), torch.randn(n, ACTIONS, generator=draw))
+
+
+def numbers_held(memory: Reservoir) -> list[int]:
+    """The numbers of the entries in slot order, checked to be whole entries and not parts of several."""
+    state = memory.state_dict()
+    number = state["target"][0].long()
+    assert torch.equal(state["target"], torch.stack([number + 0.0, number + 0.25, number + 0.5]))
+    assert torch.equal(state["infoset"].long(), number % COUNT)
+    return number.tolist()
+
+
+def reservoir(capacity: int, count: int = COUNT) -> Reservoir:
+    return Reservoir(capacity, FIRST, count, ACTIONS, "cpu")
+
+
+def chi_square_is_plausible(statistic: float, freedom: int) -> bool:
+    """Within five standard deviations of what chance gives."""
+    return statistic < freedom + 5 * math.sqrt(2 * freedom)
+
+
+def loss_of(batch: Minibatch, outputs: Tensor) -> Tensor:
+    """The loss that a minibatch stands for, where `outputs` `[infosets, actions]` are a network's."""
+    rows = outputs if batch.infosets is None else outputs[batch.infosets]
+    return (batch.weight * (rows - batch.target).square()).sum() + batch.constant
+
+
+# -- what a reservoir keeps ------------------------------------------------------------------------------------------
+
+
+def test_reservoir_keeps_everything_in_order_until_it_is_full():
+    memory = reservoir(50)
+    for iteration, (start, stop) in enumerate([(0, 7), (7, 7), (7, 30), (30, 50)], start=1):
+        memory.add(numbered(start, stop), iteration, seeded(iteration))
+        assert numbers_held(memory) == list(range(stop))
+        assert (memory.size, memory.seen) == (stop, stop)
+    assert memory.state_dict()["iteration"].tolist() == [1] * 7 + [3] * 23 + [4] * 20
+
+
+@pytest.mark.parametrize("sizes", [(3, 4, 100, 1, 0, 50), (25,), (10, 10), (9, 2), (1,) * 30])
+def test_reservoir_never_exceeds_its_capacity(sizes):
+    memory, added = reservoir(10), 0
+    for iteration, size in enumerate(sizes, start=1):
+        memory.add(numbered(added, added + size), iteration, seeded(iteration))
+        added += size
+        held = numbers_held(memory)
+        assert len(held) == memory.size == min(added, 10)
+        assert memory.seen == added
+        # No entry is held twice, and none that was never added.
+        assert len(set(held)) == len(held)
+        assert set(held) <= set(range(added))
+
+
+def test_entries_keep_the_iteration_in_which_they_came():
+    memory = reservoir(20)
+    for iteration in range(1, 9):
+        memory.add(numbered(10 * iteration, 10 * iteration + 10), iteration, seeded(iteration))
+    held = torch.tensor(numbers_held(memory))
+    assert torch.equal(memory.state_dict()["iteration"].long(), held // 10)
+    assert len(held.div(10, rounding_mode="floor").unique()) > 2
+
+
+@pytest.mark.parametrize("sizes", [(60,), (7, 13, 1, 39), (10, 25, 25)])
+def test_every_entry_is_kept_with_the_same_probability(sizes):
+    capacity, total, seeds = 10, sum(sizes), 1500
+    kept = torch.zeros(total)
+    for seed in range(seeds):
+        memory, added, draw = reservoir(capacity), 0, seeded(seed)
+        for iteration, size in enumerate(sizes, start=1):
+            memory.add(numbered(added, added + size), iteration, draw)
+            added += size
+        kept[memory.state_dict()["target"][0].long()] += 1
+    share = capacity / total
+    variance = seeds * share * (1 - share) * total / (total - 1)
+    assert chi_square_is_plausible(float(((kept - seeds * share) ** 2).sum() / variance), total - 1)
+
+
+def sequential_algorithm_r(capacity: int, total: int) -> dict[tuple[int, ...], Fraction]:
+    """Exact distribution of the slots when entries come one at a time [Vitter 1985]."""
+    outcomes: dict[tuple[int, ...], Fraction] = {tuple(range(capacity)): Fraction(1)}
+    for entry in range(capacity, total):
+        after: dict[tuple[int, ...], Fraction] = defaultdict(Fraction)
+        for (slots, probability), slot in itertools.product(outcomes.items(), range(entry + 1)):
+            changed = (*slots[:slot], entry, *slots[slot + 1 :]) if slot < capacity else slots
+            after[changed] += probability / (entry + 1)
+        outcomes = after
+    return outcomes
+
+
+@pytest.mark.parametrize("sizes", [(6,), (2, 4), (3, 3)])
+def test_a_batch_is_distributed_as_entries_that_come_one_at_a_time(sizes):
+    # Several entries of a batch may draw the same slot; keeping the first instead of the last would fail here.
+    expected, seeds = sequential_algorithm_r(2, 6), 4000
+    assert sum(expected.values()) == 1
+    seen: Counter[tuple[int, ...]] = Counter()
+    for seed in range(seeds):
+        memory, added, draw = reservoir(2), 0, seeded(seed)
+        for size in sizes:
+            memory.add(numbered(added, added + size), 1, draw)
+            added += size
+        seen[tuple(memory.state_dict()["target"][0].int().tolist())] += 1
+    assert set(seen) <= set(expected)
+    statistic = sum(float((seen[o] - seeds * p) ** 2 / (seeds * p)) for o, p in expected.items())
+    assert chi_square_is_plausible(statistic, len(expected) - 1)
+
+
+# -- minibatches -----------------------------------------------------------------------------------------------------
+
+
+def minibatches(memory: Memory, steps: int, batch_size: int, iteration: int, scale: float = 1.0) -> list[Minibatch]:
+    return list(memory.minibatches(steps, batch_size, iteration, scale, seeded(5)))
+
+
+def filled(count: int, capacity: int = 60) -> Reservoir:
+    """The same entries for every `count`, which only decides whether minibatches are grouped by infoset."""
+    memory = reservoir(capacity, count)
+    for iteration in range(1, 5):
+        memory.add(random_samples(23, iteration), iteration, seeded(iteration))
+    return memory
+
+
+@pytest.mark.parametrize("rows_at_once", [None, 40, 1])
+def test_grouping_rows_changes_neither_loss_nor_gradient(rows_at_once, monkeypatch):
+    if rows_at_once is not None:
+        # Draws are made for several steps at once; a few steps per draw puts a border between them.
+        monkeypatch.setattr(memory_module, "_ROWS_AT_ONCE", rows_at_once)
+    grouped = minibatches(filled(COUNT), 5, 16, 4)
+    single = minibatches(filled(1000), 5, 16, 4)
+    assert len(grouped) == len(single) == 5
+    draw = seeded(0)
+    features, legal = torch.randn(COUNT, 4, generator=draw), torch.rand(COUNT, ACTIONS, generator=draw) < 0.7
+    legal[:, 0] = True
+    torch.manual_seed(0)
+    network = value_network("fc", 4, 8, 1, ACTIONS)
+    optimizer = FlatAdam(network, 1e-3, 1.0)
+    gradients = HandDifferentiated(network)
+    assert optimizer.flat.grad is not None
+    for together, apart in zip(grouped, single, strict=True):
+        assert together.infosets is None
+        assert apart.infosets is not None
+        assert len(apart.infosets) == len(apart.weight) == len(apart.target) == 16
+        gradients.prepare(features, legal)
+        outputs = gradients.compute(together.weight * 2, together.target)
+        gradient = optimizer.flat.grad.clone()
+        gradients.prepare(features[apart.infosets], legal[apart.infosets])
+        gradients.compute(apart.weight * 2, apart.target)
+        torch.testing.assert_close(gradient, optimizer.flat.grad, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(loss_of(together, outputs), loss_of(apart, outputs), rtol=1e-5, atol=1e-6)
+    # The minibatches differ from each other, or the test would compare one with itself.
+    assert len({float(batch.constant) for batch in grouped}) == 5
+
+
+def test_an_infoset_that_was_not_drawn_has_no_weight():
+    memory = reservoir(10)
+    memory.add(Samples(torch.full((4,), FIRST + 2), torch.ones(4, ACTIONS)), 1, seeded(0))
+    (batch,) = minibatches(memory, 1, 12, 1)
+    assert batch.weight.flatten().nonzero().tolist() == [[2]]
+    assert bool(torch.isfinite(batch.target).all())
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+@pytest.mark.parametrize("batch_size", [4, 64])
+def test_entries_count_with_their_iteration(batch_size, scale):
+    # t/T and 2t/T: entries of iteration t sit at infoset t, and training happens in iteration T = 5.
+    memory, last = reservoir(40), 5
+    for t in range(1, last + 1):
+        memory.add(Samples(torch.full((8,), FIRST + t), torch.zeros(8, ACTIONS)), t, seeded(t))
+    mean = batch_size * ACTIONS
+    seen = set()
+    for batch in minibatches(memory, 20, batch_size, last, scale):
+        if batch.infosets is None:
+            rows = batch.weight.flatten() * mean
+            times = rows[1:] * last / (scale * torch.arange(1, last + 1))
+            # Each infoset's total weight is t/T times how often it was drawn.
+            torch.testing.assert_close(times, times.round(), rtol=1e-5, atol=1e-5)
+            assert float(times.sum()) == pytest.approx(batch_size, rel=1e-5)
+            assert float(rows[0]) == 0.0
+        else:
+            torch.testing.assert_close(batch.weight[:, 0] * mean, scale * batch.infosets / last)
+            seen |= set(batch.infosets.tolist())
+    if batch_size < 2 * COUNT:
+        assert seen == set(range(1, last + 1))
+
+
+def test_minibatches_draw_uniformly_from_what_is_held():
+    memory = reservoir(1000, count=1000)
+    memory.add(numbered(0, 50), 1, seeded(0))
+    counts = torch.zeros(50)
+    steps, batch_size = 40, 100
+    for batch in minibatches(memory, steps, batch_size, 1):
+        number = batch.target[:, 0].long()
+        assert batch.infosets is not None
+        assert torch.equal(batch.infosets, number % COUNT)
+        counts += torch.bincount(number, minlength=50)
+    expected = steps * batch_size / 50
+    assert chi_square_is_plausible(float(((counts - expected) ** 2).sum() / expected), 49)
+
+
+def test_minibatches_depend_on_the_generator_alone():
+    memory = filled(COUNT)
+    once, again = minibatches(memory, 3, 16, 4), minibatches(memory, 3, 16, 4)
+    other = list(memory.minibatches(3, 16, 4, 1.0, seeded(6)))
+    for a, b in zip(once, again, strict=True):
+        assert torch.equal(a.target, b.target)
+    assert not torch.equal(once[0].target, other[0].target)
+
+
+# -- aggregated ------------------------------------------------------------------------------------------------------
+
+
+def aggregated_with_entries() -> tuple[Aggregated, list[tuple[int, Samples]]]:
+    """An aggregated memory in which infoset 5 never occurs, and what was added to it."""
+    memory = Aggregated(FIRST, COUNT, ACTIONS, "cpu")
+    added = []
+    for iteration in range(1, 6):
+        samples = random_samples(4 * iteration, iteration)
+        samples = Samples(samples.infosets.clamp(max=FIRST + 4), 10 * samples.targets)
+        memory.add(samples, iteration, seeded(0))
+        added.append((iteration, samples))
+    return memory, added
+
+
+def direct_loss(added: list[tuple[int, Samples]], outputs: Tensor, iteration: int, scale: float) -> float:
+    """Mean over entries and actions of `scale * t / T * |f(I) - target|^2`, one entry at a time."""
+    total, entries = 0.0, 0
+    for t, samples in added:
+        for infoset, target in zip(samples.infosets.tolist(), samples.targets.double(), strict=True):
+            total += scale * t / iteration * float((outputs[infoset - FIRST] - target).square().mean())
+            entries += 1
+    return total / entries
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_aggregated_loss_is_the_mean_over_everything_added(scale):
+    memory, added = aggregated_with_entries()
+    assert memory.size == sum(len(samples.infosets) for _, samples in added)
+    batches = minibatches(memory, 3, 16, 7, scale)
+    assert len(batches) == 3
+    for seed in range(3):
+        outputs = 10 * torch.randn(COUNT, ACTIONS, generator=seeded(seed), dtype=torch.float64)
+        expected = direct_loss(added, outputs, 7, scale)
+        for batch in batches:
+            assert float(loss_of(batch, outputs)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_aggregated_targets_minimise_the_loss():
+    memory, added = aggregated_with_entries()
+    (batch,) = minibatches(memory, 1, 16, 5)
+    assert batch.infosets is None
+    assert batch.weight.shape == (COUNT, 1)
+    assert float(batch.weight[5]) == 0.0
+    assert bool(torch.isfinite(batch.target).all())
+    best = direct_loss(added, batch.target.double(), 5, 1.0)
+    # At the weighted means nothing is left but the constant, and any other outputs are worse.
+    assert best == pytest.approx(float(batch.constant), rel=1e-5)
+    for infoset, action in itertools.product(range(5), range(ACTIONS)):
+        for change in (-0.1, 0.1):
+            other = batch.target.double()
+            other[infoset, action] += change
+            assert direct_loss(added, other, 5, 1.0) > best
+
+
+def test_aggregated_is_what_a_large_reservoirs_minibatches_are_on_average():
+    memory, added = aggregated_with_entries()
+    large = reservoir(1000)
+    for iteration, samples in added:
+        large.add(samples, iteration, seeded(0))
+    outputs = torch.randn(COUNT, ACTIONS, generator=seeded(9)) * 10
+    (exact,) = minibatches(memory, 1, 1, 5)
+    losses = torch.stack([loss_of(batch, outputs) for batch in minibatches(large, 400, 64, 5)])
+    error = float(losses.std() / math.sqrt(len(losses)))
+    assert abs(float(losses.mean() - loss_of(exact, outputs))) < 4 * error
+    assert error < 0.01 * float(losses.mean())
+
+
+# -- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("capacity", [200, 60])
+def test_reservoir_continues_from_its_state(capacity):
+    original, restored = filled(COUNT, capacity), reservoir(capacity)
+    # What the memory held before must not show through.
+    restored.add(random_samples(30, 9), 9, seeded(9))
+    restored.load_state_dict(original.state_dict())
+    assert (restored.size, restored.seen) == (original.size, original.seen) == (min(capacity, 92), 92)
+    for memory in (original, restored):
+        memory.add(random_samples(40, 7), 7, seeded(7))
+    assert_same_state(original, restored)
+    for a, b in zip(minibatches(original, 3, 16, 7), minibatches(restored, 3, 16, 7), strict=True):
+        assert torch.equal(a.target, b.target)
+        assert torch.equal(a.weight, b.weight)
+
+
+def test_aggregated_continues_from_its_state():
+    original, _ = aggregated_with_entries()
+    restored = Aggregated(FIRST, COUNT, ACTIONS, "cpu")
+    restored.load_state_dict(original.state_dict())
+    assert restored.size == original.size
+    for memory in (original, restored):
+        memory.add(random_samples(40, 7), 7, seeded(7))
+    assert_same_state(original, restored)
+
+
+@pytest.mark.parametrize("kind", ["reservoir", "aggregated"])
+def test_a_state_is_a_copy(kind):
+    memory: Memory = filled(COUNT) if kind == "reservoir" else aggregated_with_entries()[0]
+    state = memory.state_dict()
+    before = {key: value.clone() for key, value in state.items()}
+    memory.add(random_samples(200, 8), 8, seeded(8))
+    assert all(torch.equal(state[key], before[key]) for key in before)
+    assert any(not torch.equal(value, before[key]) for key, value in memory.state_dict().items())
+
+
+def assert_same_state(one: Memory, other: Memory) -> None:
+    first, second = one.state_dict(), other.state_dict()
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[key], second[key]) for key in first)
