@@ -158,6 +158,10 @@ def _execute_alone(config: DictConfig, key: str, folder: Path) -> str:
         from repro.training import train  # noqa: PLC0415  (imports torch, Lightning and MLflow)
 
         state.state = train(config, key, folder, state, os.environ.get(_PARENT_RUN) or None)
+    except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second.
+        state.state, state.message = status.FAILED, "interrupted; repeat the command to continue"
+        status.write(folder, state)
+        raise KeyboardInterrupt from None
     except ReproError as error:
         state.state, state.message = status.FAILED, str(error)
     except Exception as error:  # One failed run must not stop the others of a sweep.
@@ -247,7 +251,7 @@ def _run(overrides: list[str], multirun: bool) -> int:
     with Watcher(jobs, invocation, _parallel(first)) as watcher:
         try:
             _hydra_main()
-        except (KeyboardInterrupt, SystemExit) as error:
+        except KeyboardInterrupt as error:
             interrupted = error
         except Exception as error:  # A launcher that lost a worker raises what it likes; the statuses tell the rest.
             interrupted = error

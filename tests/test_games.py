@@ -236,7 +236,6 @@ def test_impossible_games_are_explained_in_one_sentence(name, parameters, told):
     assert ". " not in message
 
 
-@pytest.mark.xfail(strict=True, reason="load() checks the types of whole numbers only")
 @pytest.mark.parametrize(
     "parameters",
     [

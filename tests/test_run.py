@@ -16,6 +16,7 @@ import torch
 from mlflow import MlflowClient
 
 from repro import run
+from repro.config import run_key
 from repro.errors import ReproError
 from repro.tracking import status
 from repro.tracking.results import tidy
@@ -39,12 +40,16 @@ def call(*overrides: str) -> subprocess.CompletedProcess[str]:
 
 def results(output: Path, overrides: tuple[str, ...]) -> pd.DataFrame:
     """Everything the runs logged, wall times aside."""
-    keys = [run.run_key(run.without_hydra(c)) for c in run.plan([*overrides, f"output_dir={output}"], multirun=True)]
+    keys = [run_key(run.without_hydra(c)) for c in run.plan([*overrides, f"output_dir={output}"], multirun=True)]
     client = open_store(default_uri(output))
-    experiment = client.get_experiment_by_name("runs")
-    assert experiment is not None
-    data = tidy(client, experiment.experiment_id, keys)
+    data = tidy(client, experiment_of(client), keys)
     return data[data.metric != "wall_seconds"].reset_index(drop=True)
+
+
+def experiment_of(client: MlflowClient) -> str:
+    found = client.get_experiment_by_name("runs")
+    assert found is not None
+    return str(found.experiment_id)
 
 
 def only_folder(output: Path) -> Path:
@@ -63,8 +68,7 @@ def straight(tmp_path_factory):
 
 def test_a_run_is_tracked(straight):
     client = MlflowClient(default_uri(straight))
-    experiment = client.get_experiment_by_name("runs")
-    everything = {r.info.run_id: r for r in client.search_runs([experiment.experiment_id])}
+    everything = {r.info.run_id: r for r in client.search_runs([experiment_of(client)])}
     readouts = {r.data.tags[READOUT_TAG]: r for r in everything.values() if READOUT_TAG in r.data.tags}
     (parent,) = (r for r in everything.values() if READOUT_TAG not in r.data.tags)
     assert set(readouts) == {TRAINING, "sd_cfr", "deep_cfr"}
@@ -92,7 +96,7 @@ def test_a_run_is_tracked(straight):
 
 def test_artifacts_hold_the_networks_and_the_strategy(straight, tmp_path):
     client = MlflowClient(default_uri(straight))
-    experiment = client.get_experiment_by_name("runs").experiment_id
+    experiment = experiment_of(client)
     key = only_folder(straight).name
     runs = find_runs(client, experiment, key)
     path = client.download_artifacts(runs[TRAINING].info.run_id, "networks.pt", str(tmp_path))
@@ -132,9 +136,27 @@ def test_killed_and_repeated_equals_never_stopped(straight, tmp_path):
     assert done.returncode == 0, done.stderr
     pd.testing.assert_frame_equal(results(tmp_path, SMALL), results(straight, SMALL))
     client = MlflowClient(default_uri(tmp_path))
-    experiment = client.get_experiment_by_name("runs").experiment_id
+    experiment = experiment_of(client)
     trainings = client.search_runs([experiment], f"tags.`{READOUT_TAG}` = '{TRAINING}'")
     assert len(trainings) == 1, "every attempt continued the same MLflow run"
+
+
+def test_ctrl_c_leaves_a_run_that_can_be_continued(straight, tmp_path):
+    overrides = (*SMALL, f"output_dir={tmp_path}", "checkpoint_every_seconds=0")
+    process = subprocess.Popen(command(*overrides), stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not list((tmp_path / "runs").glob("*/previous.ckpt")):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.endswith("interrupted; repeat the command to continue where it stopped.\n")
+    client = MlflowClient(default_uri(tmp_path))
+    assert {r.info.status for r in find_runs(client, experiment_of(client), only_folder(tmp_path).name).values()} == {
+        "KILLED"
+    }
+    done = call(*overrides)
+    assert done.returncode == 0, done.stderr
+    pd.testing.assert_frame_equal(results(tmp_path, SMALL), results(straight, SMALL))
 
 
 def test_a_killed_command_takes_its_workers_along(tmp_path):
@@ -168,8 +190,8 @@ def test_a_sweep_goes_on_when_one_run_fails(tmp_path):
     assert "algorithm.value.batch_size is 100000, but only" in done.stderr
     states = sorted(status.read(folder).state for folder in (tmp_path / "runs").iterdir())
     assert states == ["failed", "finished"]
-    experiment = MlflowClient(default_uri(tmp_path)).get_experiment_by_name("runs").experiment_id
-    trainings = MlflowClient(default_uri(tmp_path)).search_runs([experiment], f"tags.`{READOUT_TAG}` = '{TRAINING}'")
+    client = MlflowClient(default_uri(tmp_path))
+    trainings = client.search_runs([experiment_of(client)], f"tags.`{READOUT_TAG}` = '{TRAINING}'")
     assert sorted(r.info.status for r in trainings) == ["FAILED", "FINISHED"]
     assert any(r.data.tags.get("repro.message", "").startswith("iteration 1: algorithm") for r in trainings)
 
@@ -248,7 +270,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
 
 def test_the_key_ignores_paths_and_nothing_else():
     def key(*overrides: str) -> str:
-        return run.run_key(run.without_hydra(run.plan(overrides, multirun=False)[0]))
+        return run_key(run.without_hydra(run.plan(overrides, multirun=False)[0]))
 
     assert key("output_dir=/tmp/a", "checkpoint_every_seconds=1", "force=true") == key()
     assert len({key(), key("seed=1"), key("algorithm.traversals=1501"), key("scale=other"), key("network=fc")}) == 5

@@ -189,7 +189,7 @@ class PublicTree:
         """
         visit: dict[int, list[Tensor]] = {}
         self._sweep(table, (False, False), visit)
-        return self._gather_actions(visit) * self.game.legal
+        return self._gather_actions(visit)
 
     def _gather_actions(self, visit: dict[int, list[Tensor]]) -> Tensor:
         out = torch.zeros(self.game.legal.shape, dtype=torch.float64, device=self.game.device)

@@ -22,7 +22,8 @@ class Game:
         name: as given to `load`.
         parameters: the parameters it was loaded with, defaults included.
         chips_per_unit: chips in the unit that results are quoted in (the ante).
-        infoset_node, infoset_hand, infoset_board: `[infosets]` betting node, hand class and board class.
+        infoset_player, infoset_node, infoset_hand, infoset_board: `[infosets]` player, betting node, hand class and
+            board class.
         legal: `[infosets, actions]` bool.
         player_slice: per player, the slice of its infosets.
     """

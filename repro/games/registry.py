@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 
@@ -50,7 +51,7 @@ class Leduc:
         _check_deck(name, self.ranks, self.suits, dealt=3)
         if not 0 <= self.max_raises <= MAX_RAISES:
             raise ReproError(f"game {name}: max_raises is {self.max_raises}; allowed are 0 to {MAX_RAISES}.")
-        if len(self.bet_sizes) != 2 or min(self.bet_sizes) <= 0:
+        if min(self.bet_sizes) <= 0:
             raise ReproError(f"game {name}: bet_sizes is {self.bet_sizes}; two positive numbers of chips are needed.")
         if self.ante <= 0:
             raise ReproError(f"game {name}: ante is {self.ante}; a positive number of chips is needed.")
@@ -70,6 +71,22 @@ class BigLeduc(Leduc):
 GAMES: dict[str, Callable[..., Kuhn | Leduc]] = {"kuhn": Kuhn, "leduc": Leduc, "big_leduc": BigLeduc}
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+_KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "int": (lambda v: isinstance(v, int) and not isinstance(v, bool), "a whole number"),
+    "float": (_is_number, "a finite number"),
+    "bool": (lambda v: isinstance(v, bool), "true or false"),
+    "tuple[float, float]": (
+        lambda v: isinstance(v, tuple) and len(v) == 2 and all(_is_number(x) for x in v),
+        "two positive numbers",
+    ),
+}
+"""What a parameter of each annotated type accepts, and how to say so."""
+
+
 def load(name: str, *, device: torch.device | str = "cpu", **parameters: object) -> Game:
     """Build a game by name, e.g. `load("leduc", ranks=4, max_raises=3)`.
 
@@ -83,9 +100,10 @@ def load(name: str, *, device: torch.device | str = "cpu", **parameters: object)
         if key not in known:
             raise ReproError(f"game {name} has no parameter {key!r}; its parameters are {', '.join(known)}.")
         if isinstance(value, list):
-            parameters[key] = tuple(value)
-        if known[key] == "int" and (isinstance(value, bool) or not isinstance(value, int)):
-            raise ReproError(f"game {name}: {key} is {value!r}; a whole number is needed.")
+            value = parameters[key] = tuple(value)  # noqa: PLW2901
+        fits, needed = _KINDS[str(known[key])]
+        if not fits(value):
+            raise ReproError(f"game {name}: {key} is {value!r}; {needed} is needed.")
     return GAMES[name](**parameters).build(name).to(device)
 
 

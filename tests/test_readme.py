@@ -1,0 +1,42 @@
+"""What the README shows must work."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from repro import run
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", README, re.DOTALL))
+def test_code_blocks_run(block):
+    done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_every_make_target_it_names_exists():
+    targets = set(re.findall(r"\bmake ([a-z0-9]+)", README + (ROOT / "paper_figures" / "figure1.md").read_text()))
+    assert {"figure1", "test"} <= targets
+    for target in targets:
+        done = subprocess.run(["make", "--dry-run", target], capture_output=True, text=True, check=False, cwd=ROOT)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("line", re.findall(r"^ +python -m repro\.run (.*)$", README, re.MULTILINE))
+def test_every_run_it_shows_composes(line):
+    arguments = [a.strip("'") for a in re.sub(r"#.*", "", line).split() if a not in ("--cfg", "job")]
+    multirun = "-m" in arguments
+    assert run.plan([a for a in arguments if a != "-m"], multirun)
+
+
+def test_every_file_it_links_to_exists():
+    for link in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / link).exists(), link
