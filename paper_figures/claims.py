@@ -11,6 +11,8 @@ from pathlib import Path
 from repro.evaluation.statistics import Estimate
 
 HELD, DID_NOT_HOLD, NOT_TESTABLE = "held", "did not hold", "not testable at this scale"
+UNDECIDED = "undecided"
+"""The interval over our runs includes both what the claim says and its opposite."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,18 @@ class Claim:
     note: str = ""
 
 
-def judged(holds: bool) -> str:
-    """The verdict of a test that could be made."""
-    return HELD if holds else DID_NOT_HOLD
+def above(measured: Estimate, threshold: float) -> str:
+    """Verdict on "more than `threshold`": the whole interval must lie on one side, so one run decides nothing."""
+    if measured.low > threshold:
+        return HELD
+    return DID_NOT_HOLD if measured.high <= threshold else UNDECIDED
+
+
+def below(measured: Estimate, threshold: float) -> str:
+    """Verdict on "less than `threshold`", likewise."""
+    if measured.high < threshold:
+        return HELD
+    return DID_NOT_HOLD if measured.low >= threshold else UNDECIDED
 
 
 def write(claims: Sequence[Claim], path: Path) -> None:

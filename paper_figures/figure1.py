@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from paper_figures import style
-from paper_figures.claims import NOT_TESTABLE, Claim, judged
+from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, Claim, above, below
 from repro.evaluation.statistics import mean_ci
 
 TITLE = "SD-CFR Fig. 1a, 1b"
@@ -58,11 +58,8 @@ def draw(data: pd.DataFrame) -> Figure:
     left.set_ylabel("exploitability = NashConv / 2 (mA/g)")
     for axes in (left, right):
         axes.set(xscale="log", yscale="log", xlabel="iteration (updates of one player)")
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
-            axis.set_minor_formatter(NullFormatter())
         axes.legend(fontsize=8)
-    _label_decade(left, data)
+        _label_axes(axes, data)
     figure.suptitle(
         f"Leduc, scale: {data.scale.iloc[0]}. Mean with 95% CI over runs, thin lines are single runs.", y=1.0
     )
@@ -70,11 +67,15 @@ def draw(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def _label_decade(axes: Axes, data: pd.DataFrame) -> None:
-    """Less than a decade of exploitability would leave a log axis with a single label."""
-    values = data[data.metric == "exploitability"].value
-    ticks = [t for t in (20, 50, 100, 200, 500, 1000, 2000, 5000) if values.min() * 0.7 < t < values.max() * 1.4]
-    axes.set_yticks(ticks)
+def _label_axes(axes: Axes, data: pd.DataFrame) -> None:
+    """Round numbers as ticks: either axis may span less than a decade, where a log axis would have a single label."""
+    rounds = [m * 10**e for e in range(6) for m in (1, 2, 3, 5)]
+    values = data[data.metric == "exploitability"]
+    spans = ((axes.xaxis, values.step * 2), (axes.yaxis, values.value))
+    for axis, span in spans:
+        axis.set_major_locator(FixedLocator([t for t in rounds if span.min() * 0.7 < t < span.max() * 1.4]))
+        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
+        axis.set_minor_formatter(NullFormatter())
 
 
 def _draw_algorithms(axes: Axes, data: pd.DataFrame) -> None:
@@ -94,12 +95,16 @@ def _draw_algorithms(axes: Axes, data: pd.DataFrame) -> None:
 
 def _draw_capacities(axes: Axes, data: pd.DataFrame) -> None:
     colours = plt.get_cmap("viridis_r")(np.linspace(0.1, 0.85, len(CAPACITIES)))
+    never_full: list[str] = []
     for capacity, colour in zip(CAPACITIES, colours, strict=True):
         curves = exploitability(data, f"sd_cfr_{capacity}")
-        binds = "" if capacity < max(points(curves)) / 2 else " (never full)"
-        style.curve(axes, points(curves), curves.to_numpy(), colour=colour, label=f"$|B^M|$ = {capacity}{binds}")
+        if capacity >= max(points(curves)) / 2:
+            never_full.append(str(capacity))
+            continue
+        style.curve(axes, points(curves), curves.to_numpy(), colour=colour, label=f"$|B^M|$ = {capacity}")
     curves = exploitability(data, "sd_cfr")
-    style.curve(axes, points(curves), curves.to_numpy(), colour=style.COLOURS["sd_cfr"], label="all networks")
+    label = f"all networks (also {' and '.join(never_full)}: never full)" if never_full else "all networks"
+    style.curve(axes, points(curves), curves.to_numpy(), colour=style.COLOURS["sd_cfr"], label=label)
 
 
 # -- claims ----------------------------------------------------------------------------------------------------------
@@ -119,8 +124,8 @@ def _is_smoke(data: pd.DataFrame) -> bool:
     return bool((data.scale == "smoke").all())
 
 
-def _test(data: pd.DataFrame, holds: bool) -> str:
-    return NOT_TESTABLE if _is_smoke(data) else judged(holds)
+def _unless_smoke(data: pd.DataFrame, verdict: str) -> str:
+    return NOT_TESTABLE if _is_smoke(data) else verdict
 
 
 def _paired(data: pd.DataFrame) -> pd.DataFrame:
@@ -134,7 +139,7 @@ def _sd_below_deep(data: pd.DataFrame) -> Claim:
     paper = paper[paper.index <= data.step.max() * 2]
     return Claim(
         "sd_below_deep", "SD-CFR minimises exploitability better than Deep CFR (mean gap over the run)",
-        "Sec. 6.1, Fig. 1a", _test(data, difference.low > 0), difference, UNIT,
+        "Sec. 6.1, Fig. 1a", _unless_smoke(data, above(difference, 0)), difference, UNIT,
         float((paper.deep_cfr - paper.sd_cfr).mean()) if len(paper) else None,
         "Deep CFR minus SD-CFR, averaged over all evaluations, paired by seed; holds if the interval is above 0",
     )  # fmt: skip
@@ -147,7 +152,7 @@ def _sd_below_deep_at_the_end(data: pd.DataFrame) -> Claim:
     paper = reference()
     return Claim(
         "sd_below_deep_at_the_end", f"SD-CFR is below Deep CFR at the last evaluation (x = {last})", "Fig. 1a",
-        _test(data, difference.low > 0), difference, UNIT,
+        _unless_smoke(data, above(difference, 0)), difference, UNIT,
         float(paper.deep_cfr[last] - paper.sd_cfr[last]) if last in paper.index else None,
         "paired by seed; holds if the interval is above 0",
     )  # fmt: skip
@@ -160,7 +165,7 @@ def _falls(data: pd.DataFrame, algorithm: str) -> Claim:
     paper = reference()[algorithm]
     return Claim(
         f"{algorithm}_falls", f"{style.NAMES[algorithm]}'s exploitability falls (x = {last} over x = {first})",
-        "Fig. 1a", _test(data, ratio.high < 1), ratio, "ratio",
+        "Fig. 1a", _unless_smoke(data, below(ratio, 1)), ratio, "ratio",
         float(paper[last] / paper[first]) if first in paper.index and last in paper.index else None,
         "holds if the interval is below 1",
     )  # fmt: skip
@@ -180,7 +185,9 @@ def _value(data: pd.DataFrame, algorithm: str, x: int) -> Claim:
         return Claim(**parts, verdict=NOT_TESTABLE, measured=None, note=f"runs end at x = {max(points(curves))}")
     ours = mean_ci(curves[x])
     note = f"{ours.mean / paper:.2f} times the paper's; holds if at most {1 + TOLERANCE:g} times"
-    return Claim(**parts, verdict=judged(ours.mean <= (1 + TOLERANCE) * paper), measured=ours, note=note)
+    return Claim(
+        **parts, verdict=HELD if ours.mean <= (1 + TOLERANCE) * paper else DID_NOT_HOLD, measured=ours, note=note
+    )
 
 
 def _capped(data: pd.DataFrame, capacity: int) -> tuple[pd.DataFrame, pd.DataFrame, bool]:
@@ -195,7 +202,7 @@ def _plateaus(data: pd.DataFrame, capacity: int) -> Claim:
     difference = mean_ci(capped[last] - full[last])
     return Claim(
         f"capacity_{capacity}_plateaus", f"|B^M| = {capacity} ends above the full B^M", "Sec. 6.1, Fig. 1b",
-        judged(difference.low > 0) if testable else NOT_TESTABLE, difference if testable else None, UNIT,
+        above(difference, 0) if testable else NOT_TESTABLE, difference if testable else None, UNIT,
         note="capped minus full at the last evaluation, paired by seed; holds if the interval is above 0"
         if testable else "needs at least twice as many iterations as networks kept",
     )  # fmt: skip
@@ -213,13 +220,20 @@ def _oscillates(data: pd.DataFrame, capacity: int) -> Claim:
         note = "needs at least twice as many iterations as networks kept"
         return Claim(**parts, verdict=NOT_TESTABLE, measured=None, note=note)
     once_full = [x for x in points(capped) if x >= 2 * capacity]
+    ratio = mean_ci(_swing(capped[once_full]) / _swing(full[once_full]))
+    note = "spread about a straight line in log-log once B^M is full, over the full B^M's; holds if above 1"
+    return Claim(**parts, verdict=above(ratio, 1), measured=ratio, note=note)
 
-    def swing(curves: pd.DataFrame) -> pd.Series:
-        return curves[once_full].apply(np.log).diff(axis=1).abs().mean(axis=1)
 
-    ratio = mean_ci(swing(capped) / swing(full))
-    note = "mean relative change between evaluations once B^M is full, over the full B^M's; holds if above 1"
-    return Claim(**parts, verdict=judged(ratio.low > 1), measured=ratio, note=note)
+def _swing(curves: pd.DataFrame) -> pd.Series:
+    """Per seed, the standard deviation of log exploitability about its straight-line trend in log x."""
+    x = np.log(points(curves))
+
+    def residual(values: pd.Series) -> float:
+        y = np.log(values.to_numpy(dtype=float))
+        return float(np.std(y - np.polyval(np.polyfit(x, y, 1), x)))
+
+    return curves.apply(residual, axis=1)
 
 
 # -- the page --------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from repro.errors import ReproError
 from repro.evaluation.statistics import Estimate, bands, mean_ci
 
 
-def made_up(*, sd=1.0, deep=1.2, capped=1.5, scale="laptop", swing=0.3, seeds=5, iterations=2500):
+def made_up(*, sd=1.0, deep=1.2, capped=1.5, scale="laptop", swing=0.3, full_swing=0.02, seeds=5, iterations=2500):
     """Curves that fall like the paper's times a factor, with a little noise per seed; capped ones swing."""
     rng = np.random.default_rng(0)
     steps = np.arange(15, iterations + 1, 15)
@@ -24,12 +24,13 @@ def made_up(*, sd=1.0, deep=1.2, capped=1.5, scale="laptop", swing=0.3, seeds=5,
     rows = []
     for seed in range(seeds):
         noise = 1 + 0.02 * rng.standard_normal()
-        base = np.exp(np.interp(np.log(2 * steps), np.log(paper.index), np.log(paper.sd_cfr))) * noise
+        trend = np.exp(np.interp(np.log(2 * steps), np.log(paper.index), np.log(paper.sd_cfr))) * noise
         swings = np.exp(swing * (-1.0) ** np.arange(len(steps)))
+        base = trend * np.exp(full_swing * rng.standard_normal(len(steps)))
         curves = {"sd_cfr": sd * base, "deep_cfr": deep * base}
         for capacity in figure1.CAPACITIES:
             full = 2 * steps < 2 * capacity
-            curves[f"sd_cfr_{capacity}"] = np.where(full, sd * base, capped * base * swings)
+            curves[f"sd_cfr_{capacity}"] = np.where(full, sd * base, capped * trend * swings)
         for algorithm, values in curves.items():
             rows += [
                 ("figure1", scale, algorithm, seed, "exploitability", s, v) for s, v in zip(steps, values, strict=True)
@@ -51,7 +52,7 @@ def test_claims_hold_on_data_like_the_papers():
 
 
 def test_claims_fail_on_data_that_contradicts_them():
-    found = verdicts(made_up(sd=1.5, deep=1.2, capped=0.9, swing=0.0))
+    found = verdicts(made_up(sd=1.5, deep=1.2, capped=0.9, swing=0.0, full_swing=0.2))
     assert found["sd_below_deep"] == claims_of.DID_NOT_HOLD
     assert found["sd_cfr_at_300"] == claims_of.DID_NOT_HOLD
     assert found["capacity_10_plateaus"] == claims_of.DID_NOT_HOLD
@@ -65,6 +66,15 @@ def test_what_a_scale_cannot_show_is_not_judged():
     assert found["capacity_50_plateaus"] == claims_of.HELD
     assert found["capacity_100_plateaus"] == claims_of.NOT_TESTABLE
     assert set(verdicts(made_up(scale="smoke")).values()) == {claims_of.NOT_TESTABLE}
+
+
+def test_a_verdict_needs_the_whole_interval_on_one_side():
+    assert claims_of.above(Estimate(1, 0.5, 1.5, 5), 0) == claims_of.HELD
+    assert claims_of.above(Estimate(1, -0.5, 2.5, 5), 0) == claims_of.UNDECIDED
+    assert claims_of.above(Estimate(-1, -1.5, -0.5, 5), 0) == claims_of.DID_NOT_HOLD
+    assert claims_of.below(Estimate(-1, -1.5, -0.5, 5), 0) == claims_of.HELD
+    assert claims_of.below(Estimate(0.1, -1.5, 1.7, 5), 0) == claims_of.UNDECIDED
+    assert claims_of.below(Estimate(1, 0.5, 1.5, 5), 0) == claims_of.DID_NOT_HOLD
 
 
 def test_values_are_paired_by_seed():
@@ -90,7 +100,7 @@ def test_the_figure_draws_every_seed_and_the_papers_points():
 def test_one_seed_has_no_interval(tmp_path):
     data = made_up(seeds=1)
     found = figure1.claims(data)
-    assert {c.id: c.verdict for c in found}["sd_below_deep"] == claims_of.DID_NOT_HOLD, "one run proves nothing"
+    assert {c.id: c.verdict for c in found}["sd_below_deep"] == claims_of.UNDECIDED, "one run proves nothing"
     claims_of.write(found, tmp_path / "claims.json")
     assert json.loads((tmp_path / "claims.json").read_text())[0]["measured"]["low"] is None
     figure1.draw(data)
