@@ -70,7 +70,7 @@ def markdown(claims: Sequence[Claim]) -> str:
     lines = ["| claim | paper | ours, mean [95% CI] | verdict |", "|---|---|---|---|"]
     for c in claims:
         ours = f"{c.measured} {c.unit}" if c.measured else "–"
-        paper = f"{c.paper:g} {c.unit}" if c.paper is not None else "–"
+        paper = f"{c.paper:.3g} {c.unit}" if c.paper is not None else "–"
         note = f" ({c.note})" if c.note else ""
         lines.append(f"| {c.statement} *({c.source})* | {paper} | {ours} | **{c.verdict}**{note} |")
     return "\n".join(lines)
