@@ -201,7 +201,8 @@ def _plateaus(data: pd.DataFrame, capacity: int) -> Claim:
     last = max(points(capped))
     difference = mean_ci(capped[last] - full[last])
     return Claim(
-        f"capacity_{capacity}_plateaus", f"B^M capped at {capacity} networks ends above the full B^M", "Sec. 6.1, Fig. 1b",
+        f"capacity_{capacity}_plateaus", f"B^M capped at {capacity} networks ends above the full B^M",
+        "Sec. 6.1, Fig. 1b",
         above(difference, 0) if testable else NOT_TESTABLE, difference if testable else None, UNIT,
         note="capped minus full at the last evaluation, paired by seed; holds if the interval is above 0"
         if testable else "needs at least twice as many iterations as networks kept",

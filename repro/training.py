@@ -9,7 +9,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -19,7 +18,7 @@ from repro.algorithms.deep_cfr import DeepCFR
 from repro.config import Config, flatten, result_config, settings
 from repro.errors import ReproError
 from repro.games import Game, load
-from repro.policies.base import TabularPolicy
+from repro.policies import save_strategy
 from repro.tracking import provenance, status
 from repro.tracking.checkpoints import Checkpoints, newest_readable
 from repro.tracking.store import TRAINING, TrackedRun, default_uri, experiment_id, find_runs, open_store
@@ -161,16 +160,9 @@ def _write_artifacts(model: DeepCFR, tracked: TrackedRun, config: DictConfig, fo
         for readout, policy in model.policies.items():
             path = folder / readout / "strategy.csv"
             path.parent.mkdir(exist_ok=True)
-            strategy_frame(model.game, policy).to_csv(path, index_label="infoset")
+            save_strategy(model.game, policy, path)
             tracked.artifact(readout, path)
     for name in os.listdir(folder):
         # The networks are in the artifacts now; the memories serve no one any more.
         if name.endswith((".ckpt", ".pt")):
             (folder / name).unlink()
-
-
-def strategy_frame(game: Game, policy: TabularPolicy) -> pd.DataFrame:
-    """One row per infoset: a readable description and a probability per action."""
-    frame = pd.DataFrame(policy.table.cpu().numpy(), columns=list(game.actions))
-    frame.insert(0, "description", [game.describe(i) for i in range(game.infosets)])
-    return frame

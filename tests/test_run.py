@@ -18,6 +18,9 @@ from mlflow import MlflowClient
 from repro import run
 from repro.config import run_key
 from repro.errors import ReproError
+from repro.evaluation import nash_conv
+from repro.games import load
+from repro.policies import load_strategy
 from repro.tracking import status
 from repro.tracking.results import tidy
 from repro.tracking.store import READOUT_TAG, TRAINING, default_uri, find_runs, open_store
@@ -102,9 +105,12 @@ def test_artifacts_hold_the_networks_and_the_strategy(straight, tmp_path):
     path = client.download_artifacts(runs[TRAINING].info.run_id, "networks.pt", str(tmp_path))
     networks = torch.load(path, weights_only=True)
     assert [len(p) for p in networks["value"]] == [30, 30]
-    strategy = pd.read_csv(client.download_artifacts(runs["sd_cfr"].info.run_id, "strategy.csv", str(tmp_path)))
-    assert len(strategy) == 12
-    assert strategy[["fold", "call", "raise"]].sum(axis=1).tolist() == pytest.approx([1.0] * 12)
+    path = client.download_artifacts(runs["sd_cfr"].info.run_id, "strategy.csv", str(tmp_path))
+    game = load("kuhn")
+    measured = runs["sd_cfr"].data.metrics["nash_conv"]
+    assert nash_conv(game, load_strategy(game, path)) == pytest.approx(measured, rel=1e-9)
+    with pytest.raises(ReproError, match="not a strategy for game kuhn"):
+        load_strategy(load("kuhn", ranks=4), path)
 
 
 def test_a_finished_run_is_skipped_and_force_runs_it_again(straight):
