@@ -21,8 +21,8 @@ from repro.evaluation.statistics import Estimate
 HERE = Path(__file__).parent
 
 
-def update(target: str, scale: str, module: ModuleType) -> None:
-    """Rewrite the block of `scale` in `<target>.md`.
+def check(target: str, scale: str) -> tuple[str, re.Pattern[str]]:
+    """The page's text and the pattern of its block for `scale`.
 
     Raises:
         ReproError: the page has no such block.
@@ -32,8 +32,14 @@ def update(target: str, scale: str, module: ModuleType) -> None:
     pattern = re.compile(rf"(<!-- results {scale} -->\n).*?(<!-- end {scale} -->)", re.DOTALL)
     if not pattern.search(text):
         raise ReproError(f"{path} has no block '<!-- results {scale} -->' ... '<!-- end {scale} -->' to fill in.")
+    return text, pattern
+
+
+def update(target: str, scale: str, module: ModuleType) -> None:
+    """Rewrite the block of `scale` in `<target>.md`."""
+    text, pattern = check(target, scale)
     block = results(target, scale, module)
-    path.write_text(pattern.sub(lambda match: match.group(1) + block + match.group(2), text))
+    (HERE / f"{target}.md").write_text(pattern.sub(lambda match: match.group(1) + block + match.group(2), text))
 
 
 def results(target: str, scale: str, module: ModuleType) -> str:

@@ -12,6 +12,7 @@ import json
 import os
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -53,8 +54,17 @@ def sweep_arguments(target: str, scale: str, output: Path, jobs: int, force: boo
 
 def run_sweep(arguments: list[str]) -> int:
     """Do the sweep in a process of its own, as a user would; returns its exit status."""
+    from repro.run import COMMAND_PROCESS  # noqa: PLC0415  (--draw needs none of this)
+
     print("$ python -m repro.run " + shlex.join(arguments), flush=True)
-    return subprocess.run([sys.executable, "-m", "repro.run", *arguments], check=False).returncode
+    ours = {COMMAND_PROCESS: f"{socket.gethostname()}:{os.getpid()}"}
+    process = subprocess.Popen([sys.executable, "-m", "repro.run", *arguments], env=os.environ | ours)
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            # The terminal sent it to the sweep as well, which closes its runs and says so.
+            continue
 
 
 def collect(arguments: list[str], output: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -66,17 +76,25 @@ def collect(arguments: list[str], output: Path) -> tuple[pd.DataFrame, dict[str,
     from repro.config import result_config, run_key  # noqa: PLC0415  (--draw needs none of this)
     from repro.run import plan, without_hydra  # noqa: PLC0415
     from repro.tracking.results import tidy  # noqa: PLC0415
-    from repro.tracking.store import TRAINING, default_uri, experiment_id, find_runs, open_store  # noqa: PLC0415
+    from repro.tracking.store import (  # noqa: PLC0415
+        TRAINING,
+        default_uri,
+        experiment_id,
+        find_runs,
+        is_finished,
+        open_store,
+    )  # fmt: skip
 
     configs = [without_hydra(c) for c in plan(arguments[1:], multirun=True)]
     keys = [run_key(c) for c in configs]
     client = open_store(configs[0].tracking_uri or default_uri(output))
     experiment = experiment_id(client, configs[0].target, output / "artifacts")
+    found = [find_runs(client, experiment, key) for key in keys]
+    unfinished = sum(not is_finished(f, c.algorithm.readouts) for f, c in zip(found, configs, strict=True))
+    if unfinished:
+        raise ReproError(f"{unfinished} of {len(keys)} runs are not finished; nothing is drawn.")
+    finished = [f[TRAINING] for f in found]
     data = tidy(client, experiment, keys)
-    runs = [find_runs(client, experiment, key).get(TRAINING) for key in keys]
-    finished = [run for run in runs if run is not None and run.info.status == "FINISHED"]
-    if len(finished) < len(keys):
-        raise ReproError(f"{len(keys) - len(finished)} of {len(keys)} runs are not finished; nothing is drawn.")
     tags = ("git_commit", "git_dirty", "cpu", "cores", "gpu", "platform", "python", "repro", "torch",
             "pytorch-lightning", "hydra-core", "mlflow", "pandas", "numpy", "matplotlib")  # fmt: skip
     provenance = {
@@ -141,6 +159,7 @@ def publish(target: str, scale: str, output: Path) -> None:
     source, results = figure_folder(output, target, scale), ROOT / "paper_figures" / "results" / f"{target}-{scale}"
     if not (source / "claims.json").exists():
         raise ReproError(f"{source} holds no finished figure; make it first with `make {target} SCALE={scale}`.")
+    page.check(target, scale)
     results.mkdir(parents=True, exist_ok=True)
     for name in (f"{target}.png", f"{target}.pdf", "data.csv", "claims.json", "provenance.json"):
         shutil.copy(source / name, results / name)

@@ -19,7 +19,7 @@ import uuid
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hydra
 from hydra import compose, initialize_config_dir
@@ -32,10 +32,14 @@ from repro.config import register, run_key, settings
 from repro.errors import ReproError
 from repro.games import load
 
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
 CONF = Path(__file__).resolve().parents[1] / "conf"
 _INVOCATION = "REPRO_INVOCATION"
 _PARENT_RUN = "REPRO_PARENT_RUN"
-_COMMAND_PROCESS = "REPRO_COMMAND_PROCESS"
+COMMAND_PROCESS = "REPRO_COMMAND_PROCESS"
+"""Environment variable: host and process id of the command that this process must not outlive."""
 _LOOK_EVERY_SECONDS = 1.0
 
 register()
@@ -152,7 +156,8 @@ def execute(config: DictConfig) -> str:
 def _execute_alone(config: DictConfig, key: str, folder: Path) -> str:
     from repro.tracking import status  # noqa: PLC0415
 
-    state = status.Status(state=status.RUNNING, invocation=os.environ.get(_INVOCATION, ""))
+    before = status.read(folder).headline
+    state = status.Status(state=status.RUNNING, headline=before, invocation=os.environ.get(_INVOCATION, ""))
     status.write(folder, state)
     try:
         from repro.training import train  # noqa: PLC0415  (imports torch, Lightning and MLflow)
@@ -177,7 +182,7 @@ def _end_with_the_command() -> None:
 
     A killed command cannot stop its workers; left alone they would go on beside those of the repeated command.
     """
-    host, _, pid = os.environ.get(_COMMAND_PROCESS, "").rpartition(":")
+    host, _, pid = os.environ.get(COMMAND_PROCESS, "").rpartition(":")
     if host != socket.gethostname() or int(pid) == os.getpid():
         return
 
@@ -230,6 +235,7 @@ def _run(overrides: list[str], multirun: bool) -> int:
     configs = plan(overrides, multirun)
     first = configs[0]
     output = prepare_output(first.output_dir)
+    _end_with_the_command()
 
     from repro.tracking.progress import Job, Watcher  # noqa: PLC0415
     from repro.tracking.store import default_uri, experiment_id, open_store  # noqa: PLC0415
@@ -240,7 +246,7 @@ def _run(overrides: list[str], multirun: bool) -> int:
     command = " ".join(["python -m repro.run", *(["-m"] if multirun else []), *overrides])
     parent = client.create_run(experiment, tags={"repro.command": command}, run_name=time.strftime("%Y-%m-%d %H:%M:%S"))
     os.environ[_INVOCATION], os.environ[_PARENT_RUN] = invocation, parent.info.run_id
-    os.environ[_COMMAND_PROCESS] = f"{socket.gethostname()}:{os.getpid()}"
+    os.environ[COMMAND_PROCESS] = f"{socket.gethostname()}:{os.getpid()}"
     signal.signal(signal.SIGTERM, _interrupt)
 
     plain = [without_hydra(c) for c in configs]
@@ -256,10 +262,22 @@ def _run(overrides: list[str], multirun: bool) -> int:
         except Exception as error:  # A launcher that lost a worker raises what it likes; the statuses tell the rest.
             interrupted = error
     failed = _report(jobs, watcher.statuses(), interrupted)
+    if interrupted is not None:
+        _close(client, experiment, keys)
     client.set_terminated(parent.info.run_id, "FAILED" if failed else "FINISHED")
     if isinstance(interrupted, KeyboardInterrupt):
         raise interrupted
     return 1 if failed else 0
+
+
+def _close(client: MlflowClient, experiment: str, keys: Sequence[str]) -> None:
+    """Mark the runs of workers that were ended from outside as KILLED; they can be continued."""
+    from repro.tracking.store import find_runs  # noqa: PLC0415
+
+    for key in keys:
+        for run in find_runs(client, experiment, key).values():
+            if run.info.status == "RUNNING":
+                client.set_terminated(run.info.run_id, "KILLED")
 
 
 def _label(config: DictConfig) -> str:
@@ -284,10 +302,16 @@ def _report(jobs: Sequence[Any], statuses: Sequence[Any], interrupted: BaseExcep
     for job, status in zip(jobs, statuses, strict=True):
         good = status.state in (FINISHED, SKIPPED)
         failed |= not good
-        why = status.message or (f"stopped: {interrupted or 'no reason given'}" if not good else status.headline)
+        why = status.message or (status.headline if good else f"did not finish: {_reason(interrupted)}")
         table.add_row(job.label, status.state if good else "failed", why)
     console(sys.stderr).print(table)
     return failed
+
+
+def _reason(interrupted: BaseException | None) -> str:
+    if isinstance(interrupted, KeyboardInterrupt):
+        return "interrupted"
+    return str(interrupted) if interrupted else "see the messages above"
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 import warnings
 from pathlib import Path
@@ -21,7 +20,7 @@ from repro.games import Game, load
 from repro.policies import save_strategy
 from repro.tracking import provenance, status
 from repro.tracking.checkpoints import Checkpoints, newest_readable
-from repro.tracking.store import TRAINING, TrackedRun, default_uri, experiment_id, find_runs, open_store
+from repro.tracking.store import TRAINING, TrackedRun, default_uri, experiment_id, find_runs, is_finished, open_store
 
 _MOST_ROWS_IN_A_TABLE = 50_000
 
@@ -36,35 +35,45 @@ def train(config: DictConfig, key: str, folder: Path, state: status.Status, pare
     _quiet_lightning()
     tracked = _open_tracked_run(config, checked, key, folder, parent)
     if tracked is None:
-        state.headline = status.read(folder).headline
         return status.SKIPPED
     torch.set_num_threads(checked.threads)
-    game = _load_game(checked)
-    model = DeepCFR(game, checked.algorithm, checked.network, checked.seed)
-    checkpoint, passed_over = newest_readable(folder)
-    if passed_over:
-        print(f"warning: {passed_over}")
-    trainer = pl.Trainer(
-        max_epochs=checked.algorithm.iterations,
-        accelerator="gpu" if checked.device == "cuda" else "cpu",
-        devices=1,
-        callbacks=[_Report(tracked, folder, state), Checkpoints(folder, checked.checkpoint_every_seconds)],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=folder,
-    )
+    iteration = 0
     try:
-        with threadpool_limits(checked.threads):
-            trainer.fit(model, ckpt_path=checkpoint, weights_only=True)
+        game = _load_game(checked)
+        model = DeepCFR(game, checked.algorithm, checked.network, checked.seed)
+        checkpoint, passed_over = newest_readable(folder)
+        if passed_over:
+            print(f"warning: {passed_over}")
+        trainer = pl.Trainer(
+            max_epochs=checked.algorithm.iterations,
+            accelerator="gpu" if checked.device == "cuda" else "cpu",
+            devices=1,
+            callbacks=[_Report(tracked, folder, state), Checkpoints(folder, checked.checkpoint_every_seconds)],
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            default_root_dir=folder,
+        )
+        try:
+            with threadpool_limits(checked.threads):
+                trainer.fit(model, ckpt_path=checkpoint, weights_only=True)
+                if not model.policies:
+                    # Stopped between its last checkpoint and its end: the read-outs are draws of their own, repeat them.
+                    model.evaluate()
+        finally:
+            iteration = model.iteration
+        _write_artifacts(model, tracked, config, folder)
+        tracked.finish("FINISHED")
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt | SystemExit)
         reason = "interrupted" if stopped else str(error)
-        tracked.finish("KILLED" if stopped else "FAILED", f"iteration {model.iteration}: {reason}")
+        tracked.finish("KILLED" if stopped else "FAILED", f"iteration {iteration}: {reason}")
         raise
-    _write_artifacts(model, tracked, config, folder)
-    tracked.finish("FINISHED")
+    state.headline = _headline(model) or state.headline
+    for file in (*folder.glob("*.ckpt"), folder / "networks.pt"):
+        # The networks are in the artifacts now; the memories serve no one any more.
+        file.unlink(missing_ok=True)
     return status.FINISHED
 
 
@@ -90,11 +99,10 @@ def _open_tracked_run(
     client = open_store(checked.tracking_uri or default_uri(output))
     experiment = experiment_id(client, checked.target, output / "artifacts")
     runs = find_runs(client, experiment, key)
-    done = TRAINING in runs and runs[TRAINING].info.status == "FINISHED"
-    if done and not checked.force:
+    if not checked.force and is_finished(runs, checked.algorithm.readouts):
         return None
-    if done or TRAINING not in runs:
-        # Begin anew: forced, or the store no longer knows the run that these checkpoints belong to.
+    if checked.force or TRAINING not in runs:
+        # Begin anew: as asked, or because the store does not know the run that these checkpoints belong to.
         runs = {}
         for file in folder.glob("*.ckpt"):
             file.unlink()
@@ -138,13 +146,18 @@ class _Report(pl.Callback):
         assert isinstance(pl_module, DeepCFR)
         for readout, measured in pl_module.metrics.items():
             self._tracked.log(readout or TRAINING, measured, pl_module.iteration)
-        parts = [f"{name} {m['exploitability']:.0f}" for name, m in pl_module.metrics.items() if "exploitability" in m]
-        if parts:
-            self._state.headline = f"{', '.join(parts[:2])} mA/g"
+        self._state.headline = _headline(pl_module) or self._state.headline
         self._state.iteration = pl_module.iteration
         done = pl_module.iteration - self._first
         self._state.seconds_per_iteration = (time.monotonic() - self._started) / done
         status.write(self._folder, self._state)
+
+
+def _headline(model: DeepCFR) -> str:
+    """The newest exploitability of the first two read-outs; empty between evaluations."""
+    measured = {name: m["exploitability"] for name, m in model.metrics.items() if "exploitability" in m}
+    parts = [f"{name} {value:.0f}" for name, value in list(measured.items())[:2]]
+    return f"{', '.join(parts)} mA/g" if parts else ""
 
 
 def _write_artifacts(model: DeepCFR, tracked: TrackedRun, config: DictConfig, folder: Path) -> None:
@@ -162,7 +175,3 @@ def _write_artifacts(model: DeepCFR, tracked: TrackedRun, config: DictConfig, fo
             path.parent.mkdir(exist_ok=True)
             save_strategy(model.game, policy, path)
             tracked.artifact(readout, path)
-    for name in os.listdir(folder):
-        # The networks are in the artifacts now; the memories serve no one any more.
-        if name.endswith((".ckpt", ".pt")):
-            (folder / name).unlink()

@@ -112,7 +112,7 @@ class DeepCFR(pl.LightningModule):
             }
         }
         if self.iteration % self.algorithm.evaluate_every == 0 or self.iteration == self.algorithm.iterations:
-            self._evaluate()
+            self.evaluate()
         self.wall_seconds += time.perf_counter() - started
         for measured in self.metrics.values():
             measured["player_updates"] = 2.0 * self.iteration
@@ -194,7 +194,8 @@ class DeepCFR(pl.LightningModule):
 
     # -- read-outs -----------------------------------------------------------------------------------------------
 
-    def _evaluate(self) -> None:
+    def evaluate(self) -> None:
+        """Measure every read-out on what is stored now, into `metrics` and `policies`."""
         for name, readout in self.algorithm.readouts.items():
             extra: dict[str, float] = {}
             if readout.kind == "average_network":

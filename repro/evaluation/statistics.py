@@ -29,6 +29,8 @@ def mean_ci(values: ArrayLike, confidence: float = 0.95) -> Estimate:
     x = np.asarray(values, dtype=float)
     if x.ndim != 1 or len(x) == 0:
         raise ValueError(f"need a non-empty list of numbers, one per run, got shape {x.shape}")
+    if not np.isfinite(x).all():
+        raise ValueError(f"need finite numbers, one per run, got {x.tolist()}")
     if len(x) == 1:
         return Estimate(float(x[0]), float("nan"), float("nan"), 1)
     half = stats.t.ppf((1 + confidence) / 2, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x))

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytorch_lightning as pl
 import torch
 
+_MOST_OF_THE_TIME = 20
+
 LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
 
 
@@ -21,7 +23,8 @@ class Checkpoints(pl.Callback):
 
     Args:
         folder: where `last.ckpt` and `previous.ckpt` live.
-        every_seconds: least time between two checkpoints.
+        every_seconds: least time between two checkpoints. It stretches so that writing takes a twentieth of the time
+            at most, because B^M grows with every iteration.
     """
 
     def __init__(self, folder: Path, every_seconds: float) -> None:
@@ -31,8 +34,10 @@ class Checkpoints(pl.Callback):
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         is_last = trainer.current_epoch + 1 == trainer.max_epochs
         if is_last or time.monotonic() - self._saved >= self._every:
+            started = time.monotonic()
             self._save(trainer)
             self._saved = time.monotonic()
+            self._every = max(self._every, _MOST_OF_THE_TIME * (self._saved - started)) if self._every else 0.0
 
     def _save(self, trainer: pl.Trainer) -> None:
         beside, last = self._folder / "writing.ckpt", self._folder / LAST
