@@ -5,14 +5,15 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 SCALE ?= laptop
-# Runs at once, one thread each.
-JOBS ?= $(shell nproc)
+# Runs at once, one thread each (nproc would take OMP_NUM_THREADS for the number of cores).
+JOBS ?= $(shell env -u OMP_NUM_THREADS nproc)
+DEVICE ?= cpu
 # FORCE=1 runs again what is finished.
 FORCE ?=
 OUTPUT ?= outputs
 PORT ?= 5000
 TARGETS := $(sort $(notdir $(wildcard conf/experiment/*)))
-FIGURE_FLAGS = --scale $(SCALE) --jobs $(JOBS) --output $(OUTPUT) $(if $(FORCE),--force)
+FIGURE_FLAGS = --scale $(SCALE) --jobs $(JOBS) --output $(OUTPUT) --device $(DEVICE) $(if $(filter-out 0 no false,$(FORCE)),--force)
 
 # One run is one thread: several runs beat several threads on networks this small.
 export OMP_NUM_THREADS ?= 1
@@ -24,7 +25,7 @@ export MKL_NUM_THREADS ?= 1
 help:  ## print this
 	@grep -hE '^[a-z$$()A-Z-]+:.*?## ' $(MAKEFILE_LIST) | sed 's/$$(TARGETS)/TARGET/' | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 	@echo "  targets: $(TARGETS)"
-	@echo "  variables: SCALE=smoke|laptop|paper (laptop)  JOBS=runs at once (cores)  FORCE=1  OUTPUT=folder"
+	@echo "  variables: SCALE=smoke|laptop|paper (laptop)  JOBS=runs at once (cores)  FORCE=1  DEVICE=cpu|cuda  OUTPUT=folder"
 
 list: $(VENV)/runtime  ## print every figure and table with what it shows
 	@$(RUN) -m repro.figure list
@@ -63,11 +64,12 @@ clean:  ## remove the environment and caches; outputs stay
 	rm -rf $(VENV) *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# torch is installed first and pinned: left to itself, pip fetches gigabytes of CUDA packages.
+# torch is installed first and pinned: left to itself, pip fetches the newest build with gigabytes of CUDA packages.
+# TORCH_INDEX=URL takes torch from another package index, such as PyTorch's own one for CPU-only builds.
 $(VENV)/runtime: pyproject.toml constraints.txt
 	@echo "making the environment in $(VENV) (a few minutes, once)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	@$(RUN) -m pip install --quiet --disable-pip-version-check $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -c constraints.txt torch
 	@$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
@@ -38,8 +39,8 @@ class NetworkConfig:
     architecture: str = _one_of("sd_cfr", "fc")
     # Units per layer.
     width: int = _at_least(1)
-    # Hidden layers of `fc`; `sd_cfr` has a fixed depth.
-    layers: int = _at_least(0, 3)
+    # Hidden layers of `fc`; `sd_cfr` has a fixed depth and takes none.
+    layers: int | None = _at_least(0, None)
 
 
 @dataclass
@@ -93,7 +94,8 @@ class DeepCFRConfig:
     average: RegressionConfig = field(default_factory=RegressionConfig)
     # Evaluate the read-outs every so many iterations, and after the last.
     evaluate_every: int = _at_least(1)
-    readouts: dict[str, ReadoutConfig] = field(default_factory=dict)
+    # Name -> ReadoutConfig. More can be added: '+algorithm.readouts.sd_cfr_20={kind: ensemble, capacity: 20}'.
+    readouts: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -142,8 +144,39 @@ def settings(cfg: DictConfig) -> Config:
     if missing:
         raise ReproError(f"{sorted(missing)[0]} has no value; give one on the command line or in the config.")
     config: Config = OmegaConf.to_object(cfg)  # type: ignore[assignment]
+    config.algorithm.readouts = {name: _readout(name, given) for name, given in config.algorithm.readouts.items()}
     check(config)
+    _check_together(config)
     return config
+
+
+def _readout(name: str, given: Any) -> ReadoutConfig:
+    key = f"algorithm.readouts.{name}"
+    if not re.fullmatch(r"[a-z0-9_]+", name) or name == "training":
+        raise ReproError(f"{key}: the name must be of a-z, 0-9 and _, and not 'training'.")
+    known = [f.name for f in fields(ReadoutConfig)]
+    if not isinstance(given, Mapping) or "kind" not in given or not set(given) <= set(known):
+        raise ReproError(f"{key} is {given}; it must be a mapping with the keys {' and '.join(known)}.")
+    capacity = given.get("capacity")
+    if capacity is not None and (isinstance(capacity, bool) or not isinstance(capacity, int)):
+        raise ReproError(f"{key}.capacity is {capacity!r}; it must be a whole number or null.")
+    return ReadoutConfig(**{str(k): v for k, v in given.items()})
+
+
+def _check_together(config: Config) -> None:
+    """Refuse keys that would have no effect: a sweep over one would repeat the same run under different names."""
+    network, readouts = config.network, config.algorithm.readouts
+    if network.architecture == "fc" and network.layers is None:
+        raise ReproError("network.layers has no value; the architecture fc needs a number of hidden layers.")
+    if network.architecture != "fc" and network.layers is not None:
+        raise ReproError(
+            f"network.layers is {network.layers}, but the architecture sd_cfr has a fixed depth; use null."
+        )
+    if not readouts:
+        raise ReproError("algorithm.readouts is empty; at least one read-out is needed to measure anything.")
+    for name, readout in readouts.items():
+        if readout.kind != "ensemble" and readout.capacity is not None:
+            raise ReproError(f"algorithm.readouts.{name}.capacity is {readout.capacity}; only an ensemble has one.")
 
 
 def check(node: Any, prefix: str = "") -> None:

@@ -44,11 +44,13 @@ def module_of(target: str) -> ModuleType:
     return importlib.import_module(f"paper_figures.{target}")
 
 
-def sweep_arguments(target: str, scale: str, output: Path, jobs: int, force: bool) -> list[str]:
+def sweep_arguments(target: str, scale: str, output: Path, jobs: int, device: str, force: bool) -> list[str]:
     """Arguments after `python -m repro.run`."""
     arguments = ["-m", f"+experiment={target}/{scale}", "hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"]
     if output != Path("outputs").absolute():
         arguments.append(f"output_dir={output}")
+    if device != "cpu":
+        arguments.append(f"device={device}")
     return [*arguments, "force=true"] if force else arguments
 
 
@@ -185,11 +187,11 @@ def list_targets() -> None:
     console(sys.stdout).print(table)
 
 
-def make(target: str, scale: str, output: Path, jobs: int, force: bool) -> int:
+def make(target: str, scale: str, output: Path, jobs: int, device: str, force: bool) -> int:
     """Run what is not finished, then draw."""
     module = module_of(target)
     started = time.monotonic()
-    arguments = sweep_arguments(target, scale, output, jobs, force)
+    arguments = sweep_arguments(target, scale, output, jobs, device, force)
     status = run_sweep(arguments)
     if status:
         print(f"error: the runs of {target} did not all finish; repeat the command to continue.", file=sys.stderr)
@@ -212,6 +214,7 @@ def main() -> int:
     parser.add_argument("target", help="a target, or 'list'")
     parser.add_argument("--scale", default="laptop", choices=SCALES)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: cores)")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder")
     parser.add_argument("--force", action="store_true", help="run again what is finished")
     parser.add_argument("--draw", action="store_true", help="draw again from the exported CSV, run nothing")
@@ -234,7 +237,7 @@ def main() -> int:
                 raise ReproError(f"{folder / 'data.csv'} does not exist; there is nothing to draw from.")
             draw(module, pd.read_csv(folder / "data.csv"), folder, options.target)
             return 0
-        return make(options.target, options.scale, output, options.jobs, options.force)
+        return make(options.target, options.scale, output, options.jobs, options.device, options.force)
     except ReproError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

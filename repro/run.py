@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hydra
+import torch
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -81,8 +82,8 @@ def _check(config: DictConfig) -> None:
     checked = settings(without_hydra(config))
     parameters = dict(checked.game)
     load(str(parameters.pop("name", "")), **parameters)
-    if not checked.algorithm.readouts:
-        raise ReproError("algorithm.readouts is empty; at least one read-out is needed to measure anything.")
+    if checked.device == "cuda" and not torch.cuda.is_available():
+        raise ReproError("device is 'cuda', but torch finds no GPU here; cpu always works.")
 
 
 def without_hydra(config: DictConfig) -> DictConfig:

@@ -15,7 +15,6 @@ from threadpoolctl import threadpool_limits
 
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.config import Config, flatten, result_config, settings
-from repro.errors import ReproError
 from repro.games import Game, load
 from repro.policies import save_strategy
 from repro.tracking import provenance, status
@@ -59,7 +58,7 @@ def train(config: DictConfig, key: str, folder: Path, state: status.Status, pare
             with threadpool_limits(checked.threads):
                 trainer.fit(model, ckpt_path=checkpoint, weights_only=True)
                 if not model.policies:
-                    # Stopped between its last checkpoint and its end: the read-outs are draws of their own, repeat them.
+                    # Stopped between its last checkpoint and its end. Read-outs are draws of their own: repeat them.
                     model.evaluate()
         finally:
             iteration = model.iteration
@@ -85,8 +84,6 @@ def _quiet_lightning() -> None:
 
 
 def _load_game(checked: Config) -> Game:
-    if checked.device == "cuda" and not torch.cuda.is_available():
-        raise ReproError("device is 'cuda', but torch finds no GPU here; cpu always works.")
     parameters = dict(checked.game)
     return load(parameters.pop("name"), device=checked.device, **parameters)
 

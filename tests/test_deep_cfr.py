@@ -18,7 +18,7 @@ from repro.evaluation import expected_value, nash_conv
 from repro.evaluation.exploitability import public_tree
 from repro.games import load
 from repro.policies import TabularPolicy, uniform
-from repro.policies.ensemble import TrajectorySampling
+from repro.policies.ensemble import TrajectorySampling, reservoir_members
 from repro.seeding import generator
 from tests.small import small_model
 
@@ -199,3 +199,90 @@ def test_a_diverging_network_is_refused_with_its_iteration():
     model = small_model(load("leduc"), value=regression)
     with pytest.raises(ReproError, match=r"diverged in iteration 1.*learning_rate is 1e\+20"):
         model.training_step(None, 0)
+
+
+def collected(game, **changes):
+    """A model after its first collection for player 0, and what the engine gave it."""
+    model = small_model(game, **changes)
+    model.iteration = 3
+    return model, model._collect(0)
+
+
+def test_memories_hold_what_the_engine_sampled_in_the_configured_unit():
+    game = load("leduc")
+    model, sampled = collected(game, divide_by_legal=True, regret_unit=2.6, traversals=40)
+    values, strategies = model.value_memories[0].state_dict(), model.strategy_memories[1].state_dict()
+    actions = game.legal[sampled.advantages.infosets].sum(1)
+    assert torch.allclose(values["target"].t(), sampled.advantages.targets / 2.6 / actions[:, None])
+    assert torch.equal(strategies["target"].t(), sampled.strategies.targets)
+    assert set(values["iteration"].tolist()) == set(strategies["iteration"].tolist()) == {3}
+    assert model.strategy_memories[0].size == model.value_memories[1].size == 0
+
+
+@pytest.mark.parametrize("change", [{"divide_by_legal": False}, {"regret_unit": 5.2}])
+def test_options_of_the_regret_targets_reach_the_memory(change):
+    game = load("leduc")
+    changes: list[dict[str, Any]] = [{}, change]
+    plain, changed = (collected(game, **c)[0].value_memories[0].state_dict()["target"] for c in changes)
+    assert not torch.allclose(plain, changed)
+
+
+def test_the_loss_weight_scales_the_loss():
+    game = load("leduc")
+    losses = []
+    for weight in ("t/T", "2t/T"):
+        model = small_model(game, loss_weight=weight, value=RegressionConfig(steps=1, batch_size=64, start="previous"))
+        model.training_step(None, 0)
+        losses.append(model.metrics[""]["loss/value"])
+    # Of one step the loss is that of the untouched initial network.
+    assert losses[1] == pytest.approx(2 * losses[0], rel=1e-5)
+
+
+def test_when_no_advantage_is_positive_the_configured_fallback_plays():
+    game = load("leduc")
+    strategies = []
+    for fallback in ("argmax", "uniform"):
+        model = small_model(game, when_no_positive=fallback)
+        model.training_step(None, 0)
+        strategies.append(model.strategy)
+    assert not torch.equal(*strategies)
+
+
+def test_the_average_network_learns_the_linear_average_of_the_sampled_strategies():
+    """S-hat's target is the iteration-weighted mean of B^s at each infoset, which is not the mean of B^M."""
+    game = load("kuhn")
+    regression = RegressionConfig(steps=600, batch_size=512, learning_rate=5e-3, start="random")
+    model = small_model(
+        game, traversals=1500, iterations=4, average=regression, strategy_capacity=50_000, evaluate_every=9
+    )
+    for _ in range(4):
+        model.training_step(None, 0)
+    policy, loss = model.train_average_networks()
+    for player in range(2):
+        state, mine = model.strategy_memories[player].state_dict(), game.player_slice[player]
+        rows, weight = state["infoset"].long(), state["iteration"].double()
+        count = mine.stop - mine.start
+        total = torch.zeros(count, dtype=torch.float64).index_add_(0, rows, weight)
+        mean = torch.zeros(count, 3, dtype=torch.float64).index_add_(
+            0, rows, state["target"].t().double() * weight[:, None]
+        )
+        seen = total > 0.02 * total.sum()
+        mean = mean / total.clamp(min=1)[:, None]
+        assert (policy.table[mine][seen] - mean[seen]).abs().max() < 0.05
+    assert loss > 0
+    assert (policy.table - model.average_policy().table).abs().max() > 0.02
+
+
+def test_deep_cfr_and_sd_cfr_read_different_things_and_units_are_milli_antes():
+    model = small_model(load("leduc", ante=2.0))
+    for _ in range(2):
+        model.training_step(None, 0)
+    measured = model.metrics
+    assert measured["deep_cfr"]["nash_conv"] != measured["sd_cfr"]["nash_conv"]
+    # NashConv / 2 in thousandths of the ante, which is two chips here.
+    assert measured["sd_cfr"]["exploitability"] == pytest.approx(measured["sd_cfr"]["nash_conv"] / 2 / 2 * 1000)
+
+
+def test_capped_buffers_differ_between_seeds_and_players():
+    kept = {(seed, player): tuple(reservoir_members(200, 10, seed, player)) for seed in range(3) for player in range(2)}
+    assert len(set(kept.values())) == 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -15,8 +16,10 @@ from repro.networks.features import infoset_features
 from repro.networks.modules import (
     Dueling,
     MaskedLinear,
+    MaskedSoftmax,
     Network,
     Normalise,
+    Residual,
     average_network,
     parameter_count,
     value_network,
@@ -364,3 +367,30 @@ def test_features_of_leduc_by_hand():
         expected = [float(round_ == r) for r in range(2)] + bits + put_in + [float(hand == h) for h in range(3)]
         expected += [float(round_ == 1 and board == b) for b in range(3)]
         torch.testing.assert_close(row, torch.tensor(expected))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_hand_written_gradients_in_any_order_of_modules(seed):
+    rng = np.random.default_rng(seed)
+    width = 7
+    make = [lambda: nn.Linear(width, width), nn.ReLU, Normalise, lambda: Residual(width)]
+    torch.manual_seed(seed)
+    body = nn.Sequential(nn.Linear(5, width), *(make[i]() for i in rng.integers(0, 4, 5)), nn.Linear(width, 3))
+    network = Network(body, MaskedSoftmax())
+    optimizer = FlatAdam(network, 1e-3, 1.0)
+    x, legal, weight, target = torch.randn(9, 5), torch.ones(9, 3, dtype=torch.bool), torch.rand(9, 1), torch.rand(9, 3)
+    found: list[Tensor] = []
+    for kind in (Autograd, HandDifferentiated):
+        optimizer.reset()
+        gradients = kind(network)
+        gradients.prepare(x, legal)
+        gradients.compute(weight, target)
+        assert optimizer.flat.grad is not None
+        found.append(optimizer.flat.grad.clone())
+    assert torch.allclose(found[0], found[1], rtol=1e-3, atol=1e-5)
+
+
+def test_a_layer_without_bias_goes_through_autograd():
+    network = Network(nn.Sequential(nn.Linear(4, 3, bias=False)), MaskedLinear())
+    FlatAdam(network, 1e-3, 1.0)
+    assert isinstance(gradients_of(network), Autograd)

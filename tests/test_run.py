@@ -15,15 +15,15 @@ import pytest
 import torch
 from mlflow import MlflowClient
 
-from repro import run
-from repro.config import run_key
+from repro import run, training
+from repro.config import ReadoutConfig, run_key, settings
 from repro.errors import ReproError
 from repro.evaluation import nash_conv
 from repro.games import load
 from repro.policies import load_strategy
 from repro.tracking import status
 from repro.tracking.results import tidy
-from repro.tracking.store import READOUT_TAG, TRAINING, default_uri, find_runs, open_store
+from repro.tracking.store import READOUT_TAG, TRAINING, TrackedRun, default_uri, experiment_id, find_runs, open_store
 
 SMALL = (
     "game=kuhn", "algorithm=sd_cfr_and_deep_cfr", "algorithm.iterations=30", "algorithm.traversals=200",
@@ -166,12 +166,11 @@ def test_ctrl_c_leaves_a_run_that_can_be_continued(straight, tmp_path):
 
 
 def test_a_killed_command_takes_its_workers_along(tmp_path):
-    overrides = ("-m", *SMALL, "seed=0", "hydra/launcher=joblib", "hydra.launcher.n_jobs=1", f"output_dir={tmp_path}")
+    overrides = ("-m", *SMALL, "seed=0,1", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", f"output_dir={tmp_path}")
     slow = "algorithm.iterations=30000"
     process = subprocess.Popen(command(*overrides, slow), stderr=subprocess.DEVNULL)
-    while process.poll() is None and not list((tmp_path / "runs").glob("*/status.json")):
-        time.sleep(0.05)
-    folder = only_folder(tmp_path)
+    seed_0 = run.plan([*SMALL, slow, "seed=0"], multirun=False)[0]
+    folder = run.run_folder(tmp_path, run_key(run.without_hydra(seed_0)))
     while process.poll() is None and status.read(folder).iteration < 2:
         time.sleep(0.05)
     second = call(*SMALL, slow, "seed=0", f"output_dir={tmp_path}")
@@ -233,6 +232,11 @@ def test_a_truncated_checkpoint_falls_back_to_the_one_before(straight, tmp_path)
         ("algorithm.value.learning_rate=0", "algorithm.value.learning_rate is 0.0; it must be greater than 0."),
         ("algorithm.memory=list", "algorithm.memory is 'list'; it must be one of reservoir, aggregated."),
         ("algorithm.readouts.sd_cfr.capacity=0", "algorithm.readouts.sd_cfr.capacity is 0; it must be at least 1."),
+        ("+algorithm.readouts.x={kind: ensembel}", "algorithm.readouts.x.kind is 'ensembel'; it must be one of"),
+        ("+algorithm.readouts.x={kind: ensemble, cap: 3}", "it must be a mapping with the keys kind and capacity."),
+        ("+algorithm.readouts.training={kind: ensemble}", "the name must be of a-z, 0-9 and _, and not 'training'."),
+        ("+algorithm.readouts.x={kind: average_network, capacity: 3}", "only an ensemble has one."),
+        ("network.layers=2", "network.layers is 2, but the architecture sd_cfr has a fixed depth"),
         ("algorithm=chess", "Could not find 'algorithm/chess'"),
         ("network.width=0", "network.width is 0; it must be at least 1."),
         ("seed=-1", "seed is -1; it must be at least 0."),
@@ -245,6 +249,65 @@ def test_bad_configuration_is_refused_before_any_work(override, sentence, multir
         run.plan([override], multirun)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_read_out_can_be_added_on_the_command_line():
+    added = "+algorithm.readouts.sd_cfr_20={kind: ensemble, capacity: 20}"
+    config = settings(run.without_hydra(run.plan([added], multirun=False)[0]))
+    assert config.algorithm.readouts["sd_cfr_20"] == ReadoutConfig("ensemble", 20)
+    assert config.algorithm.readouts["sd_cfr"] == ReadoutConfig("ensemble")
+
+
+@pytest.mark.parametrize("left_behind", ["checkpoint after the last iteration", "read-out not closed"])
+def test_killed_at_the_very_end(straight, tmp_path, monkeypatch, left_behind):
+    """The windows between the last iteration and the end, each hit on purpose."""
+    overrides = [*SMALL, f"output_dir={tmp_path}"]
+    config = run.plan(overrides, multirun=False)[0]
+    with monkeypatch.context() as patched:
+        if left_behind == "read-out not closed":
+            patched.setattr(TrackedRun, "finish", lambda *_: os._exit(9))
+        else:
+            patched.setattr(training, "_write_artifacts", lambda *_: os._exit(9))
+        child = os.fork()
+        if child == 0:
+            run.execute(config)
+            os._exit(0)
+        _, code = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(code) == 9
+    assert run.execute(config) == status.FINISHED
+    pd.testing.assert_frame_equal(results(tmp_path, SMALL), results(straight, SMALL))
+    assert (only_folder(tmp_path) / "sd_cfr" / "strategy.csv").exists()
+    assert "mA/g" in status.read(only_folder(tmp_path)).headline
+    assert run.execute(config) == status.SKIPPED
+
+
+def test_a_database_killed_in_the_middle_of_a_commit_recovers(tmp_path):
+    """A rollback journal that a killed process left must not lock the user out."""
+    uri = default_uri(tmp_path)
+    open_store(uri)
+    script = (
+        "import sqlite3, os\n"
+        f"c = sqlite3.connect({str(tmp_path / 'mlflow.db')!r}, isolation_level=None)\n"
+        "c.execute('PRAGMA cache_size = 1'); c.execute('BEGIN IMMEDIATE')\n"
+        "c.execute('CREATE TABLE big (x)')\n"
+        "c.executemany('INSERT INTO big VALUES (?)', [('y' * 5000,)] * 2000)\n"
+        "os._exit(9)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=False)
+    assert (tmp_path / "mlflow.db-journal").exists()
+    assert open_store(uri).search_experiments()
+
+
+def test_a_database_half_made_is_made_again(tmp_path):
+    (tmp_path / "mlflow.db.new").write_bytes(b"SQLite format 3\0 and then the power went")
+    assert open_store(default_uri(tmp_path)).search_experiments()
+
+
+def test_a_deleted_experiment_is_explained(tmp_path):
+    client = open_store(default_uri(tmp_path))
+    client.delete_experiment(experiment_id(client, "runs", tmp_path / "artifacts"))
+    with pytest.raises(ReproError, match="'runs' was deleted; restore it"):
+        experiment_id(client, "runs", tmp_path / "artifacts")
 
 
 def test_one_bad_value_in_a_sweep_stops_all_of_it_before_any_work(tmp_path):

@@ -97,18 +97,18 @@ def fc(features: int, width: int, actions: int, layers: int, head: nn.Module) ->
     return Network(body, head)
 
 
-def value_network(architecture: str, features: int, width: int, layers: int, actions: int) -> Network:
-    """The advantage network of an architecture name: `sd_cfr` or `fc`."""
+def value_network(architecture: str, features: int, width: int, layers: int | None, actions: int) -> Network:
+    """The advantage network of an architecture name: `sd_cfr`, or `fc` with `layers` hidden layers."""
     if architecture == "sd_cfr":
         return sd_cfr_value(features, width, actions)
-    return fc(features, width, actions, layers, MaskedLinear())
+    return fc(features, width, actions, layers or 0, MaskedLinear())
 
 
-def average_network(architecture: str, features: int, width: int, layers: int, actions: int) -> Network:
-    """The average-strategy network of an architecture name: `sd_cfr` or `fc`."""
+def average_network(architecture: str, features: int, width: int, layers: int | None, actions: int) -> Network:
+    """The average-strategy network of an architecture name: `sd_cfr`, or `fc` with `layers` hidden layers."""
     if architecture == "sd_cfr":
         return sd_cfr_average(features, width, actions)
-    return fc(features, width, actions, layers, MaskedSoftmax())
+    return fc(features, width, actions, layers or 0, MaskedSoftmax())
 
 
 def parameter_count(network: nn.Module) -> int:

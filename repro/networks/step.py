@@ -10,6 +10,7 @@ Anything else goes through torch's autograd (`Autograd`). Both fill in the same 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -113,7 +114,7 @@ class HandDifferentiated:
     """
 
     def __init__(self, network: Network) -> None:
-        self._layers = [_rule(module) for module in network.body]
+        self._layers = _rules(network.body)
         self._head = _head_rule(network.head)
         self._layers[0].is_first = True
 
@@ -165,6 +166,8 @@ class _Layer:
     """A rule: `forward` may overwrite its own buffers only, `backward` may overwrite its argument."""
 
     is_first = False
+    may_overwrite = False
+    """Whether nothing but this layer needs what the layer below returned."""
 
     def allocate(self, n: int) -> None:
         """Make buffers for `n` rows, unless those at hand fit."""
@@ -178,6 +181,8 @@ class _Layer:
 
 class _Linear(_Layer):
     def __init__(self, module: nn.Linear) -> None:
+        if module.bias is None:
+            raise TypeError("no rule for a linear layer without bias")
         self.weight, self.bias = module.weight.data.numpy(), module.bias.data.numpy()
         self.weight_grad, self.bias_grad = _grad(module.weight), _grad(module.bias)
         self.rows = 0
@@ -221,8 +226,7 @@ class _ReLU(_Layer):
         del module
 
     def forward(self, x: Array) -> Array:
-        # In place: nothing needs what the layer below gave before the ReLU.
-        self.y = np.maximum(x, 0, out=x)
+        self.y = np.maximum(x, 0, out=x if self.may_overwrite else None)
         return self.y
 
     def backward(self, dy: Array) -> Array:
@@ -295,8 +299,7 @@ class _MaskedSoftmax(_Head):
 
 class _Dueling(_Head):
     def __init__(self, module: Dueling) -> None:
-        self.advantage = [_rule(m) for m in module.advantage]
-        self.value = [_rule(m) for m in module.value]
+        self.advantage, self.value = _rules(module.advantage), _rules(module.value)
 
     def prepare(self, legal: NDArray[np.bool_]) -> None:
         self.legal = legal.astype(np.float32)
@@ -315,6 +318,14 @@ class _Dueling(_Head):
         dx = _backward(self.advantage, dy - total * self.share)
         dx += _backward(self.value, total)
         return dx
+
+
+def _rules(modules: nn.Sequential) -> list[_Layer]:
+    layers = [_rule(module) for module in modules]
+    for below, layer in pairwise(layers):
+        # A linear layer's backward pass needs its input, not its output; a normalisation's needs its output.
+        layer.may_overwrite = isinstance(below, _Linear)
+    return layers
 
 
 def _rule(module: nn.Module) -> _Layer:
