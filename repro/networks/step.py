@@ -9,6 +9,7 @@ Anything else goes through torch's autograd (`Autograd`). Both fill in the same 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Protocol
@@ -120,8 +121,6 @@ class HandDifferentiated:
 
     def prepare(self, x: Tensor, legal: Tensor) -> None:
         self._x = x.numpy()
-        for layer in self._layers:
-            layer.allocate(len(x))
         self._head.prepare(legal.numpy())
 
     def compute(self, weight: Tensor, target: Tensor) -> Tensor:
@@ -162,21 +161,18 @@ def _grad(parameter: Tensor) -> Array:
     return parameter.grad.numpy()
 
 
-class _Layer:
+class _Layer(ABC):
     """A rule: `forward` may overwrite its own buffers only, `backward` may overwrite its argument."""
 
     is_first = False
     may_overwrite = False
     """Whether nothing but this layer needs what the layer below returned."""
 
-    def allocate(self, n: int) -> None:
-        """Make buffers for `n` rows, unless those at hand fit."""
+    @abstractmethod
+    def forward(self, x: Array) -> Array: ...
 
-    def forward(self, x: Array) -> Array:
-        raise NotImplementedError
-
-    def backward(self, dy: Array) -> Array:
-        raise NotImplementedError
+    @abstractmethod
+    def backward(self, dy: Array) -> Array: ...
 
 
 class _Linear(_Layer):
@@ -187,14 +183,15 @@ class _Linear(_Layer):
         self.weight_grad, self.bias_grad = _grad(module.weight), _grad(module.bias)
         self.rows = 0
 
-    def allocate(self, n: int) -> None:
-        if n != self.rows:
-            self.rows = n
-            self.y = np.empty((n, self.weight.shape[0]), np.float32)
-            self.dx = np.empty((n, self.weight.shape[1]), np.float32)
-            self.ones = np.ones(n, np.float32)
+    def _allocate(self, rows: int) -> None:
+        self.rows = rows
+        self.y = np.empty((rows, self.weight.shape[0]), np.float32)
+        self.dx = np.empty((rows, self.weight.shape[1]), np.float32)
+        self.ones = np.ones(rows, np.float32)
 
     def forward(self, x: Array) -> Array:
+        if len(x) != self.rows:
+            self._allocate(len(x))
         self.x = x
         y = np.matmul(x, self.weight.T, out=self.y)
         y += self.bias
@@ -257,16 +254,16 @@ class _Normalise(_Layer):
         return dy
 
 
-class _Head:
+class _Head(ABC):
     def prepare(self, legal: NDArray[np.bool_]) -> None:
         """Set the legal mask `[n, actions]`."""
         self.legal = legal
 
-    def forward(self, x: Array) -> Array:
-        raise NotImplementedError
+    @abstractmethod
+    def forward(self, x: Array) -> Array: ...
 
-    def backward(self, dy: Array) -> Array:
-        raise NotImplementedError
+    @abstractmethod
+    def backward(self, dy: Array) -> Array: ...
 
 
 class _MaskedLinear(_Head):
@@ -304,8 +301,6 @@ class _Dueling(_Head):
     def prepare(self, legal: NDArray[np.bool_]) -> None:
         self.legal = legal.astype(np.float32)
         self.share = self.legal / self.legal.sum(1, keepdims=True)
-        for layer in (*self.advantage, *self.value):
-            layer.allocate(len(legal))
 
     def forward(self, x: Array) -> Array:
         advantage, value = _forward(self.advantage, x), _forward(self.value, x)
