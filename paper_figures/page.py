@@ -28,7 +28,7 @@ def check(target: str, scale: str) -> tuple[str, re.Pattern[str]]:
         ReproError: the page has no such block.
     """
     path = HERE / f"{target}.md"
-    text = path.read_text()
+    text = path.read_text() if path.exists() else ""
     pattern = re.compile(rf"(<!-- results {scale} -->\n).*?(<!-- end {scale} -->)", re.DOTALL)
     if not pattern.search(text):
         raise ReproError(f"{path} has no block '<!-- results {scale} -->' ... '<!-- end {scale} -->' to fill in.")

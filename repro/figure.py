@@ -41,7 +41,11 @@ def module_of(target: str) -> ModuleType:
     """
     if target not in targets():
         raise ReproError(f"target {target!r} is unknown; the targets are {', '.join(targets())}.")
-    return importlib.import_module(f"paper_figures.{target}")
+    module = importlib.import_module(f"paper_figures.{target}")
+    lacking = [name for name in ("TITLE", "GAME", "SHOWS", "draw", "claims", "table") if not hasattr(module, name)]
+    if lacking:
+        raise ReproError(f"paper_figures/{target}.py lacks {', '.join(lacking)}.")
+    return module
 
 
 def sweep_arguments(target: str, scale: str, output: Path, jobs: int, device: str, force: bool) -> list[str]:
@@ -145,13 +149,18 @@ def draw(module: ModuleType, data: pd.DataFrame, folder: Path, target: str) -> N
 def _print_claims(found: list[Any]) -> None:
     from rich.table import Table  # noqa: PLC0415
 
+    from paper_figures import claims as claims_of  # noqa: PLC0415
     from repro.tracking.progress import console  # noqa: PLC0415
 
     table = Table("claim", "paper", "ours, mean [95% CI]", "verdict", box=None)
-    for c in found:
+    testable = [c for c in found if c.verdict != claims_of.NOT_TESTABLE]
+    for c in testable:
         paper = "" if c.paper is None else f"{c.paper:.3g}"
         table.add_row(c.statement, paper, f"{c.measured} {c.unit}" if c.measured else "", c.verdict)
-    console(sys.stdout).print(table)
+    if testable:
+        console(sys.stdout).print(table)
+    if len(testable) < len(found):
+        print(f"{len(found) - len(testable)} of {len(found)} claims are not testable at this scale (see claims.json)")
 
 
 def publish(target: str, scale: str, output: Path) -> None:
@@ -204,7 +213,7 @@ def make(target: str, scale: str, output: Path, jobs: int, device: str, force: b
     (folder / "provenance.json").write_text(json.dumps(provenance, indent=2) + "\n")
     draw(module, data, folder, target)
     minutes = (time.monotonic() - started) / 60
-    print(f"{target} at scale {scale}: {minutes:.1f} minutes, of which finished runs took none")
+    print(f"{target} at scale {scale}: done in {minutes:.1f} minutes")
     return 0
 
 
@@ -234,7 +243,7 @@ def main() -> int:
         folder = figure_folder(output, options.target, options.scale)
         if options.draw:
             if not (folder / "data.csv").exists():
-                raise ReproError(f"{folder / 'data.csv'} does not exist; there is nothing to draw from.")
+                raise ReproError(f"{folder / 'data.csv'} does not exist; make the figure first.")
             draw(module, pd.read_csv(folder / "data.csv"), folder, options.target)
             return 0
         return make(options.target, options.scale, output, options.jobs, options.device, options.force)

@@ -29,7 +29,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from repro.config import register, run_key, settings
+from repro.config import flatten, register, result_config, run_key, settings
 from repro.errors import ReproError
 from repro.games import load
 
@@ -103,7 +103,15 @@ def _one_sentence(error: BaseException) -> str:
     cause = error.__cause__
     if cause is not None and not isinstance(cause, ReproError):
         lines += [line.strip() for line in str(cause).splitlines() if line.strip()]
-    drop = ("full_key:", "Config search path", "provider=", "object_type=", "reference_type=", "Check that")
+    drop = (
+        "full_key:",
+        "To append to your config",
+        "Config search path",
+        "provider=",
+        "object_type=",
+        "reference_type=",
+        "Check that",
+    )
     kept = [line for line in dict.fromkeys(lines) if not line.startswith(drop)]
     return "bad configuration: " + "; ".join(kept)
 
@@ -165,7 +173,7 @@ def _execute_alone(config: DictConfig, key: str, folder: Path) -> str:
 
         state.state = train(config, key, folder, state, os.environ.get(_PARENT_RUN) or None)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second.
-        state.state, state.message = status.FAILED, "interrupted; repeat the command to continue"
+        state.state, state.message = status.INTERRUPTED, "repeat the command to continue"
         status.write(folder, state)
         raise KeyboardInterrupt from None
     except ReproError as error:
@@ -220,7 +228,11 @@ def main() -> int:
     arguments, unknown = get_args_parser().parse_known_args()
     asks_only = arguments.help or arguments.hydra_help or arguments.cfg or arguments.info
     if asks_only or arguments.shell_completion or unknown:
-        _hydra_main()
+        try:
+            _hydra_main()
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
+            print(f"error: {_one_sentence(error)}", file=sys.stderr)
+            return 2
         return 0
     try:
         return _run(arguments.overrides, arguments.multirun)
@@ -252,7 +264,8 @@ def _run(overrides: list[str], multirun: bool) -> int:
 
     plain = [without_hydra(c) for c in configs]
     keys = [run_key(c) for c in plain]
-    jobs = [Job(_label(c), run_folder(output, key)) for c, key in zip(plain, keys, strict=True)]
+    labels = _labels([result_config(c) for c in plain])
+    jobs = [Job(label, run_folder(output, key)) for label, key in zip(labels, keys, strict=True)]
     print(f"{len(jobs)} run(s); files in {output}", file=sys.stderr)
     interrupted: BaseException | None = None
     with Watcher(jobs, invocation, _parallel(first)) as watcher:
@@ -281,8 +294,16 @@ def _close(client: MlflowClient, experiment: str, keys: Sequence[str]) -> None:
                 client.set_terminated(run.info.run_id, "KILLED")
 
 
-def _label(config: DictConfig) -> str:
-    return f"{config.game.name} {config.algorithm.name} seed={config.seed}"
+def _labels(configs: Sequence[dict[str, Any]]) -> list[str]:
+    """A name per run: game, algorithm, seed, and whatever else differs within the command."""
+    flat = [flatten(c) for c in configs]
+    always = ("game.name", "algorithm.name", "seed")
+    keys = sorted({k for f in flat for k in f} - set(always))
+    differ = [k for k in keys if len({str(f.get(k)) for f in flat}) > 1]
+    return [
+        " ".join([f"{f['game.name']} {f['algorithm.name']} seed={f['seed']}", *(f"{k}={f.get(k)}" for k in differ)])
+        for f in flat
+    ]
 
 
 def _parallel(config: DictConfig) -> int:
@@ -304,7 +325,8 @@ def _report(jobs: Sequence[Any], statuses: Sequence[Any], interrupted: BaseExcep
         good = status.state in (FINISHED, SKIPPED)
         failed |= not good
         why = status.message or (status.headline if good else f"did not finish: {_reason(interrupted)}")
-        table.add_row(job.label, status.state if good else "failed", why)
+        state = "failed" if not good and interrupted is None else status.state
+        table.add_row(job.label, state, why)
     console(sys.stderr).print(table)
     return failed
 

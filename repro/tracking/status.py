@@ -11,7 +11,8 @@ import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-RUNNING, FINISHED, FAILED, SKIPPED, WAITING = "running", "finished", "failed", "skipped", "waiting"
+RUNNING, FINISHED, FAILED, SKIPPED = "running", "finished", "failed", "skipped"
+WAITING, INTERRUPTED = "not started", "interrupted"
 
 
 @dataclass
