@@ -149,7 +149,11 @@ def test_killed_and_repeated_equals_never_stopped(straight, tmp_path):
 
 def test_ctrl_c_leaves_a_run_that_can_be_continued(straight, tmp_path):
     overrides = (*SMALL, f"output_dir={tmp_path}", "checkpoint_every_seconds=0")
-    process = subprocess.Popen(command(*overrides), stderr=subprocess.PIPE, text=True)
+    # Where the tests run in the background the signal may be ignored, which a child would inherit.
+    process = subprocess.Popen(
+        command(*overrides), stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )  # fmt: skip
     while process.poll() is None and not list((tmp_path / "runs").glob("*/previous.ckpt")):
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
