@@ -34,11 +34,10 @@ COLOURS = {"sd_cfr": "#0072B2", "deep_cfr": "#D55E00"}
 NAMES = {"sd_cfr": "SD-CFR", "deep_cfr": "Deep CFR"}
 
 
-def curve(axes: Axes, x: Sequence[float], runs: NDArray[Any], *, colour: Any, label: str, seeds: bool = True) -> None:
+def curve(axes: Axes, x: Sequence[float], runs: NDArray[Any], *, colour: Any, label: str) -> None:
     """Mean of `runs` `[seeds, points]` with its 95% interval, and every seed as a thin line."""
-    if seeds:
-        for run in runs:
-            axes.plot(x, run, color=colour, linewidth=0.5, alpha=0.45)
+    for run in runs:
+        axes.plot(x, run, color=colour, linewidth=0.5, alpha=0.45)
     band = bands(list(runs))
     axes.plot(x, band["mean"], color=colour, linewidth=1.8, label=label)
     if len(runs) > 1:

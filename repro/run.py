@@ -26,12 +26,15 @@ import torch
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
+from rich.table import Table
 
 from repro.config import flatten, register, result_config, run_key, settings
 from repro.errors import ReproError
 from repro.games import load
+from repro.tracking import status
+from repro.tracking.progress import Job, Watcher, console
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -89,11 +92,8 @@ def _check(config: DictConfig) -> None:
 def without_hydra(config: DictConfig) -> DictConfig:
     """A composed configuration less Hydra's own node."""
     copy = config.copy()
-    if "hydra" in copy:
-        from omegaconf import open_dict  # noqa: PLC0415
-
-        with open_dict(copy):
-            del copy["hydra"]
+    with open_dict(copy):
+        copy.pop("hydra", None)
     return copy
 
 
@@ -145,8 +145,6 @@ def run_folder(output_dir: str | Path, key: str) -> Path:
 
 def execute(config: DictConfig) -> str:
     """Do one run and return the state it ended in. Never raises for a fault of one run: the status file tells it."""
-    from repro.tracking import status  # noqa: PLC0415
-
     _end_with_the_command()
     config = without_hydra(config)
     key = run_key(config)
@@ -156,20 +154,18 @@ def execute(config: DictConfig) -> str:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            # Its status file is the other process's; this command's table then says "stopped".
+            # Its status file is the other process's; this command's table points at this message.
             print(f"error: run {key} is being done by another process; wait for it or stop it.", file=sys.stderr)
             return status.FAILED
         return _execute_alone(config, key, folder)
 
 
 def _execute_alone(config: DictConfig, key: str, folder: Path) -> str:
-    from repro.tracking import status  # noqa: PLC0415
-
     before = status.read(folder).headline
     state = status.Status(state=status.RUNNING, headline=before, invocation=os.environ.get(_INVOCATION, ""))
     status.write(folder, state)
     try:
-        from repro.training import train  # noqa: PLC0415  (imports torch, Lightning and MLflow)
+        from repro.training import train  # noqa: PLC0415  (imports Lightning and MLflow, which takes seconds)
 
         state.state = train(config, key, folder, state, os.environ.get(_PARENT_RUN) or None)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second.
@@ -250,7 +246,6 @@ def _run(overrides: list[str], multirun: bool) -> int:
     output = prepare_output(first.output_dir)
     _end_with_the_command()
 
-    from repro.tracking.progress import Job, Watcher  # noqa: PLC0415
     from repro.tracking.store import default_uri, experiment_id, open_store  # noqa: PLC0415
 
     client = open_store(first.tracking_uri or default_uri(output))
@@ -312,20 +307,15 @@ def _parallel(config: DictConfig) -> int:
     return (os.cpu_count() or 1) if jobs in (-1, None) else int(jobs)
 
 
-def _report(jobs: Sequence[Any], statuses: Sequence[Any], interrupted: BaseException | None) -> bool:
+def _report(jobs: Sequence[Job], statuses: Sequence[status.Status], interrupted: BaseException | None) -> bool:
     """Print what became of each run; whether any did not finish."""
-    from rich.table import Table  # noqa: PLC0415
-
-    from repro.tracking.progress import console  # noqa: PLC0415
-    from repro.tracking.status import FINISHED, SKIPPED  # noqa: PLC0415
-
     table = Table("run", "state", "result", box=None)
     failed = False
-    for job, status in zip(jobs, statuses, strict=True):
-        good = status.state in (FINISHED, SKIPPED)
+    for job, found in zip(jobs, statuses, strict=True):
+        good = found.state in (status.FINISHED, status.SKIPPED)
         failed |= not good
-        why = status.message or (status.headline if good else f"did not finish: {_reason(interrupted)}")
-        state = "failed" if not good and interrupted is None else status.state
+        why = found.message or (found.headline if good else f"did not finish: {_reason(interrupted)}")
+        state = "failed" if not good and interrupted is None else found.state
         table.add_row(job.label, state, why)
     console(sys.stderr).print(table)
     return failed

@@ -25,13 +25,13 @@ from repro.algorithms.regret_matching import regret_matching
 from repro.config import DeepCFRConfig, NetworkConfig, RegressionConfig
 from repro.engine.sampling import Samples, SamplingEngine, Traversals
 from repro.errors import ReproError
-from repro.evaluation.exploitability import public_tree
+from repro.evaluation.exploitability import nash_conv, public_tree
 from repro.evaluation.units import sd_cfr_exploitability
 from repro.games.game import Game
 from repro.networks.features import infoset_features
 from repro.networks.modules import Network, average_network, value_network
 from repro.networks.step import FlatAdam
-from repro.policies.base import TabularPolicy
+from repro.policies.base import TabularPolicy, table_of
 from repro.policies.ensemble import StrategyBuffer, reservoir_members
 from repro.seeding import generator
 
@@ -126,8 +126,7 @@ class DeepCFR(pl.LightningModule):
         loss = self._fit_value_network(player)
         mine = self.game.player_slice[player]
         self.strategy[mine] = self._strategy_of(player)
-        table = self.strategy.double()
-        reach = public_tree(self.game).own_reach(table / table.sum(1, keepdim=True))[mine]
+        reach = public_tree(self.game).own_reach(table_of(self.game, TabularPolicy(self.strategy)))[mine]
         self.strategy_buffers[player].add(self._value_optimizers[player].flat.detach(), self.strategy[mine], reach)
         return loss
 
@@ -204,7 +203,7 @@ class DeepCFR(pl.LightningModule):
             else:
                 policy = self.average_policy(readout.capacity)
             self.policies[name] = policy
-            chips = float(public_tree(self.game).best_response_values(policy.table).sum())
+            chips = nash_conv(self.game, policy)
             self.metrics[name] = {
                 "nash_conv": chips,
                 "exploitability": sd_cfr_exploitability(self.game, chips),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytorch_lightning as pl
 import torch
 
-_MOST_OF_THE_TIME = 20
+_PAUSE_PER_WRITE = 20
 
 LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
 
@@ -37,7 +37,7 @@ class Checkpoints(pl.Callback):
             started = time.monotonic()
             self._save(trainer)
             self._saved = time.monotonic()
-            self._every = max(self._every, _MOST_OF_THE_TIME * (self._saved - started)) if self._every else 0.0
+            self._every = max(self._every, _PAUSE_PER_WRITE * (self._saved - started)) if self._every else 0.0
 
     def _save(self, trainer: pl.Trainer) -> None:
         beside, last = self._folder / "writing.ckpt", self._folder / LAST

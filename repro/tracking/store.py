@@ -160,7 +160,7 @@ class TrackedRun:
         tags: Mapping[str, str],
         parent: str | None,
     ) -> None:
-        self._client, self._experiment = client, experiment
+        self._client = client
         self._ids: dict[str, str] = {}
         for readout in (TRAINING, *(name for name in algorithms if name != TRAINING)):
             if readout in runs:
@@ -209,8 +209,3 @@ class TrackedRun:
             if message:
                 self._client.log_batch(run_id, tags=[RunTag(_MESSAGE_TAG, message)])
             self._client.set_terminated(run_id, status)
-
-    @property
-    def run_id(self) -> str:
-        """Id of the training run."""
-        return self._ids[TRAINING]
