@@ -268,8 +268,8 @@ def leduc_iteration(setup: Setup) -> Row:
 
     OpenSpiel's number is extrapolated: its traversals and SGD steps are timed separately, per player, on fewer of them
     than an iteration has, and the times are scaled up. Both sides use three hidden layers of 64 units and minibatches
-    of 2,048 rows; OpenSpiel's step has no gradient clipping, and its network has an additional LayerNorm. Most of
-    OpenSpiel's time goes to drawing minibatches without replacement, which permutes the whole memory each time.
+    of 2,048 rows; OpenSpiel's step has no gradient clipping, and its network has an additional LayerNorm.
+    OpenSpiel draws minibatches without replacement, which permutes the whole memory each time.
     """
     solver, effort = setup.solver, setup.effort
 
