@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -54,9 +55,9 @@ def results(target: str, scale: str, module: ModuleType) -> str:
         "### Claims",
         markdown(claims),
         "### Departures from the published setting at this scale",
-        _deviations(provenance["deviations_from_paper"]),
+        *_departures(provenance["sweeps"]),
         "### Made with",
-        _provenance(provenance),
+        *(_provenance(sweep) for sweep in provenance["sweeps"]),
     ]
     return "\n" + "\n\n".join(parts) + "\n\n"
 
@@ -67,6 +68,14 @@ def _claim(fields: dict[str, Any]) -> Claim:
         numbers = {k: float("nan") if v is None else v for k, v in measured.items()}
         measured = Estimate(numbers["mean"], numbers["low"], numbers["high"], int(numbers["n"]))
     return Claim(**{**fields, "measured": measured})
+
+
+def _departures(sweeps: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """A table per sweep, under the name of its algorithm where there are several."""
+    for sweep in sweeps:
+        if len(sweeps) > 1:
+            yield f"`{sweep['config']['algorithm']['name']}`:"
+        yield _deviations(sweep["deviations_from_paper"])
 
 
 def _deviations(found: dict[str, list[Any]]) -> str:

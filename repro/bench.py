@@ -38,6 +38,7 @@ from repro.config import DeepCFRConfig, NetworkConfig, RegressionConfig
 from repro.errors import ReproError
 from repro.evaluation import nash_conv
 from repro.games import Game, load
+from repro.networks.features import feature_columns
 from repro.networks.modules import MaskedLinear, Network, fc, value_network
 from repro.networks.step import FlatAdam
 from repro.policies import TabularPolicy, uniform
@@ -371,7 +372,7 @@ def leduc_sgd_steps(setup: Setup) -> list[Row]:
 
 def sd_cfr_network(trainer: DeepCFR) -> tuple[Network, FlatAdam]:
     """A value network of the SD-CFR architecture, and its optimiser."""
-    network = value_network("sd_cfr", trainer.features.shape[1], WIDTH, LAYERS, trainer.game.num_actions)
+    network = value_network(NetworkConfig("sd_cfr", WIDTH), feature_columns(trainer.game), trainer.game.num_actions)
     return network, FlatAdam(network, LEARNING_RATE, CLIP_NORM)
 
 
@@ -399,7 +400,7 @@ def leduc_sgd_step_autograd(setup: Setup) -> Row:
 
 def plain_steps(trainer: DeepCFR, memory: Reservoir) -> Callable[[int], None]:
     """A function that takes so many SGD steps of player 0's value network the way that torch's tutorials do."""
-    network = value_network("sd_cfr", trainer.features.shape[1], WIDTH, LAYERS, trainer.game.num_actions)
+    network = value_network(NetworkConfig("sd_cfr", WIDTH), feature_columns(trainer.game), trainer.game.num_actions)
     optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
     entries = memory.state_dict()
     infosets, weights = entries["infoset"].long(), entries["iteration"].float()[:, None]

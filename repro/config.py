@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
@@ -35,12 +35,15 @@ def _one_of(*allowed: str, default: Any = MISSING) -> Any:
 class NetworkConfig:
     """A network architecture."""
 
-    # sd_cfr: the Leduc network of the SD-CFR code; fc: plain fully-connected layers.
-    architecture: str = _one_of("sd_cfr", "fc")
+    # brown: the network of Deep CFR, with a branch for the cards; sd_cfr: the Leduc network of the SD-CFR code;
+    # fc: plain fully-connected layers.
+    architecture: str = _one_of("brown", "sd_cfr", "fc")
     # Units per layer.
     width: int = _at_least(1)
-    # Hidden layers of `fc`; `sd_cfr` has a fixed depth and takes none.
+    # Hidden layers of `fc`; the others have a fixed depth and take none.
     layers: int | None = _at_least(0, None)
+    # Units per layer of the card branch of `brown`; the others have no branches: null.
+    card_width: int | None = _at_least(1, None)
 
 
 @dataclass
@@ -61,20 +64,89 @@ class RegressionConfig:
 class ReadoutConfig:
     """A way to turn what a run stored into an average strategy."""
 
-    # ensemble: the average of B^M (SD-CFR); average_network: S-hat trained on B^s (Deep CFR).
-    kind: str = _one_of("ensemble", "average_network")
+    # Deep CFR: ensemble, the average of B^M (SD-CFR), or average_network, S-hat trained on B^s.
+    # Tabular: average, or current, the strategy of the last iteration.
+    # Kuhn post: policy, the strategy network, or greedy, always its most probable action.
+    kind: str = _one_of("ensemble", "average_network", "average", "current", "policy", "greedy")
     # Most networks that B^M holds, by reservoir sampling; null: all. Only for `ensemble`.
     capacity: int | None = _at_least(1, None)
 
 
 @dataclass
-class DeepCFRConfig:
-    """Deep CFR and SD-CFR, which differ in their read-outs only."""
+class AlgorithmConfig:
+    """What every algorithm has."""
+
+    READOUT_KINDS: ClassVar[tuple[str, ...]] = ()
+    USES_NETWORK: ClassVar[bool] = True
 
     # Shown as the run's algorithm.
     name: str = MISSING
     # CFR iterations; each updates both players, so the papers' "iteration" of one player counts twice as many.
     iterations: int = _at_least(1)
+    # Evaluate the read-outs every so many iterations, and after the last.
+    evaluate_every: int = _at_least(1)
+    # Name -> ReadoutConfig. More can be added: '+algorithm.readouts.sd_cfr_20={kind: ensemble, capacity: 20}'.
+    readouts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class TabularCFRConfig(AlgorithmConfig):
+    """CFR on tables, with exact counterfactual values. The variants are settings of Discounted CFR's three exponents."""
+
+    READOUT_KINDS = ("average", "current")
+    USES_NETWORK = False
+
+    # After iteration t, positive regrets are multiplied by t^alpha / (t^alpha + 1), negative ones likewise with beta;
+    # .inf leaves them alone.
+    alpha: float = float("inf")
+    beta: float = float("inf")
+    # Iteration t counts t^gamma in the average strategy.
+    gamma: float = _at_least(0, 0.0)
+    # Set negative regrets to zero after every update (CFR+).
+    floor: bool = False
+    # Player 1 answers player 0's new strategy; otherwise both update against the old ones.
+    alternating: bool = True
+
+
+@dataclass
+class MCCFRConfig(AlgorithmConfig):
+    """Monte Carlo CFR on tables."""
+
+    READOUT_KINDS = ("average", "current")
+    USES_NETWORK = False
+
+    # external: explore all of the traverser's actions; outcome: sample one trajectory.
+    sampling: str = _one_of("external", "outcome")
+    # Traversals per player and iteration: all of them meet the same strategies.
+    traversals: int = _at_least(1)
+    # Weigh the regrets and strategies of iteration t by t.
+    linear: bool = False
+    # Probability with which outcome sampling lets the traverser play uniformly; external sampling has none: null.
+    exploration: float | None = field(default=None, metadata={"above": 0, "at_most": 1})
+
+
+@dataclass
+class KuhnPostConfig(AlgorithmConfig):
+    """The Kuhn tutorial's algorithm; see `repro.algorithms.kuhn_post` for its two errors."""
+
+    READOUT_KINDS = ("policy", "greedy")
+    USES_NETWORK = False
+
+    # After a fold, printed: the folder wins; kuhn: the other player.
+    payoffs: str = _one_of("printed", "kuhn")
+    # Whose chips regrets count. player_0: always player 0's, as printed; own: the acting player's.
+    perspective: str = _one_of("player_0", "own")
+    # Units of the two hidden layers of both networks, and Adam's learning rate.
+    width: int = _at_least(1, 64)
+    learning_rate: float = _above(0, 1e-3)
+
+
+@dataclass
+class DeepCFRConfig(AlgorithmConfig):
+    """Deep CFR and SD-CFR, which differ in their read-outs only."""
+
+    READOUT_KINDS = ("ensemble", "average_network")
+
     # External-sampling traversals per player and iteration.
     traversals: int = _at_least(1)
     # reservoir: the papers' B^v and B^s; aggregated: sums per infoset, this suite's own option.
@@ -92,10 +164,34 @@ class DeepCFRConfig:
     when_no_positive: str = _one_of("argmax", "uniform", default="argmax")
     value: RegressionConfig = field(default_factory=RegressionConfig)
     average: RegressionConfig = field(default_factory=RegressionConfig)
-    # Evaluate the read-outs every so many iterations, and after the last.
-    evaluate_every: int = _at_least(1)
-    # Name -> ReadoutConfig. More can be added: '+algorithm.readouts.sd_cfr_20={kind: ensemble, capacity: 20}'.
-    readouts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class NFSPConfig(AlgorithmConfig):
+    """Neural fictitious self-play."""
+
+    READOUT_KINDS = ("average_network",)
+
+    # Hands per iteration; all of them meet the same networks.
+    hands: int = _at_least(1)
+    # Probability that a player plays a hand with its best response.
+    eta: float = field(default=0.1, metadata={"above": 0, "at_most": 1})
+    # Probability that the best response takes a uniformly random action
+    epsilon: float = field(default=0.06, metadata={"at_least": 0, "at_most": 1})
+    # Capacity of M_RL (the newest transitions) and of M_SL (a sample of all), entries per player.
+    replay_capacity: int = _at_least(1)
+    reservoir_capacity: int = _at_least(1)
+    # Learn from a memory once it has so many entries.
+    learning_starts: int = _at_least(1)
+    # A player's steps in the game per SGD step of each of its networks; a decision is a step, so is a hand's end.
+    steps_per_update: int = _at_least(1)
+    # Rows per SGD step.
+    batch_size: int = _at_least(1)
+    # SGD steps of the value network between two refreshs of its target network.
+    target_every: int = _at_least(1)
+    # Learning rates of plain SGD on the squared Bellman error in chips, and on the log loss.
+    value_learning_rate: float = _above(0)
+    average_learning_rate: float = _above(0)
 
 
 @dataclass
@@ -104,7 +200,8 @@ class Config:
 
     game: dict[str, Any] = MISSING
     algorithm: Any = MISSING
-    network: NetworkConfig = MISSING
+    # null for algorithms without networks.
+    network: NetworkConfig | None = None
     seed: int = _at_least(0, 0)
     # The figure or table that the run belongs to (an MLflow experiment), and the scale it is made at.
     target: str = "runs"
@@ -131,6 +228,9 @@ def register() -> None:
     store = ConfigStore.instance()
     store.store(name="schema", node=Config)
     store.store(group="algorithm", name="schema_deep_cfr", node=DeepCFRConfig)
+    store.store(group="algorithm", name="schema_tabular_cfr", node=TabularCFRConfig)
+    store.store(group="algorithm", name="schema_mccfr", node=MCCFRConfig)
+    store.store(group="algorithm", name="schema_kuhn_post", node=KuhnPostConfig)
     store.store(group="network", name="schema", node=NetworkConfig)
 
 
@@ -165,16 +265,49 @@ def _readout(name: str, given: Any) -> ReadoutConfig:
 
 def _check_together(config: Config) -> None:
     """Refuse keys that would have no effect: a sweep over one would repeat the same run under different names."""
-    network, readouts = config.network, config.algorithm.readouts
+    algorithm = config.algorithm
+    if not algorithm.USES_NETWORK and config.network is not None:
+        raise ReproError(f"network is given, but the algorithm {algorithm.name} has no network; use network=null.")
+    if algorithm.USES_NETWORK:
+        if config.network is None:
+            raise ReproError(f"network is null, but the algorithm {algorithm.name} needs one.")
+        _check_network(config.network)
+    if isinstance(algorithm, MCCFRConfig) and (algorithm.sampling == "outcome") != (algorithm.exploration is not None):
+        raise ReproError(
+            f"algorithm.exploration is {algorithm.exploration} and algorithm.sampling {algorithm.sampling}; outcome "
+            "sampling needs a probability, external sampling takes null."
+        )
+    if isinstance(algorithm, KuhnPostConfig) and config.game.get("name") != "kuhn":
+        raise ReproError(f"game is {config.game.get('name')!r}; the algorithm {algorithm.name} plays kuhn only.")
+    _check_readouts(algorithm)
+
+
+def _check_network(network: NetworkConfig) -> None:
     if network.architecture == "fc" and network.layers is None:
         raise ReproError("network.layers has no value; the architecture fc needs a number of hidden layers.")
     if network.architecture != "fc" and network.layers is not None:
         raise ReproError(
-            f"network.layers is {network.layers}, but the architecture sd_cfr has a fixed depth; use null."
+            f"network.layers is {network.layers}, but the architecture {network.architecture} has a fixed depth; "
+            "use null."
         )
-    if not readouts:
+    if network.architecture == "brown" and network.card_width is None:
+        raise ReproError("network.card_width has no value; the architecture brown needs the card branch's units.")
+    if network.architecture != "brown" and network.card_width is not None:
+        raise ReproError(
+            f"network.card_width is {network.card_width}, but the architecture {network.architecture} has no branches; "
+            "use null."
+        )
+
+
+def _check_readouts(algorithm: AlgorithmConfig) -> None:
+    if not algorithm.readouts:
         raise ReproError("algorithm.readouts is empty; at least one read-out is needed to measure anything.")
-    for name, readout in readouts.items():
+    for name, readout in algorithm.readouts.items():
+        if readout.kind not in algorithm.READOUT_KINDS:
+            raise ReproError(
+                f"algorithm.readouts.{name}.kind is {readout.kind!r}; for {algorithm.name} it must be one of "
+                f"{', '.join(algorithm.READOUT_KINDS)}."
+            )
         if readout.kind != "ensemble" and readout.capacity is not None:
             raise ReproError(f"algorithm.readouts.{name}.capacity is {readout.capacity}; only an ensemble has one.")
 
@@ -200,6 +333,8 @@ def check(node: Any, prefix: str = "") -> None:
 def _check_value(key: str, value: Any, allowed: Mapping[str, Any]) -> None:
     if "at_least" in allowed and not value >= allowed["at_least"]:
         raise ReproError(f"{key} is {value}; it must be at least {allowed['at_least']}.")
+    if "at_most" in allowed and not value <= allowed["at_most"]:
+        raise ReproError(f"{key} is {value}; it must be at most {allowed['at_most']}.")
     if "above" in allowed and not value > allowed["above"]:
         raise ReproError(f"{key} is {value}; it must be greater than {allowed['above']}.")
     if "one_of" in allowed and value not in allowed["one_of"]:

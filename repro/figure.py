@@ -1,7 +1,8 @@
 """Make a figure: `python -m repro.figure figure1 --scale laptop`.
 
-Runs the sweep of `conf/experiment/<target>/<scale>.yaml` (finished runs are skipped), then draws from what MLflow
-holds. `--draw` draws again from the exported CSV alone and touches nothing else.
+Runs the sweep of `conf/experiment/<target>/<scale>.yaml`, or those of `conf/experiment/<target>/<part>/<scale>.yaml`
+one after the other (finished runs are skipped), then draws from what MLflow holds. `--draw` draws again from the
+exported CSV alone and touches nothing else.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ import pandas as pd
 from repro.errors import ReproError
 
 ROOT = Path(__file__).resolve().parents[1]
+INTERRUPTED = 130
+"""Exit status after Ctrl-C."""
+
 SCALES = ("smoke", "laptop", "paper")
 
 
@@ -48,9 +52,16 @@ def module_of(target: str) -> ModuleType:
     return module
 
 
-def sweep_arguments(target: str, scale: str, output: Path, jobs: int, device: str, force: bool) -> list[str]:
+def experiments(target: str, scale: str) -> list[str]:
+    """The experiments that a target consists of, as `+experiment=` takes them."""
+    folder = ROOT / "conf" / "experiment"
+    found = [*(folder / target).glob(f"{scale}.yaml"), *(folder / target).glob(f"*/{scale}.yaml")]
+    return sorted(str(path.relative_to(folder).with_suffix("")) for path in found)
+
+
+def sweep_arguments(experiment: str, output: Path, jobs: int, device: str, force: bool) -> list[str]:
     """Arguments after `python -m repro.run`."""
-    arguments = ["-m", f"+experiment={target}/{scale}", "hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"]
+    arguments = ["-m", f"+experiment={experiment}", "hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"]
     if output != Path("outputs").absolute():
         arguments.append(f"output_dir={output}")
     if device != "cpu":
@@ -200,16 +211,23 @@ def make(target: str, scale: str, output: Path, jobs: int, device: str, force: b
     """Run what is not finished, then draw."""
     module = module_of(target)
     started = time.monotonic()
-    arguments = sweep_arguments(target, scale, output, jobs, device, force)
-    status = run_sweep(arguments)
-    if status:
+    sweeps = [sweep_arguments(experiment, output, jobs, device, force) for experiment in experiments(target, scale)]
+    failed: list[int] = []
+    for arguments in sweeps:
+        status = run_sweep(arguments)
+        # A failed sweep does not stop the others; an interrupted one does.
+        failed += [status] if status else []
+        if status == INTERRUPTED:
+            break
+    if failed:
         print(f"error: the runs of {target} did not all finish; repeat the command to continue.", file=sys.stderr)
-        return status
-    data, provenance = collect(arguments, output)
+        return failed[-1]
+    collected = [collect(arguments, output) for arguments in sweeps]
+    data = pd.concat([frame for frame, _ in collected], ignore_index=True)
+    provenance = {"drawn_on": time.strftime("%Y-%m-%d"), "sweeps": [made_with for _, made_with in collected]}
     folder = figure_folder(output, target, scale)
     folder.mkdir(parents=True, exist_ok=True)
     data.to_csv(folder / "data.csv", index=False, float_format="%.8g")
-    provenance["drawn_on"] = time.strftime("%Y-%m-%d")
     (folder / "provenance.json").write_text(json.dumps(provenance, indent=2) + "\n")
     draw(module, data, folder, target)
     minutes = (time.monotonic() - started) / 60
@@ -251,7 +269,7 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -293,10 +293,11 @@ def _labels(configs: Sequence[dict[str, Any]]) -> list[str]:
     """A name per run: game, algorithm, seed, and whatever else differs within the command."""
     flat = [flatten(c) for c in configs]
     always = ("game.name", "algorithm.name", "seed")
-    keys = sorted({k for f in flat for k in f} - set(always))
-    differ = [k for k in keys if len({str(f.get(k)) for f in flat}) > 1]
+    # Keys that only some of the algorithms have say no more than the algorithm's name.
+    keys = sorted(set.intersection(*(set(f) for f in flat)) - set(always))
+    differ = [k for k in keys if len({str(f[k]) for f in flat}) > 1]
     return [
-        " ".join([f"{f['game.name']} {f['algorithm.name']} seed={f['seed']}", *(f"{k}={f.get(k)}" for k in differ)])
+        " ".join([f"{f['game.name']} {f['algorithm.name']} seed={f['seed']}", *(f"{k}={f[k]}" for k in differ)])
         for f in flat
     ]
 

@@ -6,15 +6,16 @@ import logging
 import time
 import warnings
 from pathlib import Path
-from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig, OmegaConf
 from threadpoolctl import threadpool_limits
 
-from repro.algorithms.deep_cfr import DeepCFR
+from repro.algorithms.base import Algorithm
+from repro.algorithms.registry import build
 from repro.config import Config, flatten, result_config, settings
+from repro.evaluation.units import unit_name
 from repro.games import Game, load
 from repro.policies import save_strategy
 from repro.tracking import provenance, status
@@ -39,12 +40,12 @@ def train(config: DictConfig, key: str, folder: Path, state: status.Status, pare
     iteration = 0
     try:
         game = _load_game(checked)
-        model = DeepCFR(game, checked.algorithm, checked.network, checked.seed)
+        model = build(game, checked)
         checkpoint, passed_over = newest_readable(folder)
         if passed_over:
             print(f"warning: {passed_over}")
         trainer = pl.Trainer(
-            max_epochs=checked.algorithm.iterations,
+            max_epochs=model.steps,
             accelerator="gpu" if checked.device == "cuda" else "cpu",
             devices=1,
             callbacks=[_Report(tracked, folder, state), Checkpoints(folder, checked.checkpoint_every_seconds)],
@@ -133,14 +134,14 @@ class _Report(pl.Callback):
         self._first = 0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, DeepCFR)
-        self._state.iterations = pl_module.algorithm.iterations
+        assert isinstance(pl_module, Algorithm)
+        self._state.iterations = pl_module.iterations
         self._first = self._state.iteration = pl_module.iteration
         self._started = time.monotonic()
         status.write(self._folder, self._state)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, DeepCFR)
+        assert isinstance(pl_module, Algorithm)
         for readout, measured in pl_module.metrics.items():
             self._tracked.log(readout or TRAINING, measured, pl_module.iteration)
         self._state.headline = _headline(pl_module) or self._state.headline
@@ -150,22 +151,19 @@ class _Report(pl.Callback):
         status.write(self._folder, self._state)
 
 
-def _headline(model: DeepCFR) -> str:
+def _headline(model: Algorithm) -> str:
     """The newest exploitability of the first two read-outs; empty between evaluations."""
     measured = {name: m["exploitability"] for name, m in model.metrics.items() if "exploitability" in m}
     parts = [f"{name} {value:.0f}" for name, value in list(measured.items())[:2]]
-    return f"{', '.join(parts)} mA/g" if parts else ""
+    return f"{', '.join(parts)} {unit_name(model.game)}" if parts else ""
 
 
-def _write_artifacts(model: DeepCFR, tracked: TrackedRun, config: DictConfig, folder: Path) -> None:
+def _write_artifacts(model: Algorithm, tracked: TrackedRun, config: DictConfig, folder: Path) -> None:
     """`networks.pt` on the training run; each read-out's last average strategy as `strategy.csv` on its own run."""
-    networks: dict[str, Any] = {
-        "config": result_config(config),
-        "value": [torch.stack(b.parameters) for b in model.strategy_buffers],
-        "average": [{k: v.cpu() for k, v in n.state_dict().items()} for n in model.average_networks],
-    }
-    torch.save(networks, folder / "networks.pt")
-    tracked.artifact(TRAINING, folder / "networks.pt")
+    networks = model.trained_networks()
+    if networks is not None:
+        torch.save({"config": result_config(config), **networks}, folder / "networks.pt")
+        tracked.artifact(TRAINING, folder / "networks.pt")
     if model.game.infosets <= _MOST_ROWS_IN_A_TABLE:
         for readout, policy in model.policies.items():
             path = folder / readout / "strategy.csv"

@@ -15,7 +15,7 @@ from repro.config import RegressionConfig
 from repro.engine.sampling import SamplingEngine
 from repro.errors import ReproError
 from repro.evaluation import expected_value, nash_conv
-from repro.evaluation.exploitability import public_tree
+from repro.evaluation.exploitability import exact_engine
 from repro.games import load
 from repro.policies import TabularPolicy, uniform
 from repro.policies.ensemble import TrajectorySampling, reservoir_members
@@ -44,11 +44,11 @@ def exact_cfr(game, iterations, *, linear):
         weight = float(t) if linear else 1.0
         for player in range(2):
             mine = game.player_slice[player]
-            values = public_tree(game).action_values(strategy)
+            values = exact_engine(game).action_values(strategy)
             regret = (values - (values * strategy).sum(1, keepdim=True)) * game.legal
             regrets[mine] += weight * regret[mine]
             strategy[mine] = regret_matching(regrets, game.legal, "uniform")[mine]
-            reach = public_tree(game).own_reach(strategy)
+            reach = exact_engine(game).own_reach(strategy)
             numerator[mine] += weight * (reach[:, None] * strategy)[mine]
     total = numerator.sum(1, keepdim=True)
     return TabularPolicy(torch.where(total > 0, numerator / total.clamp(min=1e-300), game.uniform))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from repro.engine.sampling import SamplingEngine
 from repro.evaluation import expected_value
-from repro.evaluation.exploitability import public_tree
+from repro.evaluation.exploitability import exact_engine
 from repro.games import Game, load
 from repro.games.betting import CALL, FOLD, RAISE
 from repro.policies import TabularPolicy, deterministic_policy, random_policy
@@ -26,7 +26,7 @@ def buffer_of(game: Game, player: int, tables: Sequence[Tensor]) -> StrategyBuff
     """A B^M that holds a player's part of full tables."""
     buffer, mine = StrategyBuffer(game, player), game.player_slice[player]
     for i, table in enumerate(tables):
-        buffer.add(torch.full((4,), float(i)), table[mine], public_tree(game).own_reach(table)[mine])
+        buffer.add(torch.full((4,), float(i)), table[mine], exact_engine(game).own_reach(table)[mine])
     return buffer
 
 
@@ -155,7 +155,7 @@ def test_state_round_trip():
     restored.load_state_dict(original.state_dict())
     mine = game.player_slice[1]
     for buffer in (original, restored):
-        buffer.add(torch.ones(4), tables[3][mine], public_tree(game).own_reach(tables[3])[mine])
+        buffer.add(torch.ones(4), tables[3][mine], exact_engine(game).own_reach(tables[3])[mine])
     assert len(restored) == 4
     assert torch.equal(restored.average(), original.average())
     assert all(torch.equal(a, b) for a, b in zip(original.parameters, restored.parameters, strict=True))
@@ -168,7 +168,7 @@ def test_what_is_added_is_copied():
     game = load("kuhn")
     mine = game.player_slice[0]
     table = random_policy(game, seeded(0)).table.float()
-    parameters, reach = torch.ones(4), public_tree(game).own_reach(table.double())[mine]
+    parameters, reach = torch.ones(4), exact_engine(game).own_reach(table.double())[mine]
     buffer = StrategyBuffer(game, 0)
     buffer.add(parameters, table[mine], reach)
     before = buffer.average()
@@ -215,7 +215,7 @@ def test_sampling_one_strategy_per_hand_plays_the_average(player, members):
     chosen = list(range(6)) if members is None else members
     weights = torch.tensor([i + 1.0 for i in chosen], dtype=torch.float64)
     parts = torch.stack([tables[i][mine] for i in chosen])
-    reach = torch.stack([public_tree(game).own_reach(tables[i])[mine] for i in chosen])
+    reach = torch.stack([exact_engine(game).own_reach(tables[i])[mine] for i in chosen])
     alike = (reach[..., None] * parts).sum(0) / reach.sum(0)[:, None].clamp(min=1e-300)
     alike = torch.where(reach.sum(0)[:, None] > 0, alike, game.uniform[mine])
     anew = torch.einsum("m,mia->ia", weights, parts) / weights.sum()
@@ -228,11 +228,9 @@ def test_a_hand_keeps_to_its_strategy():
     game = load("leduc")
     tables = [deterministic_policy(game, seeded(i)).table for i in range(5)]
     hands, mine = 2000, game.player_slice[1]
-    seated = TrajectorySampling(buffer_of(game, 1, tables)).per_trajectory(hands, seeded(0))
+    strategies = TrajectorySampling(buffer_of(game, 1, tables)).per_hand(hands, seeded(0))
     hand = torch.arange(hands)
-    everything = torch.stack(
-        [seated.trajectory_probabilities(torch.full((hands,), i), hand) for i in range(mine.start, mine.stop)], 1
-    )
+    everything = torch.stack([strategies(torch.full((hands,), i), hand) for i in range(mine.start, mine.stop)], 1)
     parts = torch.stack([table[mine] for table in tables]).float()
     matches = (everything[:, None] == parts).all(3).all(2)
     assert bool((matches.sum(1) == 1).all())

@@ -11,7 +11,7 @@ import torch
 from repro.errors import ReproError
 from repro.games import GAMES, load
 from repro.games.betting import CALL, FOLD, RAISE, SHOWDOWN, BettingRound, BettingRules, compile_tree
-from tests.test_public_tree import TINY_GAMES, Reference
+from tests.reference import TINY_GAMES, Reference
 
 BY_CARD: dict[str, Any] = {"suit_isomorphism": False}
 

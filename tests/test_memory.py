@@ -14,7 +14,7 @@ from torch import Tensor
 from repro.algorithms import memory as memory_module
 from repro.algorithms.memory import Aggregated, Memory, Minibatch, Reservoir
 from repro.engine.sampling import Samples
-from repro.networks.modules import value_network
+from repro.networks.modules import MaskedLinear, fc
 from repro.networks.step import FlatAdam, HandDifferentiated
 
 FIRST, COUNT, ACTIONS = 100, 6, 3
@@ -165,7 +165,7 @@ def test_grouping_rows_changes_neither_loss_nor_gradient(rows_at_once, monkeypat
     features, legal = torch.randn(COUNT, 4, generator=draw), torch.rand(COUNT, ACTIONS, generator=draw) < 0.7
     legal[:, 0] = True
     torch.manual_seed(0)
-    network = value_network("fc", 4, 8, 1, ACTIONS)
+    network = fc(4, 8, ACTIONS, 1, MaskedLinear())
     optimizer = FlatAdam(network, 1e-3, 1.0)
     gradients = HandDifferentiated(network)
     assert optimizer.flat.grad is not None

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from repro.algorithms.memory import Minibatch
 from repro.algorithms.regression import fit
+from repro.config import NetworkConfig
 from repro.games import load
-from repro.networks.features import infoset_features
+from repro.networks.features import Columns, feature_columns, infoset_features
 from repro.networks.modules import (
     Dueling,
     MaskedLinear,
@@ -27,16 +28,24 @@ from repro.networks.modules import (
 from repro.networks.step import Autograd, FlatAdam, HandDifferentiated, gradients_of
 
 BUILDERS = {"value": value_network, "average": average_network}
-ARCHITECTURES = [("sd_cfr", 3), ("fc", 0), ("fc", 1), ("fc", 3)]
+ARCHITECTURES = [("brown", None), ("sd_cfr", None), ("fc", 0), ("fc", 1), ("fc", 3)]
 EVERY_NETWORK = [(kind, *architecture) for kind in BUILDERS for architecture in ARCHITECTURES]
-SHAPES = [(1, 5, 8, 3), (7, 26, 64, 3), (40, 3, 2, 2), (144, 11, 16, 4)]
+SHAPES = [(1, 5, 8, 3), (7, 26, 64, 3), (40, 3, 4, 2), (144, 11, 16, 4)]
 """Rows, features, width, actions."""
 
 
-def build(kind: str, architecture: str, layers: int, shape: tuple[int, int, int, int], seed: int = 0) -> Network:
+def build(kind: str, architecture: str, layers: int | None, shape: tuple[int, int, int, int], seed: int = 0) -> Network:
     _, features, width, actions = shape
+    card_width = width + 2 if architecture == "brown" else None
     torch.manual_seed(seed)
-    return BUILDERS[kind](architecture, features, width, layers, actions)
+    return BUILDERS[kind](NetworkConfig(architecture, width, layers, card_width), columns(features), actions)
+
+
+def columns(features: int) -> Columns:
+    """One column of private cards, two of the board where there are that many, the rest state."""
+    if features == 3:
+        return Columns(slice(0, 2), (slice(2, 3),))
+    return Columns(slice(0, features - 3), (slice(features - 3, features - 2), slice(features - 2, features)))
 
 
 def problem(shape: tuple[int, int, int, int], seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -108,7 +117,7 @@ def test_hand_differentiation_starts_afresh_and_leaves_its_inputs_alone(kind, ar
 
 @pytest.mark.parametrize("kind", BUILDERS)
 def test_rows_of_weight_zero_and_targets_of_illegal_actions_do_not_matter(kind):
-    network = build(kind, "sd_cfr", 3, SHAPES[1])
+    network = build(kind, "sd_cfr", None, SHAPES[1])
     optimizer = FlatAdam(network, 1e-3, 1.0)
     assert optimizer.flat.grad is not None
     x, legal, weight, target = problem(SHAPES[1])
@@ -134,7 +143,7 @@ def test_networks_of_other_modules_go_through_autograd():
     gradients.prepare(*inputs[:2])
     gradients.compute(*inputs[2:])
     assert_same_gradients(network, expected)
-    ours = build("value", "sd_cfr", 3, SHAPES[1])
+    ours = build("value", "sd_cfr", None, SHAPES[1])
     FlatAdam(ours, 1e-3, 1.0)
     assert isinstance(gradients_of(ours), HandDifferentiated)
 
@@ -144,7 +153,7 @@ def test_networks_of_other_modules_go_through_autograd():
 
 @pytest.mark.parametrize(("clip_norm", "binding"), [(1.0, "always"), (30.0, "sometimes"), (1e6, "never")])
 def test_flat_adam_equals_torch_adam_with_clipping(clip_norm, binding):
-    plain = build("value", "sd_cfr", 3, SHAPES[1])
+    plain = build("value", "sd_cfr", None, SHAPES[1])
     flat = copy.deepcopy(plain)
     mine = FlatAdam(flat, 3e-3, clip_norm)
     reference = torch.optim.Adam(plain.parameters(), lr=3e-3)
@@ -195,14 +204,14 @@ def test_reset_forgets_the_moments():
 
 
 def test_parameters_share_the_memory_of_the_flat_tensor():
-    network = build("average", "sd_cfr", 3, SHAPES[0])
+    network = build("average", "sd_cfr", None, SHAPES[0])
     before = [p.detach().clone() for p in network.parameters()]
     optimizer = FlatAdam(network, 1e-2, 1.0)
     assert all(torch.equal(p, q) for p, q in zip(network.parameters(), before, strict=True))
     with torch.no_grad():
         optimizer.flat.fill_(0.5)
     assert all(bool((p == 0.5).all()) for p in network.parameters())
-    network.load_state_dict(build("average", "sd_cfr", 3, SHAPES[0], seed=1).state_dict())
+    network.load_state_dict(build("average", "sd_cfr", None, SHAPES[0], seed=1).state_dict())
     assert torch.equal(optimizer.flat.detach(), nn.utils.parameters_to_vector(network.parameters()).detach())
     assert float((optimizer.flat.detach() - 0.5).abs().max()) > 0.01
 
@@ -313,8 +322,8 @@ def test_parameter_counts(shape):
     _, f, w, a = shape
     body = (f * w + w) + (w * w + w)
     dueling = 2 * (w * w + w) + (w * a + a) + (w + 1)
-    assert parameter_count(build("value", "sd_cfr", 3, shape)) == body + dueling
-    assert parameter_count(build("average", "sd_cfr", 3, shape)) == body + (w * w + w) + (w * a + a)
+    assert parameter_count(build("value", "sd_cfr", None, shape)) == body + dueling
+    assert parameter_count(build("average", "sd_cfr", None, shape)) == body + (w * w + w) + (w * a + a)
     for kind in BUILDERS:
         assert parameter_count(build(kind, "fc", 0, shape)) == f * a + a
         for layers in (1, 2, 5):

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 import torch
 
-from repro.engine.public_tree import PublicTree
 from repro.engine.sampling import SamplingEngine, sample_actions
+from repro.engine.sequence_form import SequenceForm
 from repro.games import load
 from repro.policies import TabularPolicy, deterministic_policy, random_policy, uniform
-from tests.test_public_tree import TINY_GAMES, Reference, infosets_of, random_table, seated, strategy_of
+from repro.policies.base import Ensemble
+from tests.reference import TINY_GAMES, Reference, infosets_of, random_table, seated, strategy_of
 
 
 def generator(seed):
@@ -80,7 +81,7 @@ def check_regrets(game, table, infosets, sampled, n):
 
     Standard errors estimated from a few samples mean nothing; returns how many infosets had enough.
     """
-    values = PublicTree(game).action_values(table)
+    values = SequenceForm(game).action_values(table)
     regrets = (values - (table * values).sum(1, keepdim=True)) * game.legal
     mean = torch.zeros_like(regrets).index_add_(0, infosets, sampled) / n
     squares = torch.zeros_like(regrets).index_add_(0, infosets, sampled**2) / n
@@ -114,7 +115,7 @@ def test_strategy_samples_are_proportional_to_own_reach():
     """Leduc's deals are symmetric, so at betting nodes of round 1 the owner's reach alone makes the frequency."""
     game, n = load("leduc"), 60_000
     table = random_table(game, 6)
-    reach = PublicTree(game).own_reach(table)
+    reach = SequenceForm(game).own_reach(table)
     for traverser in range(2):
         drawn = SamplingEngine(game).external_sampling(TabularPolicy(table), traverser, n, generator(5))
         first = (game.infoset_player == 1 - traverser) & (game.tree.round[game.infoset_node] == 0)
@@ -209,7 +210,7 @@ def test_play_is_unbiased(name, parameters):
     first, second = random_table(game, 31), random_table(game, 32)
     won = SamplingEngine(game).play([TabularPolicy(first), TabularPolicy(second)], 10_000, generator(12))
     assert won.shape == (10_000,)
-    assert_mean(won, float(PublicTree(game).expected_values(seated(game, first, second))[0]))
+    assert_mean(won, float(SequenceForm(game).expected_values(seated(game, first, second))[0]))
 
 
 def test_play_of_known_hands():
@@ -234,19 +235,15 @@ def test_play_repeats_with_the_seed():
     assert not torch.equal(first, other)
 
 
-class Ensemble:
+class Mixture(Ensemble):
     """Draws one of several tables per hand, as the trajectory sampling of SD-CFR does."""
 
     def __init__(self, tables):
         self.tables = torch.stack(tables)
-        self.member = torch.zeros(0, dtype=torch.int64)
 
-    def per_trajectory(self, hands, source):
-        self.member = torch.randint(len(self.tables), (hands,), generator=source)
-        return self
-
-    def trajectory_probabilities(self, infosets, hand):
-        return self.tables[self.member[hand], infosets]
+    def per_hand(self, hands, generator):
+        member = torch.randint(len(self.tables), (hands,), generator=generator)
+        return lambda infosets, hand: self.tables[member[hand], infosets]
 
 
 @pytest.mark.parametrize("seat", [0, 1])
@@ -254,10 +251,10 @@ def test_play_keeps_to_one_strategy_per_hand(seat):
     game = load("leduc")
     opponent = random_table(game, 3)
     members = [raising_table(game), passive_table(game)]
-    ensemble, other = Ensemble(members), TabularPolicy(opponent)
+    ensemble, other = Mixture(members), TabularPolicy(opponent)
     policies: list[Any] = [ensemble, other] if seat == 0 else [other, ensemble]
     won = SamplingEngine(game).play(policies, 40_000, generator(4))
-    tree = PublicTree(game)
+    tree = SequenceForm(game)
 
     def value(table):
         return float(tree.expected_values(seated(game, *((table, opponent) if seat == 0 else (opponent, table))))[0])

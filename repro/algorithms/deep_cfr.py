@@ -11,24 +11,21 @@ the average of B^M (SD-CFR), or the network S-hat trained on the strategy memory
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
+from repro.algorithms.base import Algorithm
 from repro.algorithms.memory import Aggregated, Memory, Reservoir
 from repro.algorithms.regression import fit
 from repro.algorithms.regret_matching import regret_matching
-from repro.config import DeepCFRConfig, NetworkConfig, RegressionConfig
+from repro.config import DeepCFRConfig, NetworkConfig, ReadoutConfig, RegressionConfig
 from repro.engine.sampling import Samples, SamplingEngine, Traversals
 from repro.errors import ReproError
-from repro.evaluation.exploitability import nash_conv, public_tree
-from repro.evaluation.units import sd_cfr_exploitability
+from repro.evaluation.exploitability import exact_engine
 from repro.games.game import Game
-from repro.networks.features import infoset_features
+from repro.networks.features import feature_columns, infoset_features
 from repro.networks.modules import Network, average_network, value_network
 from repro.networks.step import FlatAdam
 from repro.policies.base import TabularPolicy, table_of
@@ -36,7 +33,7 @@ from repro.policies.ensemble import StrategyBuffer, reservoir_members
 from repro.seeding import generator
 
 
-class DeepCFR(pl.LightningModule):
+class DeepCFR(Algorithm):
     """Deep CFR / SD-CFR on a game whose infosets are listed.
 
     The value network is evaluated once per iteration on all of its player's infosets; traversals then read a table.
@@ -48,15 +45,12 @@ class DeepCFR(pl.LightningModule):
         seed: names all random draws of the run.
 
     Attributes:
-        metrics: what the last iteration measured, by read-out name; the key "" holds the training run's own.
-        policies: each read-out's average strategy as last evaluated.
         strategy_buffers: per player, B^M.
     """
 
     def __init__(self, game: Game, algorithm: DeepCFRConfig, network: NetworkConfig, seed: int) -> None:
-        super().__init__()
-        self.automatic_optimization = False
-        self.game, self.algorithm, self.network, self.seed = game, algorithm, network, seed
+        super().__init__(game, algorithm, seed)
+        self.algorithm, self.network = algorithm, network
         self.engine = SamplingEngine(game)
         self.features = infoset_features(game)
         self.value_networks = nn.ModuleList(self._new_network(value_network, "value", 0, p) for p in range(2))
@@ -67,11 +61,6 @@ class DeepCFR(pl.LightningModule):
         self.value_memories = [self._new_memory(algorithm.value_capacity, p) for p in range(2)]
         self.strategy_memories = [self._new_memory(algorithm.strategy_capacity, p) for p in range(2)]
         self.strategy = game.uniform.float()
-        self.iteration = 0
-        self.nodes_touched = 0
-        self.wall_seconds = 0.0
-        self.metrics: dict[str, dict[str, float]] = {}
-        self.policies: dict[str, TabularPolicy] = {}
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
@@ -79,8 +68,7 @@ class DeepCFR(pl.LightningModule):
         # torch initialises from the global generator; use it under a seed of our own and put it back.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(generator(self.seed, f"initial {purpose}", iteration, player).initial_seed())
-            net = self.network
-            built = build(net.architecture, self.features.shape[1], net.width, net.layers, self.game.num_actions)
+            built = build(self.network, feature_columns(self.game), self.game.num_actions)
         return built.to(self.game.device)
 
     def _adam(self, network: nn.Module, regression: RegressionConfig) -> FlatAdam:
@@ -94,30 +82,15 @@ class DeepCFR(pl.LightningModule):
     def configure_optimizers(self) -> list[FlatAdam]:
         return self._value_optimizers
 
-    def train_dataloader(self) -> DataLoader:
-        """One batch per epoch: an iteration makes its own data."""
-        return DataLoader([0])  # type: ignore[arg-type]
-
     # -- one iteration -------------------------------------------------------------------------------------------
 
-    def training_step(self, batch: Any, batch_idx: int) -> None:
-        started = time.perf_counter()
-        self.iteration += 1
+    def advance(self) -> dict[str, float]:
         losses = [self._update(player) for player in range(2)]
-        self.metrics = {
-            "": {
-                "loss/value": sum(losses) / 2,
-                "memory/value": float(sum(m.size for m in self.value_memories)),
-                "memory/strategy": float(sum(m.size for m in self.strategy_memories)),
-            }
+        return {
+            "loss/value": sum(losses) / 2,
+            "memory/value": float(sum(m.size for m in self.value_memories)),
+            "memory/strategy": float(sum(m.size for m in self.strategy_memories)),
         }
-        if self.iteration % self.algorithm.evaluate_every == 0 or self.iteration == self.algorithm.iterations:
-            self.evaluate()
-        self.wall_seconds += time.perf_counter() - started
-        for measured in self.metrics.values():
-            measured["player_updates"] = 2.0 * self.iteration
-            measured["nodes_touched"] = float(self.nodes_touched)
-            measured["wall_seconds"] = self.wall_seconds
 
     def _update(self, player: int) -> float:
         """Collect, fit, store: player's half of an iteration. Returns the value loss."""
@@ -126,18 +99,18 @@ class DeepCFR(pl.LightningModule):
         loss = self._fit_value_network(player)
         mine = self.game.player_slice[player]
         self.strategy[mine] = self._strategy_of(player)
-        reach = public_tree(self.game).own_reach(table_of(self.game, TabularPolicy(self.strategy)))[mine]
+        reach = exact_engine(self.game).own_reach(table_of(self.game, TabularPolicy(self.strategy)))[mine]
         self.strategy_buffers[player].add(self._value_optimizers[player].flat.detach(), self.strategy[mine], reach)
         return loss
 
     def _collect(self, player: int) -> Traversals:
-        draw = generator(self.seed, "traversals", self.iteration, player, self.game.device)
+        draw = self.draws("traversals", player)
         policy = TabularPolicy(self.strategy)
         traversals = self.engine.external_sampling(policy, player, self.algorithm.traversals, draw)
         regrets = traversals.advantages.targets / self.algorithm.regret_unit
         if self.algorithm.divide_by_legal:
             regrets = regrets / self.game.legal[traversals.advantages.infosets].sum(1, keepdim=True)
-        keep = generator(self.seed, "reservoir", self.iteration, player, self.game.device)
+        keep = self.draws("reservoir", player)
         self.value_memories[player].add(Samples(traversals.advantages.infosets, regrets), self.iteration, keep)
         self.strategy_memories[1 - player].add(traversals.strategies, self.iteration, keep)
         self._check_batch("value", self.value_memories[player])
@@ -170,7 +143,7 @@ class DeepCFR(pl.LightningModule):
         self, network: nn.Module, optimizer: FlatAdam, memory: Memory, which: str, player: int, last_step: Any = None
     ) -> float:
         regression: RegressionConfig = getattr(self.algorithm, which)
-        draw = generator(self.seed, f"minibatches {which}", self.iteration, player, self.game.device)
+        draw = self.draws(f"minibatches {which}", player)
         scale = 2.0 if self.algorithm.loss_weight == "2t/T" else 1.0
         batches = memory.minibatches(regression.steps, regression.batch_size, self.iteration, scale, draw)
         mine = self.game.player_slice[player]
@@ -193,22 +166,11 @@ class DeepCFR(pl.LightningModule):
 
     # -- read-outs -----------------------------------------------------------------------------------------------
 
-    def evaluate(self) -> None:
-        """Measure every read-out on what is stored now, into `metrics` and `policies`."""
-        for name, readout in self.algorithm.readouts.items():
-            extra: dict[str, float] = {}
-            if readout.kind == "average_network":
-                policy, loss = self.train_average_networks()
-                extra["loss/policy"] = loss
-            else:
-                policy = self.average_policy(readout.capacity)
-            self.policies[name] = policy
-            chips = nash_conv(self.game, policy)
-            self.metrics[name] = {
-                "nash_conv": chips,
-                "exploitability": sd_cfr_exploitability(self.game, chips),
-                **extra,
-            }
+    def read_out(self, readout: ReadoutConfig) -> tuple[TabularPolicy, dict[str, float]]:
+        if readout.kind == "average_network":
+            policy, loss = self.train_average_networks()
+            return policy, {"loss/policy": loss}
+        return self.average_policy(readout.capacity), {}
 
     def average_policy(self, capacity: int | None = None) -> TabularPolicy:
         """SD-CFR's average strategy: B^M, or the part of it that a reservoir of `capacity` networks would hold."""
@@ -239,23 +201,23 @@ class DeepCFR(pl.LightningModule):
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["deep_cfr"] = {
-            "iteration": self.iteration,
-            "nodes_touched": self.nodes_touched,
-            "wall_seconds": self.wall_seconds,
+    def progress(self) -> dict[str, Any]:
+        return {
             "strategy": self.strategy.clone(),
             "strategy_buffers": [b.state_dict() for b in self.strategy_buffers],
             "value_memories": [m.state_dict() for m in self.value_memories],
             "strategy_memories": [m.state_dict() for m in self.strategy_memories],
         }
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        state = checkpoint["deep_cfr"]
-        self.iteration = state["iteration"]
-        self.nodes_touched = state["nodes_touched"]
-        self.wall_seconds = state["wall_seconds"]
-        self.strategy.copy_(state["strategy"])
+    def restore(self, saved: dict[str, Any]) -> None:
+        self.strategy.copy_(saved["strategy"])
         for name in ("strategy_buffers", "value_memories", "strategy_memories"):
-            for part, saved in zip(getattr(self, name), state[name], strict=True):
-                part.load_state_dict(saved)
+            for part, state in zip(getattr(self, name), saved[name], strict=True):
+                part.load_state_dict(state)
+
+    def trained_networks(self) -> dict[str, Any]:
+        """`value`: per player `[iterations, parameters]`; `average`: per player the state of S-hat."""
+        return {
+            "value": [torch.stack(b.parameters) for b in self.strategy_buffers],
+            "average": [{k: v.cpu() for k, v in n.state_dict().items()} for n in self.average_networks],
+        }

@@ -1,4 +1,4 @@
-"""From NashConv in chips to the units that papers plot. The only place where exploitability changes unit."""
+"""From chips to the units that papers plot. The only place where exploitability and winnings change unit."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ from repro.games.game import Game
 
 
 def milli_units(game: Game, chips: float) -> float:
-    """Chips to thousandths of the game's unit: mA/g in Kuhn and Leduc, mbb/g in hold'em games."""
+    """Chips per game to what `unit_name` names: thousandths of the game's unit, which is its ante or big blind."""
     return 1000.0 * chips / game.chips_per_unit
+
+
+def unit_name(game: Game) -> str:
+    """`mA/g` (milli-antes per game), or `mbb/g` (milli-big-blinds per game) where the players put in unequal blinds."""
+    first, second = game.rules.ante
+    return "mA/g" if first == second else "mbb/g"
 
 
 def sd_cfr_exploitability(game: Game, nash_conv_chips: float) -> float:

@@ -92,7 +92,7 @@ class Game:
 
         The three broadcast. Cells where hand and board share a card give -1.
         """
-        return self._cell_infoset[self._cell_offset[node] + board * self.cards.hands + hand]
+        return self._cell_infoset.take(self._cell_offset.take(node) + board * self.cards.hands + hand)
 
     def infoset_grid(self, round_: int) -> Tensor:
         """`[decision nodes of the round, boards, hands]` infosets of a round (-1 where cards collide)."""

@@ -7,12 +7,41 @@ without any higher level features". Our vector is smaller than that of the autho
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from repro.games.betting import CALL, RAISE
+from repro.games.betting import CALL, RAISE, BettingTree
 from repro.games.game import Game
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns of a feature matrix show.
+
+    Attributes:
+        state: everything but cards.
+        cards: one range per set of cards, side by side: the private hand, and the board if the game has one.
+    """
+
+    state: slice
+    cards: tuple[slice, ...]
+
+    @property
+    def count(self) -> int:
+        """How many columns there are."""
+        return max(c.stop for c in (self.state, *self.cards))
+
+
+def feature_columns(game: Game) -> Columns:
+    """The columns of `infoset_features`."""
+    tree = game.tree
+    state = tree.rounds + tree.rounds * _positions(tree) * 2 + 2
+    hand = state + _hand_classes(game)
+    private, board = slice(state, hand), slice(hand, hand + _board_classes(game))
+    return Columns(slice(0, state), (private, board) if _has_board(game) else (private,))
 
 
 def infoset_features(game: Game) -> Tensor:
@@ -24,19 +53,17 @@ def infoset_features(game: Game) -> Tensor:
     """
     tree = game.tree
     node = game.infoset_node
-    hand_classes = int(game.cards.hand_class.max()) + 1
-    board_classes = max(int(c.max()) for c in game.cards.board_class) + 1
-    has_board = torch.tensor([count > 0 for count in game.cards.board_cards], device=game.device)
-    board = one_hot(game.infoset_board, board_classes) * has_board[tree.round[node], None]
+    is_dealt = torch.tensor([count > 0 for count in game.cards.board_cards], device=game.device)
+    board = one_hot(game.infoset_board, _board_classes(game)) * is_dealt[tree.round[node], None]
     own = game.infoset_player[:, None]
     chips = torch.cat([tree.chips[node].gather(1, own), tree.chips[node].gather(1, 1 - own)], 1) / tree.chips.max()
     columns = [
         one_hot(tree.round[node], tree.rounds),
         _history_bits(game)[node],
         chips,
-        one_hot(game.infoset_hand, hand_classes),
+        one_hot(game.infoset_hand, _hand_classes(game)),
     ]
-    if has_board.any():
+    if _has_board(game):
         columns.append(board)
     return torch.cat([c.float() for c in columns], 1)
 
@@ -44,11 +71,26 @@ def infoset_features(game: Game) -> Tensor:
 def _history_bits(game: Game) -> Tensor:
     """`[nodes, rounds * positions * 2]`: at each position of each round's betting, was it called, was it raised."""
     tree = game.tree
-    positions = max(len(actions) for history in tree.histories for actions in history)
-    bits = torch.zeros(tree.nodes, tree.rounds, positions, 2)
+    bits = torch.zeros(tree.nodes, tree.rounds, _positions(tree), 2)
     for node, history in enumerate(tree.histories):
         for r, actions in enumerate(history):
             for i, action in enumerate(actions):
                 bits[node, r, i, 0] = action == CALL
                 bits[node, r, i, 1] = action == RAISE
     return bits.flatten(1).to(game.device)
+
+
+def _positions(tree: BettingTree) -> int:
+    return max(len(actions) for history in tree.histories for actions in history)
+
+
+def _hand_classes(game: Game) -> int:
+    return int(game.cards.hand_class.max()) + 1
+
+
+def _board_classes(game: Game) -> int:
+    return max(int(c.max()) for c in game.cards.board_class) + 1
+
+
+def _has_board(game: Game) -> bool:
+    return any(count > 0 for count in game.cards.board_cards)

@@ -6,8 +6,14 @@ and a `head` that knows about legal actions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
+
+from repro.config import NetworkConfig
+from repro.networks.features import Columns
 
 _MASKED = -1e9
 
@@ -30,6 +36,25 @@ class Normalise(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return layer_norm(x, x.shape[-1:], eps=self.eps)
+
+
+class Merge(nn.Module):
+    """Branches that each see some of the columns; their outputs side by side go through one linear layer.
+
+    Args:
+        columns: per branch, the columns that it sees.
+        branches: each ends in `inputs` features.
+        inputs, outputs: width of one branch's output, and of the layer's.
+    """
+
+    def __init__(self, columns: Sequence[slice], branches: Sequence[nn.Sequential], inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.columns, self.inputs = tuple(columns), inputs
+        self.branches = nn.ModuleList(branches)
+        self.linear = nn.Linear(len(branches) * inputs, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(torch.cat([b(x[:, c]) for c, b in zip(self.columns, self.branches, strict=True)], 1))
 
 
 class MaskedLinear(nn.Module):
@@ -72,20 +97,21 @@ class Network(nn.Module):
         return self.head(self.body(x), legal)
 
 
-def sd_cfr_value(features: int, width: int, actions: int) -> Network:
-    """The advantage network of the SD-CFR code for Leduc: FC, FC with skip, normalisation, dueling head."""
-    return Network(_sd_cfr_body(features, width), Dueling(width, actions))
+def value_network(config: NetworkConfig, columns: Columns, actions: int) -> Network:
+    """The advantage network: the configured body with a dueling head, or `fc` with none."""
+    if config.architecture == "fc":
+        return fc(columns.count, config.width, actions, config.layers or 0, MaskedLinear())
+    return Network(_body(config, columns), Dueling(config.width, actions))
 
 
-def sd_cfr_average(features: int, width: int, actions: int) -> Network:
-    """The average-strategy network of the SD-CFR code for Leduc: the same body, one more layer, masked softmax."""
-    body = _sd_cfr_body(features, width)
+def average_network(config: NetworkConfig, columns: Columns, actions: int) -> Network:
+    """The average-strategy network: the configured body, one more layer and a masked softmax; `fc` has no layer more."""
+    if config.architecture == "fc":
+        return fc(columns.count, config.width, actions, config.layers or 0, MaskedSoftmax())
+    width = config.width
+    body = _body(config, columns)
     body.extend([nn.Linear(width, width), nn.ReLU(), nn.Linear(width, actions)])
     return Network(body, MaskedSoftmax())
-
-
-def _sd_cfr_body(features: int, width: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(features, width), nn.ReLU(), Residual(width), nn.ReLU(), Normalise())
 
 
 def fc(features: int, width: int, actions: int, layers: int, head: nn.Module) -> Network:
@@ -97,18 +123,32 @@ def fc(features: int, width: int, actions: int, layers: int, head: nn.Module) ->
     return Network(body, head)
 
 
-def value_network(architecture: str, features: int, width: int, layers: int | None, actions: int) -> Network:
-    """The advantage network of an architecture name: `sd_cfr`, or `fc` with `layers` hidden layers."""
-    if architecture == "sd_cfr":
-        return sd_cfr_value(features, width, actions)
-    return fc(features, width, actions, layers or 0, MaskedLinear())
+def _body(config: NetworkConfig, columns: Columns) -> nn.Sequential:
+    """Features to `width` normalised ones; the last layers are the same in both architectures."""
+    width = config.width
+    if config.architecture == "brown":
+        first: nn.Module = _branches(columns, width, config.card_width or width)
+    else:
+        first = nn.Linear(columns.count, width)
+    return nn.Sequential(first, nn.ReLU(), Residual(width), nn.ReLU(), Normalise())
 
 
-def average_network(architecture: str, features: int, width: int, layers: int | None, actions: int) -> Network:
-    """The average-strategy network of an architecture name: `sd_cfr`, or `fc` with `layers` hidden layers."""
-    if architecture == "sd_cfr":
-        return sd_cfr_average(features, width, actions)
-    return fc(features, width, actions, layers or 0, MaskedSoftmax())
+def _branches(columns: Columns, width: int, card_width: int) -> Merge:
+    """The two branches of Brown et al. [2018, Fig. 1], as in the SD-CFR authors' code, and the layer that joins them.
+
+    Cards: each set (private hand, board) has a layer of its own, where the paper sums embeddings of its cards; then
+    three layers, of which the last is as wide as the rest of the network. Everything else: two layers. Skip
+    connections are on the layers of equal width.
+    """
+    cards = slice(columns.cards[0].start, columns.cards[-1].stop)
+    sets = [slice(c.start - cards.start, c.stop - cards.start) for c in columns.cards]
+    card_branch = nn.Sequential(
+        Merge(sets, [nn.Sequential(nn.Linear(c.stop - c.start, width), nn.ReLU()) for c in sets], width, card_width),
+        nn.ReLU(), Residual(card_width), nn.ReLU(), nn.Linear(card_width, width), nn.ReLU(),
+    )  # fmt: skip
+    features = columns.state.stop - columns.state.start
+    state_branch = nn.Sequential(nn.Linear(features, width), nn.ReLU(), Residual(width), nn.ReLU())
+    return Merge([cards, columns.state], [card_branch, state_branch], width, width)
 
 
 def parameter_count(network: nn.Module) -> int:

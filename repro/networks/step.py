@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from repro.networks.modules import Dueling, MaskedLinear, MaskedSoftmax, Network, Normalise, Residual
+from repro.networks.modules import Dueling, MaskedLinear, MaskedSoftmax, Merge, Network, Normalise, Residual
 
 Array = NDArray[np.float32]
 
@@ -117,7 +117,7 @@ class HandDifferentiated:
     def __init__(self, network: Network) -> None:
         self._layers = _rules(network.body)
         self._head = _head_rule(network.head)
-        self._layers[0].is_first = True
+        self._layers[0].mark_first()
 
     def prepare(self, x: Tensor, legal: Tensor) -> None:
         self._x = x.numpy()
@@ -168,6 +168,10 @@ class _Layer(ABC):
     may_overwrite = False
     """Whether nothing but this layer needs what the layer below returned."""
 
+    def mark_first(self) -> None:
+        """Nobody needs the gradient with respect to this layer's input."""
+        self.is_first = True
+
     @abstractmethod
     def forward(self, x: Array) -> Array: ...
 
@@ -216,6 +220,48 @@ class _Residual(_Linear):
         dx = super().backward(dy)
         dx += dy
         return dx
+
+
+class _Merge(_Layer):
+    def __init__(self, module: Merge) -> None:
+        self.branches = [_rules(b) for b in module.branches]
+        self.columns = module.columns
+        self.bias, self.bias_grad = module.linear.bias.data.numpy(), _grad(module.linear.bias)
+        # The product with the branches' outputs side by side is the sum of each one's product with its own columns.
+        weight, weight_grad = module.linear.weight.data.numpy(), _grad(module.linear.weight)
+        mine = [slice(i * module.inputs, (i + 1) * module.inputs) for i in range(len(self.branches))]
+        self.weights, self.weight_grads = [weight[:, c] for c in mine], [weight_grad[:, c] for c in mine]
+        self.rows = 0
+
+    def mark_first(self) -> None:
+        super().mark_first()
+        for layers in self.branches:
+            layers[0].mark_first()
+
+    def forward(self, x: Array) -> Array:
+        if len(x) != self.rows:
+            self.rows = len(x)
+            self.y, self.part = (np.empty((self.rows, len(self.bias)), np.float32) for _ in range(2))
+            self.dh = np.empty((self.rows, self.weights[0].shape[1]), np.float32)
+            self.dx = np.empty_like(x)
+            self.ones = np.ones(self.rows, np.float32)
+        self.outputs = [_forward(layers, x[:, c]) for layers, c in zip(self.branches, self.columns, strict=True)]
+        y = np.matmul(self.outputs[0], self.weights[0].T, out=self.y)
+        for output, weight in zip(self.outputs[1:], self.weights[1:], strict=True):
+            y += np.matmul(output, weight.T, out=self.part)
+        y += self.bias
+        return y
+
+    def backward(self, dy: Array) -> Array:
+        np.dot(self.ones, dy, out=self.bias_grad)
+        if not self.is_first:
+            self.dx.fill(0)
+        for i, layers in enumerate(self.branches):
+            np.matmul(dy.T, self.outputs[i], out=self.weight_grads[i])
+            dx = _backward(layers, np.matmul(dy, self.weights[i], out=self.dh))
+            if not self.is_first:
+                self.dx[:, self.columns[i]] += dx
+        return dy if self.is_first else self.dx
 
 
 class _ReLU(_Layer):
@@ -319,13 +365,13 @@ def _rules(modules: nn.Sequential) -> list[_Layer]:
     layers = [_rule(module) for module in modules]
     for below, layer in pairwise(layers):
         # A linear layer's backward pass needs its input, not its output; a normalisation's needs its output.
-        layer.may_overwrite = isinstance(below, _Linear)
+        layer.may_overwrite = isinstance(below, _Linear | _Merge)
     return layers
 
 
 def _rule(module: nn.Module) -> _Layer:
     rules: dict[type, Callable[[Any], _Layer]] = {
-        nn.Linear: _Linear, Residual: _Residual, nn.ReLU: _ReLU, Normalise: _Normalise,
+        nn.Linear: _Linear, Residual: _Residual, nn.ReLU: _ReLU, Normalise: _Normalise, Merge: _Merge,
     }  # fmt: skip
     if type(module) not in rules:
         raise TypeError(f"no rule to differentiate {type(module).__name__} by hand")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -18,6 +20,18 @@ class Policy(Protocol):
         ...
 
 
+HandStrategies = Callable[[Tensor, Tensor], Tensor]
+"""`[n]` infosets and the numbers `[n]` of the hands they are met in -> `[n, actions]` probabilities."""
+
+
+class Ensemble(ABC):
+    """A player that draws one strategy at the start of each hand and keeps to it until the hand ends."""
+
+    @abstractmethod
+    def per_hand(self, hands: int, generator: torch.Generator) -> HandStrategies:
+        """Draw the strategies of `hands` hands."""
+
+
 class TabularPolicy:
     """A table `[infosets, actions]` of probabilities."""
 
@@ -25,7 +39,7 @@ class TabularPolicy:
         self.table = table
 
     def probabilities(self, infosets: Tensor) -> Tensor:
-        return self.table[infosets]
+        return self.table.index_select(0, infosets)
 
 
 def uniform(game: Game) -> TabularPolicy:

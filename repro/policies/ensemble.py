@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from repro.games.game import Game
+from repro.algorithms.regret_matching import regret_matching
+from repro.config import NetworkConfig
+from repro.errors import ReproError
+from repro.games import Game, load
+from repro.networks.features import feature_columns, infoset_features
+from repro.networks.modules import parameter_count, value_network
+from repro.policies.base import Ensemble, HandStrategies
 
 
 class StrategyBuffer:
@@ -96,7 +105,7 @@ def reservoir_members(count: int, capacity: int, seed: int, player: int) -> list
     return sorted(kept)
 
 
-class TrajectorySampling:
+class TrajectorySampling(Ensemble):
     """Plays the average strategy by drawing one iteration per hand and keeping to it [SD-CFR, Sec. 5.1].
 
     Args:
@@ -108,16 +117,93 @@ class TrajectorySampling:
         self._strategies, self._weight = buffer.strategies(members)
         self._first = buffer.game.player_slice[buffer.player].start
 
-    def per_trajectory(self, hands: int, generator: torch.Generator) -> _SampledStrategies:
-        """Draw an iteration for each of `hands` hands."""
+    def per_hand(self, hands: int, generator: torch.Generator) -> HandStrategies:
         member = torch.multinomial(self._weight, hands, replacement=True, generator=generator)
-        return _SampledStrategies(self._strategies, self._first, member)
+        return lambda infosets, hand: self._strategies[member[hand], infosets - self._first]
 
 
-class _SampledStrategies:
-    def __init__(self, strategies: Tensor, first: int, member: Tensor) -> None:
-        self._strategies, self._first, self._member = strategies, first, member
+class NetworkSampling(Ensemble):
+    """`TrajectorySampling` for networks that are too many or too large to tabulate: only one exists at a time.
 
-    def trajectory_probabilities(self, infosets: Tensor, hand: Tensor) -> Tensor:
-        """`[n]` infosets met in hands `hand` -> `[n, actions]` probabilities of those hands' strategies."""
-        return self._strategies[self._member[hand], infosets - self._first]
+    The decisions of a level are sorted by the member that takes them; each member in turn is copied into `network`.
+
+    Args:
+        network: maps features and legal mask to advantages; its own parameters are overwritten.
+        parameters: `[members, parameters]` flat parameters in the order of the iterations, weighted 1, 2, ... May be
+            memory-mapped: a row is read when its member has a decision to take.
+        inputs: `[n]` infosets of the player -> features `[n, features]` and legal mask `[n, actions]` bool.
+        when_no_positive: as in `regret_matching`.
+
+    Attributes:
+        weight: `[members]` how often each is drawn, relatively.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        parameters: Tensor,
+        inputs: Callable[[Tensor], tuple[Tensor, Tensor]],
+        when_no_positive: str,
+    ) -> None:
+        self._network, self._parameters, self._inputs = network, parameters, inputs
+        self._when_no_positive = when_no_positive
+        # The network's parameters become views of one tensor, so that loading a member is one copy.
+        self._flat = parameters_to_vector(network.parameters()).detach()
+        vector_to_parameters(self._flat, network.parameters())
+        self.weight = torch.arange(1.0, len(parameters) + 1, device=self._flat.device)
+
+    @torch.no_grad()
+    def strategy(self, member: int, infosets: Tensor) -> Tensor:
+        """`[n]` infosets -> `[n, actions]` probabilities of one member."""
+        self._flat.copy_(self._parameters[member])
+        features, legal = self._inputs(infosets)
+        return regret_matching(self._network(features, legal), legal, self._when_no_positive)
+
+    def per_hand(self, hands: int, generator: torch.Generator) -> HandStrategies:
+        member = torch.multinomial(self.weight, hands, replacement=True, generator=generator)
+
+        def strategies(infosets: Tensor, hand: Tensor) -> Tensor:
+            whose, order = member.index_select(0, hand).sort()
+            present, rows = whose.unique_consecutive(return_counts=True)
+            decisions = infosets.index_select(0, order).split(rows.tolist())
+            found = torch.cat([self.strategy(m, i) for m, i in zip(present.tolist(), decisions, strict=True)])
+            return torch.empty_like(found).index_copy_(0, order, found)
+
+        return strategies
+
+
+def load_networks(game: Game, path: Path | str) -> tuple[NetworkSampling, NetworkSampling]:
+    """Per seat, the B^M that a finished run left as `networks.pt`. The file is mapped into memory, not read.
+
+    Raises:
+        ReproError: the file is not of that kind, or is for another game.
+    """
+    try:
+        stored = dict(torch.load(path, map_location="cpu", mmap=True, weights_only=True))
+        config, (first, second) = stored["config"], stored["value"]
+        when_no_positive = config["algorithm"]["when_no_positive"]
+        architecture = NetworkConfig(**config["network"])
+        trained_on = load(**config["game"])
+    except (OSError, RuntimeError, ValueError, LookupError, TypeError, pickle.UnpicklingError, ReproError) as error:
+        raise ReproError(f"{path} is not the networks.pt of a finished Deep CFR run.") from error
+    if (trained_on.name, trained_on.parameters) != (game.name, game.parameters):
+        raise ReproError(
+            f"{path} holds networks for game {trained_on.name} with {trained_on.parameters}, not for {game.name} with "
+            f"{game.parameters}."
+        )
+    features, columns = infoset_features(game), feature_columns(game)
+
+    def inputs(infosets: Tensor) -> tuple[Tensor, Tensor]:
+        return features.index_select(0, infosets), game.legal.index_select(0, infosets)
+
+    def seat(parameters: Tensor) -> NetworkSampling:
+        network = value_network(architecture, columns, game.num_actions).to(game.device)
+        if parameters.shape[1] != parameter_count(network):
+            # Columns were added to the features since, for example.
+            raise ReproError(
+                f"{path} holds networks of {parameters.shape[1]} parameters; here this architecture has "
+                f"{parameter_count(network)}."
+            )
+        return NetworkSampling(network, parameters, inputs, when_no_positive)
+
+    return seat(first), seat(second)

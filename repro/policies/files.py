@@ -11,6 +11,9 @@ from repro.errors import ReproError
 from repro.games.game import Game
 from repro.policies.base import TabularPolicy
 
+_ROUNDING = 1e-4
+"""How far from 1 the probabilities of an infoset may sum, for files written by others with few digits."""
+
 
 def save_strategy(game: Game, policy: TabularPolicy, path: Path | str) -> None:
     """Write one row per infoset: its number, a readable description, and a probability per action."""
@@ -23,10 +26,22 @@ def load_strategy(game: Game, path: Path | str) -> TabularPolicy:
     """Read what `save_strategy` wrote for the same game.
 
     Raises:
-        ReproError: the file is for another game.
+        ReproError: the file cannot be read, is for another game, or holds something else than probabilities.
     """
-    frame = pd.read_csv(path, index_col="infoset", dtype={"description": str})
+    try:
+        frame = pd.read_csv(path, index_col="infoset", dtype={"description": str})
+        table = torch.tensor(frame[list(game.actions)].to_numpy(dtype=float), device=game.device)
+    except (OSError, ValueError, KeyError) as error:
+        raise ReproError(f"{path} cannot be read as a strategy.csv.") from error
     described = [game.describe(i) for i in range(game.infosets)]
     if frame.get("description", pd.Series(dtype=str)).tolist() != described:
         raise ReproError(f"{path} is not a strategy for game {game.name} with {game.parameters}.")
-    return TabularPolicy(torch.tensor(frame[list(game.actions)].to_numpy(dtype=float), device=game.device))
+    # A file may have been edited: an action that is not legal would lead out of the tree.
+    proper = (table >= 0).all(1) & (table * ~game.legal == 0).all(1) & ((table.sum(1) - 1).abs() < _ROUNDING)
+    if not proper.all():
+        bad = int((~proper).nonzero()[0])
+        raise ReproError(
+            f"{path} has {table[bad].tolist()} at infoset {bad}; needed are probabilities of the legal actions that "
+            "sum to 1."
+        )
+    return TabularPolicy(table)

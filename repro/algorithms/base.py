@@ -1,0 +1,159 @@
+"""What every algorithm of the suite is to `repro.training`: a LightningModule that measures its read-outs."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader
+
+from repro.config import AlgorithmConfig, ReadoutConfig
+from repro.evaluation.exploitability import nash_conv
+from repro.evaluation.units import sd_cfr_exploitability
+from repro.games.game import Game
+from repro.policies.base import TabularPolicy
+from repro.seeding import generator
+
+_FEW_INFOSETS = 16
+
+
+def strategy_metric(game: Game, infoset: int, action: int) -> str:
+    """Name of the metric of one probability, e.g. `strategy/player 0 hand 2 call raise/call`."""
+    words = game.describe(infoset).replace(",", "").replace("betting ", "").replace(" / ", " - ").strip()
+    return f"strategy/{words}/{game.actions[action]}"
+
+
+class Algorithm(pl.LightningModule):
+    """An iterative algorithm on a game whose infosets are listed.
+
+    One `training_step`, which is one epoch of Lightning's, does `iterations_per_step` iterations and leaves what it
+    measured in `metrics`. A *read-out* is a way to turn what is stored into an average strategy; those of the
+    configuration are evaluated every `evaluate_every` iterations and after the last.
+
+    Args:
+        game: the game; its tensors decide the device.
+        algorithm: hyperparameters.
+        seed: names all random draws of the run.
+
+    Attributes:
+        iteration: iterations done.
+        nodes_touched: histories visited so far, decision and terminal ones.
+        wall_seconds: time spent in `training_step`, over all the processes that worked on the run.
+        metrics: what the last step measured, by read-out name; the key "" holds the run's own.
+        policies: each read-out's average strategy as last evaluated.
+    """
+
+    iterations_per_step = 1
+
+    def __init__(self, game: Game, algorithm: AlgorithmConfig, seed: int) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.game, self.seed = game, seed
+        self.iterations, self.evaluate_every = algorithm.iterations, algorithm.evaluate_every
+        self.readouts: dict[str, ReadoutConfig] = algorithm.readouts
+        self.iteration = 0
+        self.nodes_touched = 0
+        self.wall_seconds = 0.0
+        self.metrics: dict[str, dict[str, float]] = {}
+        self.policies: dict[str, TabularPolicy] = {}
+
+    # -- what an algorithm defines -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def advance(self) -> dict[str, float]:
+        """Do one iteration, of number `self.iteration`, and return measurements of the training itself."""
+
+    @abstractmethod
+    def read_out(self, readout: ReadoutConfig) -> tuple[TabularPolicy, dict[str, float]]:
+        """The average strategy of a read-out now, and measurements of its making. Must not change what is learned."""
+
+    @abstractmethod
+    def progress(self) -> dict[str, Any]:
+        """What a checkpoint must hold beside Lightning's own: tensors and plain Python."""
+
+    @abstractmethod
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Take back what `progress` gave."""
+
+    def counts(self) -> dict[str, float]:
+        """How far the run is, in the units of the papers' x-axes."""
+        return {"player_updates": 2.0 * self.iteration}
+
+    def trained_networks(self) -> dict[str, Any] | None:
+        """What to leave behind as `networks.pt`, if anything."""
+        return None
+
+    # -- iterations ----------------------------------------------------------------------------------------------
+
+    @property
+    def steps(self) -> int:
+        """Epochs that a whole run takes."""
+        return -(-self.iterations // self.iterations_per_step)
+
+    def train_dataloader(self) -> DataLoader:
+        """One batch per epoch: an iteration makes its own data."""
+        return DataLoader([0])  # type: ignore[arg-type]
+
+    def configure_optimizers(self) -> Any:
+        return None
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        started = time.perf_counter()
+        for _ in range(min(self.iterations_per_step, self.iterations - self.iteration)):
+            self.iteration += 1
+            own = self.advance()
+        self.metrics = {"": own}
+        if self.iteration % self.evaluate_every == 0 or self.iteration == self.iterations:
+            self.evaluate()
+        self.wall_seconds += time.perf_counter() - started
+        for measured in self.metrics.values():
+            measured.update(self.counts())
+            measured["nodes_touched"] = float(self.nodes_touched)
+            measured["wall_seconds"] = self.wall_seconds
+
+    def evaluate(self) -> None:
+        """Measure every read-out on what is stored now, into `metrics` and `policies`."""
+        for name, readout in self.readouts.items():
+            policy, extra = self.read_out(readout)
+            chips = nash_conv(self.game, policy)
+            self.policies[name] = policy
+            self.metrics[name] = {
+                "nash_conv": chips,
+                "exploitability": sd_cfr_exploitability(self.game, chips),
+                **self._strategy_metrics(policy),
+                **extra,
+            }
+
+    def _strategy_metrics(self, policy: TabularPolicy) -> dict[str, float]:
+        """In games as small as Kuhn poker, the strategy itself: a metric `strategy/<infoset>/<action>` for each action.
+
+        Infosets are written as in `strategy_metric`.
+        """
+        if self.game.infosets > _FEW_INFOSETS:
+            return {}
+        cells = self.game.legal.nonzero().tolist()
+        return {strategy_metric(self.game, i, a): float(policy.table[i, a]) for i, a in cells}
+
+    def draws(self, purpose: str, player: int = 0) -> torch.Generator:
+        """The generator of this iteration for a purpose and player, on the game's device."""
+        return generator(self.seed, purpose, self.iteration, player, self.game.device)
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["algorithm"] = {
+            "iteration": self.iteration,
+            "nodes_touched": self.nodes_touched,
+            "wall_seconds": self.wall_seconds,
+            "progress": self.progress(),
+        }
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        state = checkpoint["algorithm"]
+        self.iteration = state["iteration"]
+        self.nodes_touched = state["nodes_touched"]
+        self.wall_seconds = state["wall_seconds"]
+        self.restore(state["progress"])

@@ -1,0 +1,158 @@
+"""The Kuhn tutorial's "Deep CFR", as its text and its published code print it, and with its two errors corrected.
+
+Source: the post "Deep CFR: When Regret Meets Neural Networks" and the repository it links to (mahdiiii04/DeepCFR). Each
+iteration deals once, walks the whole betting tree of that deal with the current strategies, takes one Adam step per
+decision node on each of two networks (regrets; strategy), and forgets the samples. What it is not, compared with Deep
+CFR [Brown et al. 2018]: there are no memories, so the regret network follows recent regrets instead of cumulative
+ones, regrets are not weighted by the opponent's reach, and the strategy network imitates recent strategies.
+
+Two errors of the printed code are options here, so that their effect can be measured:
+
+- `payoffs=printed`: after a fold the *folder* wins the pot (`payoff()` reads `player` after `next_state()` has passed
+  the turn on). `kuhn`: the other player does.
+- `perspective=player_0`: `traverse()` returns player 0's chips at every node and `regrets = utils - node_util` is taken
+  as it is for both, so player 1 learns to lose. `own`: player 1's sign is turned.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from repro.algorithms.base import Algorithm
+from repro.config import KuhnPostConfig, ReadoutConfig
+from repro.errors import ReproError
+from repro.games.betting import SHOWDOWN
+from repro.games.game import Game
+from repro.networks.modules import MaskedLinear, MaskedSoftmax, fc
+from repro.networks.step import FlatAdam, gradients_of
+from repro.policies.base import TabularPolicy
+from repro.seeding import generator
+
+# The number by which `encoding.py` tells a betting history apart, by our actions (fold, call, raise) = (0, 1, 2).
+_HISTORY_NUMBER = {(): 0.0, (1,): 1.0, (2,): 2.0, (1, 2): 4.0}
+_ACTIONS = 2
+_LAYERS = 2
+
+
+class KuhnPost(Algorithm):
+    """The post's algorithm on Kuhn poker.
+
+    Read-outs: `policy`, the strategy network's probabilities, and `greedy`, always its most probable action, which is
+    what the post's games are played with.
+    """
+
+    def __init__(self, game: Game, algorithm: KuhnPostConfig, seed: int) -> None:
+        super().__init__(game, algorithm, seed)
+        self.algorithm = algorithm
+        self.iterations_per_step = algorithm.evaluate_every
+        self._compile(game)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(generator(seed, "initial networks").initial_seed())
+            heads = (MaskedLinear(), MaskedSoftmax())
+            self.networks = nn.ModuleList(fc(2, algorithm.width, _ACTIONS, _LAYERS, head) for head in heads)
+        # The post's Adam keeps its moments and clips nothing.
+        self._optimizers = [FlatAdam(n, algorithm.learning_rate, float("inf")) for n in self.networks]
+        self._gradients = [gradients_of(n) for n in self.networks]
+
+    def _compile(self, game: Game) -> None:
+        """The betting tree as plain Python: it has four decision nodes, visited once per iteration."""
+        tree = game.tree
+        self._nodes = [n for n in range(tree.nodes) if int(tree.player[n]) >= 0]
+        self._children = {n: [int(c) for c in tree.child[n] if c >= 0] for n in self._nodes}
+        # The post appends a node after its children: cb, c, b and the root.
+        self._order = _children_first(self._children)
+        self._player = tree.player.tolist()
+        self._chips = {n: tree.chips[n].tolist() for n in range(tree.nodes)}
+        self._winner = tree.winner.tolist()
+        self._number = {n: _HISTORY_NUMBER[tree.histories[n][0]] for n in self._nodes}
+        self._legal = torch.ones(1, _ACTIONS, dtype=torch.bool)
+        self._weight = torch.ones(1, 1)
+
+    # -- one iteration -------------------------------------------------------------------------------------------
+
+    def advance(self) -> dict[str, float]:
+        cards = np.random.default_rng((self.seed, self.iteration)).permutation(self.game.cards.ranks)[:2].tolist()
+        x = torch.tensor([[cards[self._player[n]], self._number[n]] for n in self._order])
+        targets = self._traverse(cards, x)
+        losses = [
+            self._train(network, gradients, optimizer, x, target)
+            for network, gradients, optimizer, target in zip(
+                self.networks, self._gradients, self._optimizers, targets, strict=True
+            )
+        ]
+        self.nodes_touched += len(self._chips)
+        if not all(np.isfinite(losses)):
+            raise ReproError(
+                f"the networks diverged in iteration {self.iteration}; algorithm.learning_rate is "
+                f"{self.algorithm.learning_rate}, try a lower one."
+            )
+        return {"loss/value": losses[0], "loss/policy": losses[1]}
+
+    @torch.no_grad()
+    def _traverse(self, cards: list[int], x: Tensor) -> tuple[Tensor, Tensor]:
+        """Regrets and strategies `[nodes, actions]`, in the order of `x`."""
+        positive = self.networks[0](x, self._legal.expand(len(x), -1)).clamp(min=0)
+        total = positive.sum(1, keepdim=True)
+        strategies = torch.where(total > 0, positive / total, 1 / _ACTIONS)
+        value: dict[int, float] = {n: self._payoff(n, cards) for n in range(len(self._chips)) if n not in self._nodes}
+        regrets = []
+        for node, strategy in zip(self._order, strategies.tolist(), strict=True):
+            utils = [value[child] for child in self._children[node]]
+            value[node] = sum(p * u for p, u in zip(strategy, utils, strict=True))
+            sign = -1 if self.algorithm.perspective == "own" and self._player[node] == 1 else 1
+            regrets.append([sign * (u - value[node]) for u in utils])
+        return torch.tensor(regrets), strategies
+
+    def _payoff(self, node: int, cards: list[int]) -> float:
+        """Player 0's chips at a terminal node."""
+        winner = self._winner[node]
+        if winner == SHOWDOWN:
+            winner = 0 if cards[0] > cards[1] else 1
+        elif self.algorithm.payoffs == "printed":
+            winner = 1 - winner
+        lost = self._chips[node][1 - winner]
+        return lost if winner == 0 else -lost
+
+    def _train(self, network: nn.Module, gradients: Any, optimizer: FlatAdam, x: Tensor, target: Tensor) -> float:
+        """One Adam step per row, on the mean over actions of the squared error; returns the mean loss."""
+        loss = 0.0
+        for row, wanted in zip(x.split(1), target.split(1), strict=True):
+            gradients.prepare(row, self._legal)
+            loss += float((gradients.compute(self._weight, wanted) - wanted).square().mean())
+            optimizer.update()
+        return loss / len(x)
+
+    # -- read-outs and checkpoints -------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def read_out(self, readout: ReadoutConfig) -> tuple[TabularPolicy, dict[str, float]]:
+        game = self.game
+        node = game.infoset_node.tolist()
+        x = torch.tensor([[h, self._number[n]] for h, n in zip(game.infoset_hand.tolist(), node, strict=True)])
+        output = self.networks[1](x, self._legal.expand(len(x), -1)).double()
+        if readout.kind == "greedy":
+            output = nn.functional.one_hot(output.argmax(1), _ACTIONS).double()
+        # The k-th legal action is the network's k-th output.
+        table = torch.zeros_like(game.uniform).masked_scatter(game.legal, output / output.sum(1, keepdim=True))
+        return TabularPolicy(table), {}
+
+    def progress(self) -> dict[str, Any]:
+        return {"moments": [{k: v.clone() for k, v in o.state[o.flat].items()} for o in self._optimizers]}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        for optimizer, moments in zip(self._optimizers, saved["moments"], strict=True):
+            for name, value in optimizer.state[optimizer.flat].items():
+                value.copy_(moments[name])
+
+    def trained_networks(self) -> dict[str, Any]:
+        """State of the regret and the strategy network."""
+        return dict(zip(("regret", "strategy"), (n.state_dict() for n in self.networks), strict=True))
+
+
+def _children_first(children: dict[int, list[int]], node: int = 0) -> list[int]:
+    below = [n for child in children[node] if child in children for n in _children_first(children, child)]
+    return [*below, node]

@@ -1,0 +1,28 @@
+"""From a checked configuration to the module that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from repro.algorithms.base import Algorithm
+from repro.algorithms.deep_cfr import DeepCFR
+from repro.algorithms.kuhn_post import KuhnPost
+from repro.algorithms.tabular import TabularCFR
+from repro.config import Config, DeepCFRConfig, KuhnPostConfig, MCCFRConfig, TabularCFRConfig
+from repro.games.game import Game
+
+_MODULES: dict[type, Callable[..., Algorithm]] = {
+    DeepCFRConfig: DeepCFR,
+    TabularCFRConfig: TabularCFR,
+    MCCFRConfig: TabularCFR,
+    KuhnPostConfig: KuhnPost,
+}
+
+
+def build(game: Game, config: Config) -> Algorithm:
+    """The algorithm of a run."""
+    needed: list[Any] = [game, config.algorithm]
+    if config.algorithm.USES_NETWORK:
+        needed.append(config.network)
+    return _MODULES[type(config.algorithm)](*needed, seed=config.seed)

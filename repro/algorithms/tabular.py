@@ -1,0 +1,244 @@
+"""CFR on tables: the exact variants on the vector engine, the Monte Carlo ones on the sampling engine.
+
+    for iteration, policy in solve(load("leduc"), "linear_cfr", iterations=1000, every=100):
+        print(iteration, nash_conv(game, policy))
+
+Conventions, the same as OpenSpiel's solvers:
+
+- The first iteration, t = 1, plays the uniform strategy. Where no regret is positive the strategy is uniform.
+- One iteration updates player 0, then player 1. With alternating updates player 1's regrets are against player 0's new
+  strategy; with simultaneous ones against the old.
+- A player's update: counterfactual regrets are added; then all the player's regrets are discounted (DCFR) or those
+  below zero set to zero (CFR+); then the next strategy follows by regret matching.
+- The average strategy counts, in iteration t, the strategy that the player had *before* its update, weighted by its own
+  reach and t^gamma.
+- Monte Carlo variants weigh regrets and strategies of iteration t by t if `linear`, otherwise equally.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from repro.algorithms.base import Algorithm
+from repro.config import AlgorithmConfig, MCCFRConfig, ReadoutConfig, TabularCFRConfig, check
+from repro.engine.sampling import SamplingEngine
+from repro.engine.sequence_form import SequenceForm
+from repro.errors import ReproError
+from repro.games.game import Game
+from repro.policies.base import TabularPolicy
+from repro.seeding import generator
+
+VARIANTS: dict[str, TabularCFRConfig | MCCFRConfig] = {
+    "cfr": TabularCFRConfig(),
+    "cfr_plus": TabularCFRConfig(floor=True, gamma=1.0),
+    "linear_cfr": TabularCFRConfig(alpha=1.0, beta=1.0, gamma=1.0),
+    "dcfr": TabularCFRConfig(alpha=1.5, beta=0.0, gamma=2.0),
+    "es_mccfr": MCCFRConfig(sampling="external", traversals=1),
+    "os_mccfr": MCCFRConfig(sampling="outcome", traversals=1, exploration=0.6),
+}
+"""By name, as in `conf/algorithm/`; the Monte Carlo ones with one traversal per player and iteration, as published."""
+
+
+def solve(
+    game: Game, variant: str, iterations: int, *, every: int = 1, seed: int = 0, **changes: Any
+) -> Iterator[tuple[int, TabularPolicy]]:
+    """Run a variant, yielding (iteration, average policy) every so many iterations and after the last.
+
+    Args:
+        variant: a name in `VARIANTS`.
+        seed: of the Monte Carlo variants' draws.
+        changes: keys of `TabularCFRConfig` or `MCCFRConfig` to set, e.g. `alternating=False` or `traversals=100`.
+
+    Raises:
+        ReproError: unknown variant or key, or a value out of range.
+    """
+    if variant not in VARIANTS:
+        raise ReproError(f"variant {variant!r} is unknown; the variants are {', '.join(VARIANTS)}.")
+    try:
+        config = replace(VARIANTS[variant], name=variant, iterations=iterations, evaluate_every=every, **changes)
+    except TypeError as error:
+        raise ReproError(f"variant {variant}: {error}.") from error
+    check(config)
+    solver = solver_of(game, config, seed)
+    return _iterate(solver, iterations, every)
+
+
+def _iterate(solver: Solver, iterations: int, every: int) -> Iterator[tuple[int, TabularPolicy]]:
+    for iteration in range(1, iterations + 1):
+        solver.step()
+        if iteration % every == 0 or iteration == iterations:
+            yield iteration, solver.average()
+
+
+class Solver(ABC):
+    """Regrets and summed strategies of both players.
+
+    Attributes:
+        iteration: iterations done.
+        regrets, sums: `[infosets, actions]` float64; zero where illegal.
+        nodes_touched: histories visited so far, decision and terminal ones.
+    """
+
+    def __init__(self, game: Game) -> None:
+        self.game = game
+        self.iteration = 0
+        self.nodes_touched = 0
+        self.regrets = torch.zeros_like(game.uniform)
+        self.sums = torch.zeros_like(game.uniform)
+
+    @abstractmethod
+    def step(self) -> None:
+        """Do one iteration."""
+
+    @abstractmethod
+    def match(self, player: int) -> None:
+        """Set the player's strategy from the regrets."""
+
+    def average(self) -> TabularPolicy:
+        """The average strategy; uniform where no strategy was summed yet."""
+        total = self.sums.sum(1, keepdim=True)
+        return TabularPolicy(torch.where(total > 0, self.sums / total, self.game.uniform))
+
+    def current(self) -> TabularPolicy:
+        """The strategy that the next iteration plays."""
+        return TabularPolicy(self._matched(slice(None)))
+
+    def resume(self, iteration: int, nodes_touched: int, regrets: Tensor, sums: Tensor) -> None:
+        """Go on from where another solver of the same game was."""
+        self.iteration, self.nodes_touched = iteration, nodes_touched
+        self.regrets.copy_(regrets)
+        self.sums.copy_(sums)
+        for player in range(2):
+            self.match(player)
+
+    def _matched(self, mine: slice) -> Tensor:
+        # Illegal actions have no regret, so that no mask is needed.
+        positive = self.regrets[mine].clamp(min=0)
+        total = positive.sum(1, keepdim=True)
+        return torch.where(total > 0, positive / total, self.game.uniform[mine])
+
+
+class ExactCFR(Solver):
+    """CFR with exact counterfactual values [Zinkevich et al. 2007], and Discounted CFR's generalisation of it
+    [Brown and Sandholm 2019]."""
+
+    def __init__(self, game: Game, config: TabularCFRConfig) -> None:
+        super().__init__(game)
+        self._config = config
+        # Not the shared engine: its buffers carry over from one update to the next.
+        self._engine = SequenceForm(game)
+        self._legal = game.legal.double()
+        self._histories = round(sum(1 / game.cards.pair_probability[r] for r in game.tree.round.tolist()))
+        for player in range(2):
+            self.match(player)
+
+    def match(self, player: int) -> None:
+        treeplex = self._engine.players[player]
+        treeplex.strategy.copy_(self._matched(self.game.player_slice[player]))
+        treeplex.strategy_to_reach()
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        self.iteration += 1
+        for player in range(2):
+            self._engine.evaluate(player)
+            if self._config.alternating:
+                self._update(player)
+        if not self._config.alternating:
+            for player in range(2):
+                self._update(player)
+        # A pass over the whole tree for each player's update.
+        self.nodes_touched += 2 * self._histories
+
+    def _update(self, player: int) -> None:
+        """From the player's values to regrets, summed strategy and the next strategy."""
+        mine, treeplex = self.game.player_slice[player], self._engine.players[player]
+        self.sums[mine].add_(treeplex.plan, alpha=self.iteration**self._config.gamma)
+        regrets = self.regrets[mine]
+        regrets.add_(treeplex.q).addcmul_(treeplex.v[:, None], self._legal[mine], value=-1)
+        if self._config.floor:
+            regrets.clamp_(min=0)
+        positive, negative = (_discount(self.iteration, e) for e in (self._config.alpha, self._config.beta))
+        if positive != negative:
+            regrets.copy_(torch.where(regrets > 0, regrets * positive, regrets * negative))
+        elif positive != 1:
+            regrets.mul_(positive)
+        self.match(player)
+
+
+def _discount(t: int, exponent: float) -> float:
+    return 1.0 if exponent == float("inf") else t**exponent / (t**exponent + 1)
+
+
+class MonteCarloCFR(Solver):
+    """External- and outcome-sampling MCCFR [Lanctot et al. 2009].
+
+    External sampling sums the opponent's strategy where its actions were sampled ("simple" averaging), outcome sampling
+    the traverser's with its own reach over the probability of the sample ("stochastically weighted" averaging).
+
+    With more than one traversal per iteration all of them meet the same strategies: a batch update, which needs more
+    traversals for the same exploitability but does each of them much faster.
+    """
+
+    def __init__(self, game: Game, config: MCCFRConfig, seed: int) -> None:
+        super().__init__(game)
+        self._config, self._seed = config, seed
+        self._engine = SamplingEngine(game)
+        self._strategy = game.uniform.float()
+
+    def match(self, player: int) -> None:
+        mine = self.game.player_slice[player]
+        self._strategy[mine] = self._matched(mine).float()
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        self.iteration += 1
+        weight = self.iteration if self._config.linear else 1
+        for player in range(2):
+            draw = generator(self._seed, "traversals", self.iteration, player, self.game.device)
+            policy, n = TabularPolicy(self._strategy), self._config.traversals
+            if self._config.exploration is None:
+                found = self._engine.external_sampling(policy, player, n, draw)
+            else:
+                found = self._engine.outcome_sampling(policy, player, n, self._config.exploration, draw)
+            for samples, into in ((found.advantages, self.regrets), (found.strategies, self.sums)):
+                into.index_add_(0, samples.infosets, samples.targets.double(), alpha=weight)
+            self.nodes_touched += found.nodes_touched
+            self.match(player)
+
+
+def solver_of(game: Game, config: AlgorithmConfig, seed: int) -> Solver:
+    """The solver of a configuration."""
+    if isinstance(config, MCCFRConfig):
+        return MonteCarloCFR(game, config, seed)
+    assert isinstance(config, TabularCFRConfig)
+    return ExactCFR(game, config)
+
+
+class TabularCFR(Algorithm):
+    """A tabular solver as a run: `algorithm=linear_cfr` and the like. One epoch is `evaluate_every` iterations."""
+
+    def __init__(self, game: Game, algorithm: TabularCFRConfig | MCCFRConfig, seed: int) -> None:
+        super().__init__(game, algorithm, seed)
+        self.iterations_per_step = algorithm.evaluate_every
+        self.solver = solver_of(game, algorithm, seed)
+
+    def advance(self) -> dict[str, float]:
+        self.solver.step()
+        self.nodes_touched = self.solver.nodes_touched
+        return {}
+
+    def read_out(self, readout: ReadoutConfig) -> tuple[TabularPolicy, dict[str, float]]:
+        return (self.solver.average() if readout.kind == "average" else self.solver.current()), {}
+
+    def progress(self) -> dict[str, Any]:
+        return {"regrets": self.solver.regrets.clone(), "sums": self.solver.sums.clone()}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        self.solver.resume(self.iteration, self.nodes_touched, saved["regrets"], saved["sums"])

@@ -1,0 +1,175 @@
+"""Play two strategies against each other: `python -m repro.match leduc uniform strategy.csv --hands 1000000`.
+
+Prints what A wins per game against B, the mean over both seatings: as played, every deal once in each seating, and
+exactly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from repro.errors import ReproError
+from repro.evaluation.head_to_head import Match, average_policy, exact, play_match
+from repro.evaluation.units import milli_units, unit_name
+from repro.games import Game, load
+from repro.policies import TabularPolicy, load_strategy, uniform
+from repro.policies.ensemble import NetworkSampling, load_networks
+from repro.seeding import generator
+from repro.tracking.progress import console
+
+Player = TabularPolicy | tuple[NetworkSampling, NetworkSampling]
+"""What a command line can name: a strategy for both seats, or the stored networks of each seat."""
+
+_WORDS: dict[str, bool] = {"true": True, "false": False}
+
+
+# -- before any work -------------------------------------------------------------------------------------------------
+
+
+def read_game(text: str) -> Game:
+    """The game of `NAME` or `NAME:KEY=VALUE:KEY=VALUE`, for example `leduc:ranks=4:bet_sizes=1,2`.
+
+    Raises:
+        ReproError: there is no such game.
+    """
+    name, *settings = text.split(":")
+    parameters: dict[str, object] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise ReproError(f"GAME is {text!r}; after the name must come KEY=VALUE, with a colon before each.")
+        if key == "device":
+            raise ReproError(f"GAME is {text!r}; device is no parameter of a game.")
+        parameters[key] = tuple(map(_value, value.split(","))) if "," in value else _value(value)
+    try:
+        return load(name, device="cpu", **parameters)
+    except ReproError as error:
+        raise ReproError(f"GAME is {text!r}: {error}") from error
+
+
+def _value(text: str) -> object:
+    """`text` as true or false, a whole number or a number if it is one."""
+    if text in _WORDS:
+        return _WORDS[text]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def read_player(game: Game, argument: str, text: str) -> Player:
+    """The player that A or B names: `uniform`, a `strategy.csv` or a `networks.pt`.
+
+    Raises:
+        ReproError: it is none of these, or for another game.
+    """
+    if text == "uniform":
+        return uniform(game)
+    path = Path(text)
+    if path.suffix not in (".csv", ".pt"):
+        raise ReproError(f"{argument} is {text!r}; it must be uniform, a strategy.csv or a networks.pt.")
+    if not path.is_file():
+        raise ReproError(f"{argument} is {text!r}; there is no such file.")
+    try:
+        return load_networks(game, path) if path.suffix == ".pt" else load_strategy(game, path)
+    except ReproError as error:
+        raise ReproError(f"{argument}: {error}") from error
+
+
+def _whole_number(option: str, text: str, least: int) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if number < least:
+        raise ReproError(f"{option} is {text!r}; it must be a whole number, at least {least}.")
+    return number
+
+
+def _hands(text: str) -> int:
+    hands = _whole_number("--hands", text, 4)
+    if hands % 2:
+        raise ReproError(f"--hands is {hands}; it must be even, because every deal is played in both seatings.")
+    return hands
+
+
+# -- the match -------------------------------------------------------------------------------------------------------
+
+
+def _bars() -> Progress:
+    """Progress bars on stderr, gone when they are full; nothing where output goes to a file."""
+    shown = console(sys.stderr)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    return Progress(*columns, console=shown, transient=True, disable=not shown.is_terminal)
+
+
+def _sampled(game: Game, a: Player, b: Player, hands: int, seed: int, bars: Progress) -> Match:
+    task = bars.add_task("hands", total=hands)
+
+    def advance(match: Match) -> None:
+        half = milli_units(game, match.interval[1] - match.mean)
+        so_far = f"{milli_units(game, match.mean):.1f} ± {half:.1f} {unit_name(game)}"
+        bars.update(task, completed=match.hands, description=f"hands, {so_far}")
+
+    return play_match(game, a, b, hands, generator(seed, "match"), progress=advance)
+
+
+def _table(game: Game, name: str, player: Player, bars: Progress) -> TabularPolicy:
+    """The table of a player; that of stored networks is their average strategy."""
+    if isinstance(player, TabularPolicy):
+        return player
+    task = bars.add_task(f"average strategy of {name}", total=sum(len(seat.weight) for seat in player))
+    return average_policy(game, player, lambda done: bars.update(task, completed=done))
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Check everything, play, print.
+
+    Raises:
+        ReproError: the request is at fault.
+    """
+    hands, seed = _hands(arguments.hands), _whole_number("--seed", arguments.seed, 0)
+    game = read_game(arguments.game)
+    a, b = (read_player(game, name, getattr(arguments, name)) for name in ("A", "B"))
+    print(f"{arguments.game}: what {arguments.A} wins against {arguments.B}, mean over both seatings")
+    with _bars() as bars:
+        match = _sampled(game, a, b, hands, seed, bars)
+    low, high = (milli_units(game, bound) for bound in match.interval)
+    # As many digits as the interval makes known, and one more.
+    digits = max(0, 2 - math.floor(math.log10(high - low))) if high > low else 1
+    mean, unit = milli_units(game, match.mean), unit_name(game)
+    print(f"sampled  {mean:.{digits}f} {unit}, 95% CI [{low:.{digits}f}, {high:.{digits}f}], {match.hands} hands")
+    with _bars() as bars:
+        value = exact(game, _table(game, "A", a, bars), _table(game, "B", b, bars))
+    print(f"exact    {milli_units(game, value):.3f} {unit}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status: 0, or 2 if the request was at fault."""
+    player = "uniform, a strategy.csv, or a networks.pt (played by drawing one network per hand)"
+    parser = argparse.ArgumentParser(prog="python -m repro.match", description="Play A against B.", allow_abbrev=False)
+    parser.add_argument("game", metavar="GAME", help="name of a game, with :KEY=VALUE for each parameter to change")
+    parser.add_argument("A", help=player)
+    parser.add_argument("B", help="likewise")
+    parser.add_argument("--hands", default="1000000", help="hands to play, an even number (default: %(default)s)")
+    parser.add_argument("--seed", default="0", help="names all random draws (default: %(default)s)")
+    try:
+        run(parser.parse_args(arguments))
+    except ReproError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

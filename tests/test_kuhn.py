@@ -1,0 +1,232 @@
+"""The Kuhn tutorial's algorithm, and the figure about it."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from paper_figures import claims as claims_of
+from paper_figures import kuhn
+from repro import run
+from repro.algorithms.base import strategy_metric
+from repro.algorithms.kuhn_post import KuhnPost
+from repro.config import KuhnPostConfig, ReadoutConfig
+from repro.engine.sampling import SamplingEngine
+from repro.errors import ReproError
+from repro.evaluation import expected_value, nash_conv
+from repro.games import load
+from repro.policies import TabularPolicy, random_policy, uniform
+
+
+def model(payoffs="printed", perspective="player_0", seed=0, iterations=40, **more):
+    readouts = {"policy": ReadoutConfig("policy"), "greedy": ReadoutConfig("greedy")}
+    config = KuhnPostConfig(
+        name="post", iterations=iterations, evaluate_every=10, readouts=readouts, payoffs=payoffs,
+        perspective=perspective, **more,
+    )  # fmt: skip
+    return KuhnPost(load("kuhn"), config, seed)
+
+
+# -- the post's own code, re-read in plain Python ----------------------------------------------------------------------
+
+HISTORIES = {"": 0, "c": 1, "b": 2, "cb": 4}
+
+
+def printed_payoff(cards, history, bets, player):
+    winner = 1 - player if history.endswith("f") else 0 if cards[0] > cards[1] else 1
+    return sum(bets) - bets[0] if winner == 0 else -(sum(bets) - bets[1])
+
+
+def printed_traverse(strategy_of, cards, history="", bets=(1, 1), player=0):
+    """Samples (card, history, regrets, strategy) in the post's order, and the value, as `traverse` has them."""
+    if history in ("cc", "bc", "cbc", "bf", "cbf"):
+        return [], printed_payoff(cards, history, bets, player)
+    strategy, samples, utils = strategy_of(cards[player], history), [], []
+    for action in "fc" if history in ("b", "cb") else "cb":
+        put_in = action == "b" or (action in "bc" and history in ("b", "cb"))
+        after = tuple(b + (put_in and i == player) for i, b in enumerate(bets))
+        # Folding after "b" or "cb" adds nothing: the post tests for "b" and "c" only.
+        below, util = printed_traverse(strategy_of, cards, history + action, after, 1 - player)
+        samples += below
+        utils.append(util)
+    value = sum(p * u for p, u in zip(strategy, utils, strict=True))
+    return [*samples, (cards[player], history, [u - value for u in utils], strategy)], value
+
+
+@pytest.mark.parametrize("cards", [[0, 1], [2, 0], [1, 2], [2, 1]])
+def test_traversal_is_the_printed_one(cards):
+    made = model(seed=4)
+    x = torch.tensor([[cards[made._player[n]], made._number[n]] for n in made._order])
+    regrets, strategies = made._traverse(cards, x)
+
+    def strategy_of(card, history):
+        output = made.networks[0](torch.tensor([[card, HISTORIES[history]]]).float(), torch.ones(1, 2))
+        positive = output.clamp(min=0).flatten()
+        return (positive / positive.sum()).tolist() if positive.sum() > 0 else [0.5, 0.5]
+
+    samples, _ = printed_traverse(strategy_of, cards)
+    assert x.tolist() == [[card, HISTORIES[history]] for card, history, _, _ in samples]
+    assert regrets.numpy() == pytest.approx(torch.tensor([s[2] for s in samples]).numpy(), abs=1e-6)
+    assert strategies.numpy() == pytest.approx(torch.tensor([s[3] for s in samples]).numpy(), abs=1e-6)
+
+
+def test_steps_are_adams_on_single_samples():
+    made = model(seed=1)
+    twins = [nn.Sequential(*(nn.Linear(m.in_features, m.out_features) if isinstance(m, nn.Linear) else nn.ReLU()
+                             for m in network.body)) for network in made.networks]  # fmt: skip
+    for twin, network in zip(twins, made.networks, strict=True):
+        twin.load_state_dict(network.body.state_dict())
+    x = torch.tensor([[2.0, 0.0], [0.0, 2.0], [1.0, 4.0]])
+    targets = torch.tensor([[0.5, -1.0], [0.2, 0.8], [1.0, 0.0]])
+    for k, (twin, activation) in enumerate(zip(twins, (lambda y: y, lambda y: y.softmax(-1)), strict=True)):
+        optimizer = torch.optim.Adam(twin.parameters(), lr=1e-3)
+        for _ in range(3):
+            for row, target in zip(x, targets, strict=True):
+                loss = ((activation(twin(row)) - target) ** 2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            made._train(made.networks[k], made._gradients[k], made._optimizers[k], x, targets)
+        for p, q in zip(twin.parameters(), made.networks[k].parameters(), strict=True):
+            assert torch.allclose(p, q, atol=1e-6)
+
+
+def test_corrections_turn_the_two_errors_off():
+    made, printed = model("kuhn", "own"), model()
+    fold = next(n for n in range(made.game.tree.nodes) if made.game.tree.histories[n][0] == (2, 0))
+    assert made._payoff(fold, [0, 2]) == 1
+    # The folder gets the chips of the one who bet.
+    assert printed._payoff(fold, [0, 2]) == -2
+    cards = [2, 0]
+    x = torch.tensor([[cards[made._player[n]], made._number[n]] for n in made._order])
+    own, hers = made._traverse(cards, x)[0], model("kuhn", "player_0")._traverse(cards, x)[0]
+    signs = [-1.0 if made._player[n] == 1 else 1.0 for n in made._order]
+    assert torch.equal(own, hers * torch.tensor(signs)[:, None])
+
+
+def test_resumed_equals_uninterrupted():
+    whole, first, second = (model("kuhn", "own", seed=2) for _ in range(3))
+    for _ in range(4):
+        whole.training_step(None, 0)
+    for _ in range(2):
+        first.training_step(None, 0)
+    checkpoint = {}
+    first.on_save_checkpoint(checkpoint)
+    second.load_state_dict(first.state_dict())
+    second.on_load_checkpoint(checkpoint)
+    for _ in range(2):
+        second.training_step(None, 0)
+    for name in ("policy", "greedy"):
+        assert torch.equal(whole.policies[name].table, second.policies[name].table)
+    assert whole.nodes_touched == second.nodes_touched == 40 * 9
+
+
+def test_greedy_is_the_most_probable_action():
+    made = model()
+    made.training_step(None, 0)
+    mixed, pure = made.policies["policy"].table, made.policies["greedy"].table
+    assert torch.equal(mixed.argmax(1), pure.argmax(1))
+    assert set(pure.flatten().tolist()) == {0.0, 1.0}
+    assert (pure[~made.game.legal] == 0).all()
+
+
+def test_divergence_names_iteration_and_key():
+    made = model(learning_rate=1e30)
+    with pytest.raises(ReproError, match=r"iteration \d+; algorithm.learning_rate"):
+        made.training_step(None, 0)
+
+
+def test_it_plays_kuhn_only():
+    with pytest.raises(ReproError, match="leduc"):
+        run.plan(["algorithm=kuhn_post", "game=leduc"], multirun=False)
+
+
+# -- the figure --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.2, 1 / 3])
+def test_the_family_is_of_equilibria(alpha):
+    policy = kuhn.equilibrium(alpha)
+    assert expected_value(kuhn.kuhn(), policy) == pytest.approx((-1 / 18, 1 / 18), abs=1e-15)
+    assert nash_conv(kuhn.kuhn(), policy) == pytest.approx(0, abs=1e-15)
+
+
+def test_win_rate_agrees_with_play():
+    game = kuhn.kuhn()
+    for seed in range(3):
+        policy = random_policy(game, torch.Generator().manual_seed(seed))
+        won = SamplingEngine(game).play([policy, policy], 200_000, torch.Generator().manual_seed(seed))
+        assert kuhn.win_rate(policy) == pytest.approx(float((won > 0).double().mean()), abs=0.005)
+
+
+def test_equilibrium_win_rates():
+    """By hand: player 0 wins 25/54 at alpha = 0, more with every bluff."""
+    rates = [kuhn.win_rate(kuhn.equilibrium(a)) for a in (0.0, 0.1, 0.2, 1 / 3)]
+    assert rates[0] == pytest.approx(25 / 54)
+    assert all(low < high for low, high in pairwise(rates))
+
+
+def tidy(policies, scale="laptop"):
+    """Data in which every seed ends with the given policy."""
+    game = kuhn.kuhn()
+    rows = []
+    for algorithm, policy in policies.items():
+        for seed in range(3):
+            exploitability = 500 * nash_conv(game, policy)
+            metrics = {"exploitability": exploitability, "nodes_touched": 100.0}
+            metrics |= {
+                strategy_metric(game, i, a): float(policy.table[i, a]) for i, a in game.legal.nonzero().tolist()
+            }
+            rows += [("kuhn", scale, algorithm, seed, metric, step, value)
+                     for metric, value in metrics.items() for step in (10, 20)]  # fmt: skip
+    return pd.DataFrame(rows, columns=["target", "scale", "algorithm", "seed", "metric", "step", "value"])
+
+
+def all_playing(policy):
+    return dict.fromkeys(kuhn.NAMES, policy)
+
+
+def verdicts(data):
+    return {c.id: c.verdict for c in kuhn.claims(data)}
+
+
+def test_claims_of_an_equilibrium_hold():
+    found = verdicts(tidy(all_playing(kuhn.equilibrium(0.2))))
+    # The calling station still has a win rate of one half and is far from an equilibrium.
+    assert found.pop("half_means_equilibrium") == claims_of.DID_NOT_HOLD
+    assert set(found.values()) == {claims_of.HELD}
+
+
+def test_claims_of_a_bad_strategy_do_not():
+    found = verdicts(tidy(all_playing(uniform(kuhn.kuhn()))))
+    # What equilibria do does not depend on what was learned.
+    assert found.pop("half_at_equilibrium") == claims_of.HELD
+    assert set(found.values()) == {claims_of.DID_NOT_HOLD}
+
+
+def test_smoke_is_not_judged():
+    found = verdicts(tidy(all_playing(uniform(kuhn.kuhn())), scale="smoke"))
+    assert found.pop("half_at_equilibrium") == claims_of.HELD
+    assert set(found.values()) == {claims_of.NOT_TESTABLE}
+
+
+def test_final_policies_are_those_of_the_last_step():
+    game = kuhn.kuhn()
+    early, late = (random_policy(game, torch.Generator().manual_seed(s)) for s in range(2))
+    data = pd.concat([tidy({"post": early}).query("step == 10"), tidy({"post": late}).query("step == 20")])
+    for policy in kuhn.final_policies(data, "post"):
+        assert policy.table.numpy() == pytest.approx(late.table.numpy())
+
+
+def test_it_draws_and_tabulates(tmp_path):
+    data = tidy(all_playing(TabularPolicy(0.5 * uniform(kuhn.kuhn()).table + 0.5 * kuhn.equilibrium(0.1).table)))
+    kuhn.draw(data).savefig(tmp_path / "kuhn.png")
+    assert (tmp_path / "kuhn.png").stat().st_size > 10_000
+    assert kuhn.table(data).count("\n") == 2 + len(kuhn.NAMES) + 1
+    claims_of.write(kuhn.claims(data), tmp_path / "claims.json")
+    assert len(json.loads((tmp_path / "claims.json").read_text())) == len(kuhn.claims(data))

@@ -1,0 +1,222 @@
+"""The tabular CFR family against OpenSpiel's solvers and against its own identities."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+import pyspiel
+import pytest
+import torch
+from open_spiel.python.algorithms import cfr, discounted_cfr
+from open_spiel.python.algorithms.exploitability import nash_conv as their_nash_conv
+
+from repro.algorithms.tabular import VARIANTS, MonteCarloCFR, solve, solver_of
+from repro.config import MCCFRConfig, result_config
+from repro.engine.sampling import SamplingEngine
+from repro.errors import ReproError
+from repro.evaluation import expected_value, nash_conv
+from repro.evaluation.exploitability import exact_engine
+from repro.games import load
+from repro.policies import TabularPolicy
+from repro.run import plan, without_hydra
+from tests.reference import random_table
+
+PEERS = {
+    "cfr": lambda game: cfr._CFRSolver(game, True, False, False),
+    "cfr_simultaneous": lambda game: cfr._CFRSolver(game, False, False, False),
+    "cfr_plus": lambda game: cfr._CFRSolver(game, True, True, True),
+    "linear_cfr": discounted_cfr.LCFRSolver,
+    "dcfr": discounted_cfr.DCFRSolver,
+}
+
+
+def solve_named(game, name, iterations, **more):
+    changes = {"alternating": False} if name.endswith("_simultaneous") else {}
+    return solve(game, name.removesuffix("_simultaneous"), iterations, **changes, **more)
+
+
+@pytest.mark.parametrize("variant", PEERS)
+@pytest.mark.parametrize(("name", "compared"), [("kuhn", (1, 10, 100)), ("leduc", (1, 10))])
+def test_equals_openspiel(name, compared, variant):
+    game, theirs = load(name), pyspiel.load_game(f"{name}_poker")
+    peer = PEERS[variant](theirs)
+    for t, policy in solve_named(game, variant, compared[-1]):
+        peer.evaluate_and_update_policy()
+        if t in compared:
+            assert nash_conv(game, policy) == pytest.approx(their_nash_conv(theirs, peer.average_policy()), rel=1e-9)
+
+
+@pytest.mark.parametrize(("variant", "peer"), [("cfr", pyspiel.CFRSolver), ("cfr_plus", pyspiel.CFRPlusSolver)])
+def test_equals_openspiels_faster_solver_on_leduc_at_100(variant, peer):
+    game, theirs = load("leduc"), pyspiel.load_game("leduc_poker")
+    solver = peer(theirs)
+    for _ in range(100):
+        solver.evaluate_and_update_policy()
+    ((_, policy),) = solve(game, variant, 100, every=100)
+    assert nash_conv(game, policy) == pytest.approx(pyspiel.nash_conv(theirs, solver.average_policy()), rel=1e-6)
+
+
+@pytest.mark.parametrize(("variant", "bound"), [("linear_cfr", 0.02), ("dcfr", 0.001)])
+def test_leduc_is_solved_in_1000_iterations(variant, bound):
+    game = load("leduc")
+    ((_, policy),) = solve(game, variant, 1000, every=1000)
+    assert nash_conv(game, policy) < bound
+    assert expected_value(game, policy)[0] == pytest.approx(-0.0856064, abs=bound)
+
+
+def test_suit_isomorphism_changes_nothing():
+    collapsed, by_card = load("leduc"), load("leduc", suit_isomorphism=False)
+    runs = [solve(game, "dcfr", 20) for game in (collapsed, by_card)]
+    for (_, few), (_, many) in zip(*runs, strict=True):
+        assert nash_conv(collapsed, few) == pytest.approx(nash_conv(by_card, many), rel=1e-9)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_regrets_and_sums_are_zero_where_illegal(variant):
+    game = load("leduc")
+    solver = solver_of(game, VARIANTS[variant], seed=0)
+    for _ in range(5):
+        solver.step()
+    for table in (solver.regrets, solver.sums):
+        assert (table[~game.legal] == 0).all()
+    for policy in (solver.current(), solver.average()):
+        assert policy.table.sum(1).numpy() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_resumed_equals_uninterrupted(variant):
+    game = load("leduc")
+    whole, first, second = (solver_of(game, VARIANTS[variant], seed=3) for _ in range(3))
+    for _ in range(7):
+        whole.step()
+    for _ in range(4):
+        first.step()
+    second.resume(first.iteration, first.nodes_touched, first.regrets, first.sums)
+    for _ in range(3):
+        second.step()
+    assert torch.equal(whole.average().table, second.average().table)
+    assert torch.equal(whole.current().table, second.current().table)
+    assert whole.nodes_touched == second.nodes_touched
+
+
+def test_a_pass_touches_every_history():
+    # Kuhn: 6 deals times 9 betting nodes.
+    solver = solver_of(load("kuhn"), VARIANTS["cfr"], seed=0)
+    solver.step()
+    assert solver.nodes_touched == 2 * 6 * 9
+
+
+@pytest.mark.parametrize("variant", ["cfr", "cfr_plus", "linear_cfr", "dcfr", "es_mccfr", "os_mccfr"])
+def test_the_file_in_conf_is_the_variant(variant):
+    ((config),) = plan([f"algorithm={variant}", "game=kuhn"], multirun=False)
+    given = result_config(without_hydra(config))["algorithm"]
+    own = {"name", "iterations", "evaluate_every", "readouts", "traversals"}
+    assert {k: v for k, v in given.items() if k not in own} == {
+        k: v for k, v in asdict(VARIANTS[variant]).items() if k not in own
+    }
+
+
+@pytest.mark.parametrize(
+    ("variant", "changes", "named"),
+    [
+        ("cfrr", {}, "cfrr"),
+        ("cfr", {"traversals": 3}, "traversals"),
+        ("dcfr", {"gamma": -1.0}, "gamma"),
+        ("es_mccfr", {"traversals": 0}, "traversals"),
+        ("os_mccfr", {"exploration": 1.5}, "exploration"),
+    ],
+)
+def test_bad_requests_are_refused_before_any_work(variant, changes, named):
+    with pytest.raises(ReproError, match=named):
+        solve(load("kuhn"), variant, 10, **changes)
+
+
+# -- Monte Carlo -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exploration", [0.1, 0.6, 1.0])
+@pytest.mark.parametrize(("name", "parameters"), [("kuhn", {}), ("leduc", {"ranks": 2, "max_raises": 1})])
+def test_outcome_sampling_is_unbiased(name, parameters, exploration):
+    """Sampled regrets have the exact ones as their mean, and summed strategies the own reach times the strategy."""
+    game, n = load(name, **parameters), 400_000
+    table = 0.8 * random_table(game, 5) + 0.2 * game.uniform
+    engine = exact_engine(game)
+    values = engine.action_values(table)
+    exact = (values - (values * table).sum(1, keepdim=True)) * game.legal
+    policy = TabularPolicy(table)
+    for player in range(2):
+        mine = game.player_slice[player]
+        found = SamplingEngine(game).outcome_sampling(
+            policy, player, n, exploration, torch.Generator().manual_seed(player)
+        )
+        assert set(found.advantages.infosets.tolist()) <= set(range(mine.start, mine.stop))
+        mean, error = _mean_per_infoset(game, found.advantages, n)
+        assert ((mean - exact)[mine].abs() < 5 * error[mine] + 1e-9).all()
+        assert float(found.values.mean()) == pytest.approx(
+            float(engine.expected_values(table)[player]), abs=5 * float(found.values.std()) / n**0.5
+        )
+        sums = torch.zeros_like(table).index_add_(0, found.strategies.infosets, found.strategies.targets.double())
+        average = sums / sums.sum(1, keepdim=True)
+        assert average[mine].numpy() == pytest.approx(table[mine].numpy(), abs=1e-6)
+        # Within a round, the summed weights are in proportion to own reach.
+        first_round = game.tree.round[game.infoset_node[mine]] == 0
+        weight, reach = sums.sum(1)[mine][first_round] / n, engine.own_reach(table)[mine][first_round]
+        assert (weight / reach).numpy() == pytest.approx(float((weight / reach).mean()), rel=0.05)
+
+
+def _mean_per_infoset(game, samples, n):
+    """Mean over traversals and its standard error, `[infosets, actions]` each."""
+    targets = samples.targets.double()
+    first = torch.zeros(game.legal.shape, dtype=torch.float64).index_add_(0, samples.infosets, targets) / n
+    second = torch.zeros_like(first).index_add_(0, samples.infosets, targets**2) / n
+    return first, ((second - first**2).clamp(min=0) / n).sqrt()
+
+
+MONTE_CARLO = {
+    "es_mccfr": (pyspiel.ExternalSamplingMCCFRSolver, 150),
+    "os_mccfr": (lambda game, seed: pyspiel.OutcomeSamplingMCCFRSolver(game, 0.6, seed), 300),
+}
+
+
+@pytest.mark.parametrize("variant", MONTE_CARLO)
+def test_monte_carlo_reaches_what_openspiel_does(variant):
+    """NashConv of 8 seeds each after the same number of traversals: neither side lies wholly apart, means are close."""
+    build, iterations = MONTE_CARLO[variant]
+    game, theirs = load("kuhn"), pyspiel.load_game("kuhn_poker")
+    ours, peers = [], []
+    for seed in range(8):
+        ((_, policy),) = solve(game, variant, iterations, every=iterations, seed=seed)
+        ours.append(nash_conv(game, policy))
+        solver = build(theirs, seed)
+        for _ in range(iterations):
+            solver.run_iteration()
+        peers.append(pyspiel.exploitability(theirs, solver.average_policy()) * 2)
+    assert min(ours) < max(peers)
+    assert min(peers) < max(ours)
+    spread = np.hypot(np.std(ours, ddof=1), np.std(peers, ddof=1)) / 8**0.5
+    assert abs(np.mean(ours) - np.mean(peers)) < 4 * spread
+
+
+@pytest.mark.parametrize("changes", [{}, {"linear": True}])
+@pytest.mark.parametrize("variant", MONTE_CARLO)
+def test_monte_carlo_converges(variant, changes):
+    game = load("leduc")
+    ((_, policy),) = solve(game, variant, 150, every=150, traversals=5000, **changes)
+    assert nash_conv(game, policy) < 0.4
+
+
+def test_linear_weights_are_the_iterations():
+    game = load("kuhn")
+    solvers = [
+        MonteCarloCFR(game, MCCFRConfig(sampling="external", traversals=50, linear=linear), seed=1)
+        for linear in (True, False)
+    ]
+    for solver in solvers:
+        solver.step()
+    assert torch.equal(solvers[0].sums, solvers[1].sums)
+    # The same strategies follow, so the second iteration draws the same samples and counts them twice.
+    first = [s.sums.clone() for s in solvers]
+    for solver in solvers:
+        solver.step()
+    assert torch.allclose(solvers[0].sums - first[0], 2 * (solvers[1].sums - first[1]))
