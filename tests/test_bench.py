@@ -16,7 +16,15 @@ def test_quick_benchmark_writes_every_row(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rows = json.loads(output.read_text())
-    names = {"leduc_traversals", "leduc_iteration", "leduc_sgd_overhead", "leduc_nash_conv", "leduc_sgd_step"}
+    names = {
+        "leduc_traversals",
+        "leduc_iteration",
+        "leduc_sgd_overhead",
+        "leduc_nash_conv",
+        "leduc_sgd_step",
+        "leduc_cfr",
+        "leduc_es_mccfr_1000",
+    }
     assert names <= {row["name"] for row in rows}
     for row in rows:
         assert row.keys() == {"name", "ours", "peer", "unit", "ratio"}

@@ -11,6 +11,7 @@ import torch
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.memory import Aggregated
 from repro.algorithms.regret_matching import regret_matching
+from repro.algorithms.tabular import VARIANTS, solver_of
 from repro.config import RegressionConfig
 from repro.engine.sampling import SamplingEngine
 from repro.errors import ReproError
@@ -37,19 +38,13 @@ class TabularDeepCFR(DeepCFR):
 
 
 def exact_cfr(game, iterations, *, linear):
-    """CFR with alternating updates on exact values: average of the strategies after each update, weighted like B^M."""
-    strategy = game.uniform.clone()
-    regrets, numerator = torch.zeros_like(strategy), torch.zeros_like(strategy)
+    """Exact CFR, averaged as B^M is: the strategies *after* each update (tabular CFR averages those before)."""
+    solver = solver_of(game, VARIANTS["linear_cfr" if linear else "cfr"], seed=0)
+    numerator = torch.zeros_like(game.uniform)
     for t in range(1, iterations + 1):
-        weight = float(t) if linear else 1.0
-        for player in range(2):
-            mine = game.player_slice[player]
-            values = exact_engine(game).action_values(strategy)
-            regret = (values - (values * strategy).sum(1, keepdim=True)) * game.legal
-            regrets[mine] += weight * regret[mine]
-            strategy[mine] = regret_matching(regrets, game.legal, "uniform")[mine]
-            reach = exact_engine(game).own_reach(strategy)
-            numerator[mine] += weight * (reach[:, None] * strategy)[mine]
+        solver.step()
+        strategy = solver.current().table
+        numerator += (t if linear else 1) * exact_engine(game).own_reach(strategy)[:, None] * strategy
     total = numerator.sum(1, keepdim=True)
     return TabularPolicy(torch.where(total > 0, numerator / total.clamp(min=1e-300), game.uniform))
 
@@ -73,19 +68,6 @@ def test_with_a_perfect_table_it_tracks_linear_cfr(name, traversals):
     # Plain CFR is what forgetting the linear weights would give; sampling noise is smaller than that difference.
     assert abs(sampled - linear) < 0.5 * abs(plain - linear)
     assert sampled == pytest.approx(linear, rel=0.3)
-
-
-def test_the_linear_cfr_it_is_compared_with_is_open_spiels():
-    pyspiel = pytest.importorskip("pyspiel")
-    from open_spiel.python.algorithms import discounted_cfr, exploitability  # noqa: PLC0415
-
-    iterations = 40
-    theirs = discounted_cfr.LCFRSolver(pyspiel.load_game("kuhn_poker"))
-    for _ in range(iterations):
-        theirs.evaluate_and_update_policy()
-    peer = exploitability.nash_conv(theirs._game, theirs.average_policy())
-    # Theirs averages the strategies before each update, ours those after it: one iteration apart.
-    assert nash_conv(load("kuhn"), exact_cfr(load("kuhn"), iterations, linear=True)) == pytest.approx(peer, rel=0.15)
 
 
 def test_dividing_regrets_by_the_number_of_actions_changes_no_tabular_strategy():

@@ -1,47 +1,30 @@
-"""Speed of this suite beside OpenSpiel's: `python -m repro.bench [--output outputs/bench.json] [--quick]`.
-
-Both sides run in one process, on one thread, in turns (ours, peer, ours, peer, ...); the numbers are medians. The JSON
-file holds a list of `{"name", "ours", "peer", "unit", "ratio"}`. A ratio above 1 always means that ours is better;
-the one exception is `leduc_sgd_overhead`, whose ratio is the cost of everything around the SGD steps (ours / peer, at
-best 1, wanted is at most 1.15).
-
-All measurements are on Leduc, with Deep CFR's settings there: 1,500 traversals per player and iteration, 750 SGD steps
-of 2,048 rows per player, and memories that hold 1 M entries.
-"""
+"""Deep CFR's parts on Leduc, with the settings that SD-CFR's experiments have there: 1,500 traversals per player and
+iteration, 750 SGD steps of 2,048 rows per player, and memories that hold 1 M entries."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
-from threadpoolctl import threadpool_limits
 from torch import nn
 
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.memory import Reservoir
 from repro.algorithms.regression import fit
 from repro.algorithms.regret_matching import regret_matching
+from repro.bench.measure import Effort, Row, interleaved, open_spiel, seconds
 from repro.config import DeepCFRConfig, NetworkConfig, RegressionConfig
-from repro.errors import ReproError
-from repro.evaluation import nash_conv
 from repro.games import Game, load
 from repro.networks.features import feature_columns
 from repro.networks.modules import MaskedLinear, Network, fc, value_network
 from repro.networks.step import FlatAdam
-from repro.policies import TabularPolicy, uniform
+from repro.policies import TabularPolicy
 from repro.seeding import generator
 
 TRAVERSALS = 1500
@@ -51,41 +34,6 @@ CAPACITY = 1_000_000
 WIDTH, LAYERS = 64, 3
 LEARNING_RATE, CLIP_NORM = 1e-3, 1.0
 MATRIX = 1024
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the result; `note` is shown with the table only."""
-
-    name: str
-    ours: float
-    peer: float
-    unit: str
-    ratio: float
-    note: str
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How much is measured: repetitions of each side, and the size of one repetition.
-
-    Attributes:
-        peer_seconds: seconds of OpenSpiel's traversals in `leduc_traversals`.
-        peer_traversals, peer_steps: of OpenSpiel's traversals and SGD steps per player in `leduc_iteration`.
-        steps: SGD steps in the `leduc_sgd_step` rows.
-        small: calls of whatever takes about a millisecond.
-    """
-
-    repetitions: int
-    peer_seconds: float
-    peer_traversals: int
-    peer_steps: int
-    steps: int
-    small: int
-
-
-FULL = Effort(repetitions=7, peer_seconds=3.0, peer_traversals=200, peer_steps=50, steps=500, small=50)
-QUICK = Effort(repetitions=3, peer_seconds=0.3, peer_traversals=30, peer_steps=8, steps=100, small=10)
 
 
 @dataclass(frozen=True)
@@ -102,53 +50,6 @@ class Setup:
     trainer: DeepCFR
     solver: Any
     pyspiel: Any
-
-
-# -- measuring -------------------------------------------------------------------------------------------------------
-
-
-def seconds(action: Callable[[], object]) -> float:
-    """Wall time of one call."""
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
-
-
-def interleaved(ours: Callable[[], float], peer: Callable[[], float], repetitions: int) -> tuple[float, float]:
-    """Medians of what the two measurements return, taken in turns so that both see the same state of the machine."""
-    pairs = [(ours(), peer()) for _ in range(repetitions)]
-    return statistics.median(p[0] for p in pairs), statistics.median(p[1] for p in pairs)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Keep torch and the BLAS libraries of NumPy to one thread."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        torch.set_num_threads(before)
-
-
-# -- the two sides ---------------------------------------------------------------------------------------------------
-
-
-def open_spiel() -> tuple[Any, Any]:
-    """The modules `pyspiel` and OpenSpiel's PyTorch Deep CFR.
-
-    Raises:
-        ReproError: they are not installed.
-    """
-    try:
-        import pyspiel  # noqa: PLC0415
-        from open_spiel.python.pytorch import deep_cfr  # noqa: PLC0415
-    except ImportError as error:
-        raise ReproError(
-            f"repro.bench measures OpenSpiel, which cannot be imported ({error}); run: pip install -e '.[test]'"
-        ) from error
-    return pyspiel, deep_cfr
 
 
 def prepare(effort: Effort) -> Setup:
@@ -224,7 +125,16 @@ def fit_seconds(setup: Setup, network: nn.Module, optimizer: FlatAdam, player: i
     return seconds(lambda: fit(network, optimizer, batches, steps, trainer.features[mine], setup.game.legal[mine]))
 
 
-# -- benchmarks ------------------------------------------------------------------------------------------------------
+def rows(effort: Effort) -> list[Row]:
+    """All benchmarks of this module."""
+    setup = prepare(effort)
+    return [
+        leduc_traversals(setup),
+        leduc_iteration(setup),
+        leduc_sgd_overhead(setup),
+        *leduc_sgd_steps(setup),
+        leduc_sgd_step_autograd(setup),
+    ]
 
 
 def leduc_traversals(setup: Setup) -> Row:
@@ -303,31 +213,6 @@ def leduc_sgd_overhead(setup: Setup) -> Row:
     )
     note = f"ours: whole iteration, peer: its 2 x {STEPS} bare SGD steps; the ratio should be at most 1.15"
     return Row("leduc_sgd_overhead", iteration, steps, "s", iteration / steps, note)
-
-
-def leduc_nash_conv(setup: Setup) -> Row:
-    """NashConv of the uniform strategy given as a table, beside OpenSpiel's C++."""
-    from open_spiel.python.policy import TabularPolicy as PeerTable  # noqa: PLC0415
-
-    game, peer_game = load("leduc"), setup.pyspiel.load_game("leduc_poker")
-    mine, table = uniform(game), PeerTable(peer_game)
-    peer_policy = setup.pyspiel.TabularPolicy(
-        {
-            key: [(a, float(p)) for a, p in enumerate(table.action_probability_array[row]) if p > 0]
-            for key, row in table.state_lookup.items()
-        }
-    )
-    agree = abs(nash_conv(game, mine) - setup.pyspiel.nash_conv(peer_game, peer_policy)) < 1e-9
-    assert agree, "the two sides do not compute the same number"
-    calls, peer_calls = setup.effort.small, max(1, setup.effort.small // 10)
-    ours, peer = interleaved(
-        lambda: seconds(lambda: [nash_conv(game, mine) for _ in range(calls)]) / calls,
-        lambda: (
-            seconds(lambda: [setup.pyspiel.nash_conv(peer_game, peer_policy) for _ in range(peer_calls)]) / peer_calls
-        ),
-        setup.effort.repetitions,
-    )
-    return Row("leduc_nash_conv", 1e3 * ours, 1e3 * peer, "ms", peer / ours, "peer: OpenSpiel's C++")
 
 
 def step_operations(network: Network, rows: int) -> int:
@@ -421,82 +306,3 @@ def plain_steps(trainer: DeepCFR, memory: Reservoir) -> Callable[[int], None]:
             optimizer.step()
 
     return take
-
-
-# -- the program -----------------------------------------------------------------------------------------------------
-
-
-def run(effort: Effort) -> list[Row]:
-    """All benchmarks, one after the other.
-
-    Raises:
-        ReproError: OpenSpiel is not installed.
-    """
-    with one_thread():
-        setup = prepare(effort)
-        return [
-            leduc_traversals(setup),
-            leduc_iteration(setup),
-            leduc_sgd_overhead(setup),
-            leduc_nash_conv(setup),
-            *leduc_sgd_steps(setup),
-            leduc_sgd_step_autograd(setup),
-        ]
-
-
-def show(rows: Sequence[Row], effort: Effort) -> None:
-    """Print the table and its notes."""
-    table = Table(title=f"One thread, medians of {effort.repetitions} interleaved repetitions")
-    table.add_column("name", no_wrap=True)
-    for column in ("ours", "peer", "ratio"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("unit")
-    for row in rows:
-        table.add_row(row.name, f"{row.ours:.4g}", f"{row.peer:.4g}", f"{row.ratio:.4g}", row.unit)
-    console = Console()
-    console.print(table)
-    for row in rows:
-        console.print(f"{row.name}: {row.note}", highlight=False)
-
-
-def save(rows: Sequence[Row], path: Path) -> None:
-    """Write the JSON file."""
-    keys = ("name", "ours", "peer", "unit", "ratio")
-    text = json.dumps([{key: getattr(row, key) for key in keys} for row in rows], indent=2)
-    path.write_text(text + "\n")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m repro.bench", description="Measure this suite beside OpenSpiel.")
-    parser.add_argument("--output", type=Path, default=Path("outputs/bench.json"), help="JSON file to write")
-    parser.add_argument("--quick", action="store_true", help="few repetitions: less than 30 s, less reliable")
-    options = parser.parse_args(arguments)
-    effort = QUICK if options.quick else FULL
-    try:
-        prepare_output(options.output)
-        rows = run(effort)
-    except ReproError as error:
-        print(error, file=sys.stderr)
-        return 2
-    show(rows, effort)
-    save(rows, options.output)
-    return 0
-
-
-def prepare_output(path: Path) -> None:
-    """Make the output's folder, before minutes of measuring.
-
-    Raises:
-        ReproError: it cannot be made, or the path is a folder.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ReproError(f"--output {path}: its folder cannot be made ({error.strerror}).") from error
-    if path.is_dir():
-        raise ReproError(f"--output {path} is a folder; a file name is needed.")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

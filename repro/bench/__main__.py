@@ -1,0 +1,92 @@
+"""Speed of this suite beside OpenSpiel's: `python -m repro.bench [--output outputs/bench.json] [--quick]`.
+
+Both sides run in one process, on one thread, in turns (ours, peer, ours, peer, ...); the numbers are medians. The JSON
+file holds a list of `{"name", "ours", "peer", "unit", "ratio"}`. A ratio above 1 always means that ours is better;
+the one exception is `leduc_sgd_overhead`, whose ratio is the cost of everything around the SGD steps (ours / peer, at
+best 1, wanted is at most 1.15).
+
+All measurements are on Leduc; what each one does is in the docstring of its function, in `repro/bench/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from repro.bench import deep_cfr, tabular
+from repro.bench.measure import FULL, QUICK, Effort, Row, one_thread
+from repro.errors import ReproError
+
+
+def run(effort: Effort) -> list[Row]:
+    """All benchmarks, one after the other.
+
+    Raises:
+        ReproError: OpenSpiel is not installed.
+    """
+    with one_thread():
+        return [*deep_cfr.rows(effort), *tabular.rows(effort)]
+
+
+def show(rows: Sequence[Row], effort: Effort) -> None:
+    """Print the table and its notes."""
+    table = Table(title=f"One thread, medians of {effort.repetitions} interleaved repetitions")
+    table.add_column("name", no_wrap=True)
+    for column in ("ours", "peer", "ratio"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("unit")
+    for row in rows:
+        table.add_row(row.name, f"{row.ours:.4g}", f"{row.peer:.4g}", f"{row.ratio:.4g}", row.unit)
+    console = Console()
+    console.print(table)
+    for row in rows:
+        console.print(f"{row.name}: {row.note}", highlight=False)
+
+
+def save(rows: Sequence[Row], path: Path) -> None:
+    """Write the JSON file."""
+    keys = ("name", "ours", "peer", "unit", "ratio")
+    text = json.dumps([{key: getattr(row, key) for key in keys} for row in rows], indent=2)
+    path.write_text(text + "\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run from the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m repro.bench", description="Measure this suite beside OpenSpiel.")
+    parser.add_argument("--output", type=Path, default=Path("outputs/bench.json"), help="JSON file to write")
+    parser.add_argument("--quick", action="store_true", help="few repetitions: less than 30 s, less reliable")
+    options = parser.parse_args(arguments)
+    effort = QUICK if options.quick else FULL
+    try:
+        prepare_output(options.output)
+        rows = run(effort)
+    except ReproError as error:
+        print(error, file=sys.stderr)
+        return 2
+    show(rows, effort)
+    save(rows, options.output)
+    return 0
+
+
+def prepare_output(path: Path) -> None:
+    """Make the output's folder, before minutes of measuring.
+
+    Raises:
+        ReproError: it cannot be made, or the path is a folder.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ReproError(f"--output {path}: its folder cannot be made ({error.strerror}).") from error
+    if path.is_dir():
+        raise ReproError(f"--output {path} is a folder; a file name is needed.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
