@@ -124,10 +124,13 @@ def test_the_page_is_filled_in_and_its_prose_kept(tmp_path, monkeypatch):
         "git_commit",
         "git_dirty",
     )
-    provenance = {
+    sweep = {
         "command": "python -m repro.run", "seeds": [0, 1], "wall_seconds": [60.0, 120.0],
         "deviations_from_paper": {"algorithm.iterations": [2500, 150]}, **{v: ["x"] for v in versions},
     }  # fmt: skip
+    other = {**sweep, "deviations_from_paper": {}}
+    sweeps = [{**s, "config": {"algorithm": {"name": n}}} for s, n in ((sweep, "one"), (other, "another"))]
+    provenance = {"drawn_on": "2026-01-01", "sweeps": sweeps}
     (folder / "provenance.json").write_text(json.dumps(provenance))
     (tmp_path / "figure1.md").write_text("before\n<!-- results laptop -->\nstale\n<!-- end laptop -->\nafter\n")
     page.update("figure1", "laptop", figure1)
@@ -136,6 +139,8 @@ def test_the_page_is_filled_in_and_its_prose_kept(tmp_path, monkeypatch):
     assert text.endswith("after\n")
     assert "stale" not in text
     assert "| `algorithm.iterations` | 2500 | 150 | 0.06 |" in text
+    assert "`another`:\n\nNone: every hyperparameter" in text
+    assert text.count("seeds 0, 1, on x") == 2
     assert "**held**" in text
     with pytest.raises(ReproError, match="no block"):
         page.update("figure1", "paper", figure1)
@@ -144,10 +149,28 @@ def test_the_page_is_filled_in_and_its_prose_kept(tmp_path, monkeypatch):
 @pytest.mark.parametrize("scale", figure.SCALES)
 @pytest.mark.parametrize("target", figure.targets())
 def test_every_experiment_composes_and_passes_its_checks(target, scale):
-    configs = run.plan([f"+experiment={target}/{scale}"], multirun=True)
-    assert {c.target for c in configs} == {target}
-    assert {c.scale for c in configs} == {scale}
-    assert len({run_key(run.without_hydra(c)) for c in configs}) == len(configs) >= 2
+    experiments = figure.experiments(target, scale)
+    assert experiments
+    for experiment in experiments:
+        configs = run.plan([f"+experiment={experiment}"], multirun=True)
+        assert {c.target for c in configs} == {target}
+        assert {c.scale for c in configs} == {scale}
+        assert len({run_key(run.without_hydra(c)) for c in configs}) == len(configs) >= 1
+
+
+def test_a_target_has_one_sweep_or_several():
+    assert figure.experiments("figure1", "smoke") == ["figure1/smoke"]
+    parts = ("corrected", "deep_cfr", "linear_cfr", "post")
+    assert figure.experiments("kuhn", "laptop") == [f"kuhn/{part}/laptop" for part in parts]
+
+
+@pytest.mark.parametrize(("statuses", "run_until", "returned"), [([1, 0], 2, 1), ([figure.INTERRUPTED, 0], 1, 130)])
+def test_a_failed_sweep_does_not_stop_the_others_but_ctrl_c_does(monkeypatch, tmp_path, statuses, run_until, returned):
+    done = []
+    monkeypatch.setattr(figure, "experiments", lambda target, scale: ["figure1/smoke", "figure1/laptop"])
+    monkeypatch.setattr(figure, "run_sweep", lambda arguments: done.append(arguments) or statuses[len(done) - 1])
+    assert figure.make("figure1", "smoke", tmp_path, 1, "cpu", False) == returned
+    assert len(done) == run_until
 
 
 def test_the_paper_scale_is_the_published_setting():
