@@ -80,7 +80,7 @@ def _departures(sweeps: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 def _deviations(found: dict[str, list[Any]]) -> str:
     if not found:
-        return "None: every hyperparameter is the published one."
+        return "None: everything is as at scale `paper`."
     lines = ["| key | paper | here | ratio |", "|---|---|---|---|"]
     for key, (paper, here) in found.items():
         numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (paper, here))
@@ -94,10 +94,14 @@ def _provenance(p: dict[str, Any]) -> str:
 
     dirty = " (with uncommitted changes)" if "true" in p["git_dirty"] else ""
     versions = ", ".join(f"{k} {text(k)}" for k in ("python", "torch", "pytorch-lightning", "hydra-core", "mlflow"))
-    minutes = [seconds / 60 for seconds in p["wall_seconds"]]
     return (
         f"`{p['command']}`, seeds {text('seeds')}, on {text('cpu')} with {text('cores')} cores, one thread per run; "
-        f"{min(minutes):.1f} to {max(minutes):.1f} minutes per run, {sum(minutes):.0f} minutes in all.\n"
+        f"{_time(min(p['wall_seconds']))} to {_time(max(p['wall_seconds']))} per run, {_time(sum(p['wall_seconds']))} in "
+        "all.\n"
         f"Commit {text('git_commit')}{dirty}; {versions}. Everything else: "
         "`provenance.json` beside the picture."
     )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"

@@ -139,7 +139,7 @@ def test_the_page_is_filled_in_and_its_prose_kept(tmp_path, monkeypatch):
     assert text.endswith("after\n")
     assert "stale" not in text
     assert "| `algorithm.iterations` | 2500 | 150 | 0.06 |" in text
-    assert "`another`:\n\nNone: every hyperparameter" in text
+    assert "`another`:\n\nNone: everything" in text
     assert text.count("seeds 0, 1, on x") == 2
     assert "**held**" in text
     with pytest.raises(ReproError, match="no block"):
