@@ -93,11 +93,11 @@ def _provenance(p: dict[str, Any]) -> str:
         return ", ".join(str(v) for v in p[key])
 
     dirty = " (with uncommitted changes)" if "true" in p["git_dirty"] else ""
+    wall = p["wall_seconds"]
     versions = ", ".join(f"{k} {text(k)}" for k in ("python", "torch", "pytorch-lightning", "hydra-core", "mlflow"))
     return (
         f"`{p['command']}`, seeds {text('seeds')}, on {text('cpu')} with {text('cores')} cores, one thread per run; "
-        f"{_time(min(p['wall_seconds']))} to {_time(max(p['wall_seconds']))} per run, {_time(sum(p['wall_seconds']))} in "
-        "all.\n"
+        f"{_time(min(wall))} to {_time(max(wall))} per run, {_time(sum(wall))} in all.\n"
         f"Commit {text('git_commit')}{dirty}; {versions}. Everything else: "
         "`provenance.json` beside the picture."
     )

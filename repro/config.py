@@ -168,28 +168,28 @@ class DeepCFRConfig(AlgorithmConfig):
 
 @dataclass
 class NFSPConfig(AlgorithmConfig):
-    """Neural fictitious self-play."""
+    """Neural fictitious self-play; an iteration is a batch of hands and the SGD steps that are due after it."""
 
     READOUT_KINDS = ("average_network",)
 
-    # Hands per iteration; all of them meet the same networks.
+    # Hands per iteration. All of them are played by the same networks; 1 is the paper's.
     hands: int = _at_least(1)
-    # Probability that a player plays a hand with its best response.
+    # Probability that a player plays a hand with its best response instead of its average strategy.
     eta: float = field(default=0.1, metadata={"above": 0, "at_most": 1})
-    # Probability that the best response takes a uniformly random action
+    # Probability that the best response takes a random action, in the first iteration; it falls as 1 / sqrt(iteration).
     epsilon: float = field(default=0.06, metadata={"at_least": 0, "at_most": 1})
-    # Capacity of M_RL (the newest transitions) and of M_SL (a sample of all), entries per player.
+    # Capacity of M_RL, which holds the newest transitions, and of M_SL, a sample of all; entries per player.
     replay_capacity: int = _at_least(1)
     reservoir_capacity: int = _at_least(1)
-    # Learn from a memory once it has so many entries.
+    # A network is left alone until its memory holds this many entries.
     learning_starts: int = _at_least(1)
-    # A player's steps in the game per SGD step of each of its networks; a decision is a step, so is a hand's end.
+    # A player's steps in the game per SGD step of each of its networks: a decision is a step, and so is a hand's end.
     steps_per_update: int = _at_least(1)
     # Rows per SGD step.
     batch_size: int = _at_least(1)
-    # SGD steps of the value network between two refreshs of its target network.
+    # SGD steps of the value network from one refresh of its target network to the next.
     target_every: int = _at_least(1)
-    # Learning rates of plain SGD on the squared Bellman error in chips, and on the log loss.
+    # Learning rates of plain SGD: of the value network on squared chips, of the average network on the log loss.
     value_learning_rate: float = _above(0)
     average_learning_rate: float = _above(0)
 
@@ -231,6 +231,7 @@ def register() -> None:
     store.store(group="algorithm", name="schema_tabular_cfr", node=TabularCFRConfig)
     store.store(group="algorithm", name="schema_mccfr", node=MCCFRConfig)
     store.store(group="algorithm", name="schema_kuhn_post", node=KuhnPostConfig)
+    store.store(group="algorithm", name="schema_nfsp", node=NFSPConfig)
     store.store(group="network", name="schema", node=NetworkConfig)
 
 
@@ -279,6 +280,13 @@ def _check_together(config: Config) -> None:
         )
     if isinstance(algorithm, KuhnPostConfig) and config.game.get("name") != "kuhn":
         raise ReproError(f"game is {config.game.get('name')!r}; the algorithm {algorithm.name} plays kuhn only.")
+    if isinstance(algorithm, NFSPConfig):
+        for capacity in ("replay_capacity", "reservoir_capacity"):
+            if getattr(algorithm, capacity) < algorithm.learning_starts:
+                raise ReproError(
+                    f"algorithm.{capacity} is {getattr(algorithm, capacity)}, but learning begins at "
+                    f"algorithm.learning_starts = {algorithm.learning_starts} entries, which it would never hold."
+                )
     _check_readouts(algorithm)
 
 

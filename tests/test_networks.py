@@ -18,6 +18,7 @@ from repro.networks.modules import (
     Dueling,
     MaskedLinear,
     MaskedSoftmax,
+    Merge,
     Network,
     Normalise,
     Residual,
@@ -324,11 +325,45 @@ def test_parameter_counts(shape):
     dueling = 2 * (w * w + w) + (w * a + a) + (w + 1)
     assert parameter_count(build("value", "sd_cfr", None, shape)) == body + dueling
     assert parameter_count(build("average", "sd_cfr", None, shape)) == body + (w * w + w) + (w * a + a)
+    c, sets = w + 2, len(columns(f).cards)
+    cards = sum((s.stop - s.start) * w + w for s in columns(f).cards)
+    cards += (sets * w * c + c) + (c * c + c) + (c * w + w)
+    state = (columns(f).state.stop * w + w) + (w * w + w)
+    body = cards + state + (2 * w * w + w) + (w * w + w)
+    assert parameter_count(build("value", "brown", None, shape)) == body + dueling
+    assert parameter_count(build("average", "brown", None, shape)) == body + (w * w + w) + (w * a + a)
     for kind in BUILDERS:
         assert parameter_count(build(kind, "fc", 0, shape)) == f * a + a
         for layers in (1, 2, 5):
             expected = (f * w + w) + (layers - 1) * (w * w + w) + (w * a + a)
             assert parameter_count(build(kind, "fc", layers, shape)) == expected
+
+
+@pytest.mark.parametrize(("card_width", "value", "average"), [(64, 45_764, 41_539), (192, 103_364, 99_139)])
+def test_parameter_counts_in_big_leduc(card_width, value, average):
+    # As the page of figure 3 has them.
+    game = load("big_leduc")
+    config = NetworkConfig("brown", 64, None, card_width)
+    counts = [parameter_count(build(config, feature_columns(game), game.num_actions)) for build in BUILDERS.values()]
+    assert counts == [value, average]
+
+
+def test_brown_is_the_network_of_the_sd_cfr_code():
+    """Written out layer by layer, in the order in which the authors' code declares and applies them."""
+    network = build("value", "brown", None, (1, 11, 16, 3))
+    layers = [m for m in network.body.modules() if isinstance(m, nn.Linear)]
+    private, board, cards_1, cards_2, cards_3, history_1, history_2, final_1, final_2 = layers
+    x = torch.randn(5, 11)
+    with torch.no_grad():
+        cards = torch.cat([private(x[:, 8:9]).relu(), board(x[:, 9:]).relu()], 1)
+        cards = cards_1(cards).relu()
+        cards = cards_3((cards_2(cards) + cards).relu())
+        history = history_1(x[:, :8]).relu()
+        history = history_2(history) + history
+        final = final_1(torch.cat([cards, history], 1).relu()).relu()
+        final = (final_2(final) + final).relu()
+        final = (final - final.mean(1, keepdim=True)) / (final.var(1, keepdim=True, unbiased=False) + 1e-5).sqrt()
+        torch.testing.assert_close(network.body(x), final, rtol=1e-4, atol=1e-5)
 
 
 # -- features --------------------------------------------------------------------------------------------------------
@@ -357,6 +392,24 @@ def test_features_tell_a_players_infosets_apart_and_are_bounded(name, parameters
         assert len(features[mine].unique(dim=0)) == mine.stop - mine.start
 
 
+@pytest.mark.parametrize(("name", "sets"), [("kuhn", 1), ("leduc", 2), ("big_leduc", 2)])
+def test_columns_say_where_the_cards_are(name, sets):
+    game = load(name)
+    features, where = infoset_features(game), feature_columns(game)
+    assert where.count == features.shape[1]
+    assert len(where.cards) == sets
+    starts, stops = zip(*((c.start, c.stop) for c in (where.state, *where.cards)), strict=True)
+    assert starts == (0, *stops[:-1])
+    # A betting node does not know the cards, and the cards do not know the betting.
+    assert torch.equal(features[:, where.cards[0]].argmax(1), game.infoset_hand)
+    for node in range(game.tree.nodes):
+        assert len(features[game.infoset_node == node, where.state].unique(dim=0)) <= 1
+    if sets == 2:
+        dealt = features[:, where.cards[1]].sum(1) == 1
+        assert torch.equal(dealt, game.tree.round[game.infoset_node] == 1)
+        assert torch.equal(features[dealt, where.cards[1]].argmax(1), game.infoset_board[dealt])
+
+
 def test_features_of_leduc_by_hand():
     game = load("leduc")
     features = infoset_features(game)
@@ -378,13 +431,19 @@ def test_features_of_leduc_by_hand():
         torch.testing.assert_close(row, torch.tensor(expected))
 
 
+def overlapping(width: int) -> Merge:
+    """Branches that share a column, and leave the last one out."""
+    branches = [nn.Sequential(nn.Linear(4, 3), nn.ReLU()), nn.Sequential(nn.Linear(3, 3), Normalise())]
+    return Merge([slice(0, 4), slice(3, 6)], branches, 3, width)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_hand_written_gradients_in_any_order_of_modules(seed):
     rng = np.random.default_rng(seed)
     width = 7
-    make = [lambda: nn.Linear(width, width), nn.ReLU, Normalise, lambda: Residual(width)]
+    make = [lambda: nn.Linear(width, width), nn.ReLU, Normalise, lambda: Residual(width), lambda: overlapping(width)]
     torch.manual_seed(seed)
-    body = nn.Sequential(nn.Linear(5, width), *(make[i]() for i in rng.integers(0, 4, 5)), nn.Linear(width, 3))
+    body = nn.Sequential(nn.Linear(5, width), *(make[i]() for i in rng.integers(0, 5, 5)), nn.Linear(width, 3))
     network = Network(body, MaskedSoftmax())
     optimizer = FlatAdam(network, 1e-3, 1.0)
     x, legal, weight, target = torch.randn(9, 5), torch.ones(9, 3, dtype=torch.bool), torch.rand(9, 1), torch.rand(9, 3)

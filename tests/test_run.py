@@ -241,6 +241,8 @@ def test_a_truncated_checkpoint_falls_back_to_the_one_before(straight, tmp_path)
         ("+algorithm.readouts.training={kind: ensemble}", "the name must be of a-z, 0-9 and _, and not 'training'."),
         ("+algorithm.readouts.x={kind: average_network, capacity: 3}", "only an ensemble has one."),
         ("network.layers=2", "network.layers is 2, but the architecture sd_cfr has a fixed depth"),
+        ("network.card_width=64", "network.card_width is 64, but the architecture sd_cfr has no branches"),
+        ("network.architecture=brown", "network.card_width has no value; the architecture brown needs"),
         ("algorithm=chess", "Could not find 'algorithm/chess'"),
         ("network.width=0", "network.width is 0; it must be at least 1."),
         ("seed=-1", "seed is -1; it must be at least 0."),

@@ -8,8 +8,9 @@ from typing import Any
 from repro.algorithms.base import Algorithm
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.kuhn_post import KuhnPost
+from repro.algorithms.nfsp import NFSP
 from repro.algorithms.tabular import TabularCFR
-from repro.config import Config, DeepCFRConfig, KuhnPostConfig, MCCFRConfig, TabularCFRConfig
+from repro.config import Config, DeepCFRConfig, KuhnPostConfig, MCCFRConfig, NFSPConfig, TabularCFRConfig
 from repro.games.game import Game
 
 _MODULES: dict[type, Callable[..., Algorithm]] = {
@@ -17,6 +18,7 @@ _MODULES: dict[type, Callable[..., Algorithm]] = {
     TabularCFRConfig: TabularCFR,
     MCCFRConfig: TabularCFR,
     KuhnPostConfig: KuhnPost,
+    NFSPConfig: NFSP,
 }
 
 

@@ -105,7 +105,7 @@ def value_network(config: NetworkConfig, columns: Columns, actions: int) -> Netw
 
 
 def average_network(config: NetworkConfig, columns: Columns, actions: int) -> Network:
-    """The average-strategy network: the configured body, one more layer and a masked softmax; `fc` has no layer more."""
+    """The average-strategy network: the configured body, one more layer (but for `fc`) and a masked softmax."""
     if config.architecture == "fc":
         return fc(columns.count, config.width, actions, config.layers or 0, MaskedSoftmax())
     width = config.width

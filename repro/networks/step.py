@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import reduce
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -185,6 +186,8 @@ class _Linear(_Layer):
             raise TypeError("no rule for a linear layer without bias")
         self.weight, self.bias = module.weight.data.numpy(), module.bias.data.numpy()
         self.weight_grad, self.bias_grad = _grad(module.weight), _grad(module.bias)
+        self.matrix = self.weight
+        """What the input is multiplied by."""
         self.rows = 0
 
     def _allocate(self, rows: int) -> None:
@@ -197,29 +200,30 @@ class _Linear(_Layer):
         if len(x) != self.rows:
             self._allocate(len(x))
         self.x = x
-        y = np.matmul(x, self.weight.T, out=self.y)
+        y = np.matmul(x, self.matrix.T, out=self.y)
         y += self.bias
         return y
 
     def backward(self, dy: Array) -> Array:
         np.matmul(dy.T, self.x, out=self.weight_grad)
         np.dot(self.ones, dy, out=self.bias_grad)
-        return dy if self.is_first else np.matmul(dy, self.weight, out=self.dx)
+        if self.is_first:
+            return dy
+        # NumPy has no fast product of a column with a row.
+        product = np.multiply if dy.shape[1] == 1 else np.matmul
+        return product(dy, self.matrix, out=self.dx)
 
 
 class _Residual(_Linear):
     def __init__(self, module: Residual) -> None:
         super().__init__(module.linear)
+        self.identity = np.eye(len(self.weight), dtype=np.float32)
+        self.matrix = np.empty_like(self.weight)
 
     def forward(self, x: Array) -> Array:
-        y = super().forward(x)
-        y += x
-        return y
-
-    def backward(self, dy: Array) -> Array:
-        dx = super().backward(dy)
-        dx += dy
-        return dx
+        # x + W x = (1 + W) x, and one small matrix is cheaper to add to than all rows.
+        np.add(self.weight, self.identity, out=self.matrix)
+        return super().forward(x)
 
 
 class _Merge(_Layer):
@@ -231,7 +235,6 @@ class _Merge(_Layer):
         weight, weight_grad = module.linear.weight.data.numpy(), _grad(module.linear.weight)
         mine = [slice(i * module.inputs, (i + 1) * module.inputs) for i in range(len(self.branches))]
         self.weights, self.weight_grads = [weight[:, c] for c in mine], [weight_grad[:, c] for c in mine]
-        self.rows = 0
 
     def mark_first(self) -> None:
         super().mark_first()
@@ -239,37 +242,35 @@ class _Merge(_Layer):
             layers[0].mark_first()
 
     def forward(self, x: Array) -> Array:
-        if len(x) != self.rows:
-            self.rows = len(x)
-            self.y, self.part = (np.empty((self.rows, len(self.bias)), np.float32) for _ in range(2))
-            self.dh = np.empty((self.rows, self.weights[0].shape[1]), np.float32)
-            self.dx = np.empty_like(x)
-            self.ones = np.ones(self.rows, np.float32)
+        self.features = x.shape[1]
         self.outputs = [_forward(layers, x[:, c]) for layers, c in zip(self.branches, self.columns, strict=True)]
-        y = np.matmul(self.outputs[0], self.weights[0].T, out=self.y)
+        y = np.matmul(self.outputs[0], self.weights[0].T)
         for output, weight in zip(self.outputs[1:], self.weights[1:], strict=True):
-            y += np.matmul(output, weight.T, out=self.part)
+            y += np.matmul(output, weight.T)
         y += self.bias
         return y
 
     def backward(self, dy: Array) -> Array:
-        np.dot(self.ones, dy, out=self.bias_grad)
-        if not self.is_first:
-            self.dx.fill(0)
+        np.dot(np.ones(len(dy), np.float32), dy, out=self.bias_grad)
+        dx = None if self.is_first else np.zeros((len(dy), self.features), np.float32)
         for i, layers in enumerate(self.branches):
             np.matmul(dy.T, self.outputs[i], out=self.weight_grads[i])
-            dx = _backward(layers, np.matmul(dy, self.weights[i], out=self.dh))
-            if not self.is_first:
-                self.dx[:, self.columns[i]] += dx
-        return dy if self.is_first else self.dx
+            below = _backward(layers, np.matmul(dy, self.weights[i]))
+            if dx is not None:
+                dx[:, self.columns[i]] += below
+        return dy if dx is None else dx
 
 
 class _ReLU(_Layer):
     def __init__(self, module: nn.ReLU) -> None:
         del module
+        self.zeros = np.empty(0, np.float32)
 
     def forward(self, x: Array) -> Array:
-        self.y = np.maximum(x, 0, out=x if self.may_overwrite else None)
+        if self.zeros.shape != x.shape:
+            self.zeros = np.zeros_like(x)
+        # A scalar zero would take three times as long.
+        self.y = np.maximum(x, self.zeros, out=x if self.may_overwrite else None)
         return self.y
 
     def backward(self, dy: Array) -> Array:
@@ -303,7 +304,11 @@ class _Normalise(_Layer):
 class _Head(ABC):
     def prepare(self, legal: NDArray[np.bool_]) -> None:
         """Set the legal mask `[n, actions]`."""
-        self.legal = legal
+        self.legal = self.mask(legal)
+
+    def mask(self, legal: NDArray[np.bool_]) -> Any:
+        """The legal mask in the form that the rule needs."""
+        return legal
 
     @abstractmethod
     def forward(self, x: Array) -> Array: ...
@@ -327,16 +332,21 @@ class _MaskedSoftmax(_Head):
     def __init__(self, module: MaskedSoftmax) -> None:
         del module
 
+    def mask(self, legal: NDArray[np.bool_]) -> Array:
+        """To be added: 0 or minus infinity."""
+        return np.where(legal, np.float32(0), np.float32(-np.inf))
+
     def forward(self, x: Array) -> Array:
-        largest = x.max(1, keepdims=True, where=self.legal, initial=-np.inf)
-        y = np.exp(np.where(self.legal, x - largest, -np.inf))
-        y /= y.sum(1, keepdims=True)
+        y = x + self.legal
+        y -= reduce(np.maximum, y.T)[:, None]
+        np.exp(y, out=y)
+        y /= _sum(y)
         self.y = y
         return y
 
     def backward(self, dy: Array) -> Array:
         dy = dy * self.y
-        dy -= self.y * dy.sum(1, keepdims=True)
+        dy -= self.y * _sum(dy)
         return dy
 
 
@@ -344,21 +354,28 @@ class _Dueling(_Head):
     def __init__(self, module: Dueling) -> None:
         self.advantage, self.value = _rules(module.advantage), _rules(module.value)
 
+    def mask(self, legal: NDArray[np.bool_]) -> Array:
+        return legal.astype(np.float32)
+
     def prepare(self, legal: NDArray[np.bool_]) -> None:
-        self.legal = legal.astype(np.float32)
-        self.share = self.legal / self.legal.sum(1, keepdims=True)
+        super().prepare(legal)
+        self.share = self.legal / _sum(self.legal)
 
     def forward(self, x: Array) -> Array:
         advantage, value = _forward(self.advantage, x), _forward(self.value, x)
-        mean = np.einsum("ij,ij->i", advantage, self.share)[:, None]
-        return (advantage + (value - mean)) * self.legal
+        return (advantage + (value - _sum(advantage * self.share))) * self.legal
 
     def backward(self, dy: Array) -> Array:
         dy *= self.legal
-        total = dy.sum(1, keepdims=True)
+        total = _sum(dy)
         dx = _backward(self.advantage, dy - total * self.share)
         dx += _backward(self.value, total)
         return dx
+
+
+def _sum(x: Array) -> Array:
+    """`[n, actions]` to `[n, 1]`; of short rows a product with a vector is the cheapest sum."""
+    return x @ np.ones((x.shape[1], 1), np.float32)
 
 
 def _rules(modules: nn.Sequential) -> list[_Layer]:
