@@ -53,7 +53,8 @@ class KuhnPost(Algorithm):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(generator(seed, "initial networks").initial_seed())
             heads = (MaskedLinear(), MaskedSoftmax())
-            self.networks = nn.ModuleList(fc(2, algorithm.width, _ACTIONS, _LAYERS, head) for head in heads)
+            networks = [fc(2, algorithm.width, _ACTIONS, _LAYERS, head).to(game.device) for head in heads]
+        self.networks = nn.ModuleList(networks)
         # The post's Adam keeps its moments and clips nothing.
         self._optimizers = [FlatAdam(n, algorithm.learning_rate, float("inf")) for n in self.networks]
         self._gradients = [gradients_of(n) for n in self.networks]
@@ -69,14 +70,15 @@ class KuhnPost(Algorithm):
         self._chips = {n: tree.chips[n].tolist() for n in range(tree.nodes)}
         self._winner = tree.winner.tolist()
         self._number = {n: _HISTORY_NUMBER[tree.histories[n][0]] for n in self._nodes}
-        self._legal = torch.ones(1, _ACTIONS, dtype=torch.bool)
-        self._weight = torch.ones(1, 1)
+        self._legal = torch.ones(1, _ACTIONS, dtype=torch.bool, device=game.device)
+        self._weight = torch.ones(1, 1, device=game.device)
 
     # -- one iteration -------------------------------------------------------------------------------------------
 
     def advance(self) -> dict[str, float]:
         cards = np.random.default_rng((self.seed, self.iteration)).permutation(self.game.cards.ranks)[:2].tolist()
-        x = torch.tensor([[cards[self._player[n]], self._number[n]] for n in self._order])
+        rows = [[cards[self._player[n]], self._number[n]] for n in self._order]
+        x = torch.tensor(rows, device=self.game.device)
         targets = self._traverse(cards, x)
         losses = [
             self._train(network, gradients, optimizer, x, target)
@@ -105,7 +107,7 @@ class KuhnPost(Algorithm):
             value[node] = sum(p * u for p, u in zip(strategy, utils, strict=True))
             sign = -1 if self.algorithm.perspective == "own" and self._player[node] == 1 else 1
             regrets.append([sign * (u - value[node]) for u in utils])
-        return torch.tensor(regrets), strategies
+        return torch.tensor(regrets, device=x.device), strategies
 
     def _payoff(self, node: int, cards: list[int]) -> float:
         """Player 0's chips at a terminal node."""
@@ -132,7 +134,8 @@ class KuhnPost(Algorithm):
     def read_out(self, readout: ReadoutConfig) -> tuple[TabularPolicy, dict[str, float]]:
         game = self.game
         node = game.infoset_node.tolist()
-        x = torch.tensor([[h, self._number[n]] for h, n in zip(game.infoset_hand.tolist(), node, strict=True)])
+        rows = [[h, self._number[n]] for h, n in zip(game.infoset_hand.tolist(), node, strict=True)]
+        x = torch.tensor(rows, device=game.device)
         output = self.networks[1](x, self._legal.expand(len(x), -1)).double()
         if readout.kind == "greedy":
             output = nn.functional.one_hot(output.argmax(1), _ACTIONS).double()
