@@ -10,10 +10,19 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from paper_figures import style
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, Claim, above, below
+from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, Claim, above
+from paper_figures.exploitability_curves import (
+    UNIT,
+    exploitability,
+    falls,
+    gap,
+    is_smoke,
+    label_axes,
+    points,
+    unless_smoke,
+)
 from repro.evaluation.statistics import Estimate, mean_ci
 
 TITLE = "SD-CFR Fig. 1a, 1b"
@@ -21,7 +30,6 @@ GAME = "Leduc"
 SHOWS = "exploitability of SD-CFR and Deep CFR; reservoir sampling on B^M"
 
 CAPACITIES = (10, 50, 100, 500, 1000)
-UNIT = "mA/g"
 TOLERANCE = 0.3
 """How far above the digitised value ours may be; below it there is no limit, less exploitability being better."""
 
@@ -31,17 +39,6 @@ _REFERENCE = Path(__file__).parent / "reference" / "figure1a.csv"
 def reference() -> pd.DataFrame:
     """Paper values by `player_updates`: columns `sd_cfr`, `deep_cfr` in mA/g, as digitised by a third party."""
     return pd.read_csv(_REFERENCE, index_col="player_updates")
-
-
-def exploitability(data: pd.DataFrame, algorithm: str) -> pd.DataFrame:
-    """Exploitability in mA/g: one row per seed, one column per number of player updates (the paper's x-axis)."""
-    rows = data[(data.metric == "exploitability") & (data.algorithm == algorithm)]
-    return rows.assign(x=rows.step * 2).pivot(index="seed", columns="x", values="value")
-
-
-def points(curves: pd.DataFrame) -> list[int]:
-    """The numbers of player updates at which `exploitability` has values."""
-    return [int(str(x)) for x in curves.columns]
 
 
 # -- drawing ---------------------------------------------------------------------------------------------------------
@@ -59,23 +56,12 @@ def draw(data: pd.DataFrame) -> Figure:
     for axes in (left, right):
         axes.set(xscale="log", yscale="log", xlabel="updates of one player (two per iteration)")
         axes.legend(fontsize=8)
-        _label_axes(axes, data)
+        label_axes(axes, data)
     figure.suptitle(
         f"Leduc, scale: {data.scale.iloc[0]}. Mean with 95% CI over runs, thin lines are single runs.", y=1.0
     )
     figure.tight_layout()
     return figure
-
-
-def _label_axes(axes: Axes, data: pd.DataFrame) -> None:
-    """Round numbers as ticks: either axis may span less than a decade, where a log axis would have a single label."""
-    rounds = [m * 10**e for e in range(6) for m in (1, 2, 3, 5)]
-    values = data[data.metric == "exploitability"]
-    spans = ((axes.xaxis, values.step * 2), (axes.yaxis, values.value))
-    for axis, span in spans:
-        axis.set_major_locator(FixedLocator([t for t in rounds if span.min() * 0.7 < t < span.max() * 1.4]))
-        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
-        axis.set_minor_formatter(NullFormatter())
 
 
 def _draw_algorithms(axes: Axes, data: pd.DataFrame) -> None:
@@ -113,62 +99,36 @@ def _draw_capacities(axes: Axes, data: pd.DataFrame) -> None:
 def claims(data: pd.DataFrame) -> list[Claim]:
     """Every claim of the figure and its text, judged."""
     found = [_sd_below_deep(data), _sd_below_deep_at_the_end(data)]
-    found += [_falls(data, algorithm) for algorithm in ("sd_cfr", "deep_cfr")]
+    found += [falls(data, algorithm, "Fig. 1a", reference()[algorithm]) for algorithm in ("sd_cfr", "deep_cfr")]
     found += [_value(data, algorithm, x) for x in reference().index for algorithm in ("sd_cfr", "deep_cfr")]
     found += [_plateaus(data, capacity) for capacity in CAPACITIES]
     found += [_oscillates(data, capacity) for capacity in CAPACITIES]
     return found
 
 
-def _is_smoke(data: pd.DataFrame) -> bool:
-    return bool((data.scale == "smoke").all())
-
-
-def _unless_smoke(data: pd.DataFrame, verdict: str) -> str:
-    return NOT_TESTABLE if _is_smoke(data) else verdict
-
-
-def _paired(data: pd.DataFrame) -> pd.DataFrame:
-    """Deep CFR minus SD-CFR, seed by seed: both read the same value networks."""
-    return exploitability(data, "deep_cfr") - exploitability(data, "sd_cfr")
-
-
 def _sd_below_deep(data: pd.DataFrame) -> Claim:
-    paired, paper = _paired(data), reference()
+    paired, paper = gap(data), reference()
     common = [x for x in points(paired) if x in paper.index]
     difference = mean_ci(paired[common or points(paired)].mean(axis=1))
     paper = paper.loc[common]
     return Claim(
         "sd_below_deep", "SD-CFR minimises exploitability better than Deep CFR (mean gap over the digitised points)",
-        "Sec. 6.1, Fig. 1a", _unless_smoke(data, above(difference, 0)), difference, UNIT,
+        "Sec. 6.1, Fig. 1a", unless_smoke(data, above(difference, 0)), difference, UNIT,
         float((paper.deep_cfr - paper.sd_cfr).mean()) if len(paper) else None,
         "Deep CFR minus SD-CFR, paired by seed; holds if the interval is above 0",
     )  # fmt: skip
 
 
 def _sd_below_deep_at_the_end(data: pd.DataFrame) -> Claim:
-    paired = _paired(data)
+    paired = gap(data)
     last = max(points(paired))
     difference = mean_ci(paired[last])
     paper = reference()
     return Claim(
         "sd_below_deep_at_the_end", f"SD-CFR is below Deep CFR at the last evaluation (x = {last})", "Fig. 1a",
-        _unless_smoke(data, above(difference, 0)), difference, UNIT,
+        unless_smoke(data, above(difference, 0)), difference, UNIT,
         float(paper.deep_cfr[last] - paper.sd_cfr[last]) if last in paper.index else None,
         "paired by seed; holds if the interval is above 0",
-    )  # fmt: skip
-
-
-def _falls(data: pd.DataFrame, algorithm: str) -> Claim:
-    curves = exploitability(data, algorithm)
-    first, last = min(points(curves)), max(points(curves))
-    ratio = mean_ci(curves[last] / curves[first])
-    paper = reference()[algorithm]
-    return Claim(
-        f"{algorithm}_falls", f"{style.NAMES[algorithm]}'s exploitability falls (x = {last} over x = {first})",
-        "Fig. 1a", _unless_smoke(data, below(ratio, 1)), ratio, "ratio",
-        float(paper[last] / paper[first]) if first in paper.index and last in paper.index else None,
-        "holds if the interval is below 1",
     )  # fmt: skip
 
 
@@ -182,7 +142,7 @@ def _value(data: pd.DataFrame, algorithm: str, x: int) -> Claim:
         "paper": paper,
     }
     curves = exploitability(data, algorithm)
-    if _is_smoke(data) or x not in points(curves):
+    if is_smoke(data) or x not in points(curves):
         return Claim(**parts, verdict=NOT_TESTABLE, measured=None, note=f"runs end at x = {max(points(curves))}")
     ours = mean_ci(curves[x])
     note = f"{ours.mean / paper:.2f} times the paper's; holds if at most {1 + TOLERANCE:g} times"
@@ -194,7 +154,7 @@ def _value(data: pd.DataFrame, algorithm: str, x: int) -> Claim:
 def _capped(data: pd.DataFrame, capacity: int) -> tuple[pd.DataFrame, pd.DataFrame, bool]:
     """Curves of the capped and of the full B^M, and whether the cap is ever reached well before the end."""
     capped, full = exploitability(data, f"sd_cfr_{capacity}"), exploitability(data, "sd_cfr")
-    return capped, full, capacity <= data.step.max() / 2 and not _is_smoke(data)
+    return capped, full, capacity <= data.step.max() / 2 and not is_smoke(data)
 
 
 def _plateaus(data: pd.DataFrame, capacity: int) -> Claim:

@@ -181,11 +181,9 @@ class NFSPConfig(AlgorithmConfig):
     # Capacity of M_RL, which holds the newest transitions, and of M_SL, a sample of all; entries per player.
     replay_capacity: int = _at_least(1)
     reservoir_capacity: int = _at_least(1)
-    # A network is left alone until its memory holds this many entries.
-    learning_starts: int = _at_least(1)
     # A player's steps in the game per SGD step of each of its networks: a decision is a step, and so is a hand's end.
     steps_per_update: int = _at_least(1)
-    # Rows per SGD step.
+    # Rows per SGD step; a network learns once its memory holds as many entries.
     batch_size: int = _at_least(1)
     # SGD steps of the value network from one refresh of its target network to the next.
     target_every: int = _at_least(1)
@@ -282,10 +280,10 @@ def _check_together(config: Config) -> None:
         raise ReproError(f"game is {config.game.get('name')!r}; the algorithm {algorithm.name} plays kuhn only.")
     if isinstance(algorithm, NFSPConfig):
         for capacity in ("replay_capacity", "reservoir_capacity"):
-            if getattr(algorithm, capacity) < algorithm.learning_starts:
+            if getattr(algorithm, capacity) < algorithm.batch_size:
                 raise ReproError(
-                    f"algorithm.{capacity} is {getattr(algorithm, capacity)}, but learning begins at "
-                    f"algorithm.learning_starts = {algorithm.learning_starts} entries, which it would never hold."
+                    f"algorithm.{capacity} is {getattr(algorithm, capacity)}; it must be at least algorithm.batch_size "
+                    f"({algorithm.batch_size}), or nothing is ever learned."
                 )
     _check_readouts(algorithm)
 

@@ -10,7 +10,6 @@ import torch
 
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.memory import Aggregated
-from repro.algorithms.regret_matching import regret_matching
 from repro.algorithms.tabular import VARIANTS, solver_of
 from repro.config import RegressionConfig
 from repro.engine.sampling import SamplingEngine
@@ -20,6 +19,7 @@ from repro.evaluation.exploitability import exact_engine
 from repro.games import load
 from repro.policies import TabularPolicy, uniform
 from repro.policies.ensemble import TrajectorySampling, reservoir_members
+from repro.policies.regret_matching import regret_matching
 from repro.seeding import generator
 from tests.small import small_model
 

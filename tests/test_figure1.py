@@ -10,6 +10,7 @@ import pytest
 
 from paper_figures import claims as claims_of
 from paper_figures import figure1, page
+from paper_figures.exploitability_curves import exploitability, points
 from repro import figure, run
 from repro.config import run_key
 from repro.errors import ReproError
@@ -80,10 +81,10 @@ def test_a_verdict_needs_the_whole_interval_on_one_side():
 def test_values_are_paired_by_seed():
     data = made_up(seeds=4)
     by_id = {c.id: c for c in figure1.claims(data)}
-    deep, sd = figure1.exploitability(data, "deep_cfr"), figure1.exploitability(data, "sd_cfr")
+    deep, sd = exploitability(data, "deep_cfr"), exploitability(data, "sd_cfr")
     expected = mean_ci((deep - sd)[list(figure1.reference().index)].mean(axis=1))
     assert by_id["sd_below_deep"].measured == expected
-    assert figure1.points(deep)[:2] == [30, 60]
+    assert points(deep)[:2] == [30, 60]
 
 
 def test_the_figure_draws_every_seed_and_the_papers_points():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from repro.algorithms.regret_matching import regret_matching
+from repro.policies.regret_matching import regret_matching
 
 RULES = ("argmax", "uniform")
 # Sizes that advantages in chips can have; in float32 the ratio of any two is still a normal number.

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from repro.algorithms.base import Algorithm
 from repro.algorithms.memory import Aggregated, Memory, Reservoir
 from repro.algorithms.regression import fit
-from repro.algorithms.regret_matching import regret_matching
 from repro.config import DeepCFRConfig, NetworkConfig, ReadoutConfig, RegressionConfig
 from repro.engine.sampling import Samples, SamplingEngine, Traversals
 from repro.errors import ReproError
@@ -30,6 +29,7 @@ from repro.networks.modules import Network, average_network, value_network
 from repro.networks.step import FlatAdam
 from repro.policies.base import TabularPolicy, table_of
 from repro.policies.ensemble import StrategyBuffer, reservoir_members
+from repro.policies.regret_matching import regret_matching
 from repro.seeding import generator
 
 

@@ -17,7 +17,6 @@ from torch import nn
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.memory import Reservoir
 from repro.algorithms.regression import fit
-from repro.algorithms.regret_matching import regret_matching
 from repro.bench.measure import Effort, Row, interleaved, open_spiel, seconds
 from repro.config import DeepCFRConfig, NetworkConfig, RegressionConfig
 from repro.games import Game, load
@@ -25,6 +24,7 @@ from repro.networks.features import feature_columns
 from repro.networks.modules import MaskedLinear, Network, fc, value_network
 from repro.networks.step import FlatAdam
 from repro.policies import TabularPolicy
+from repro.policies.regret_matching import regret_matching
 from repro.seeding import generator
 
 TRAVERSALS = 1500

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from repro.algorithms.regret_matching import regret_matching
 from repro.config import NetworkConfig
 from repro.errors import ReproError
 from repro.games import Game, load
 from repro.networks.features import feature_columns, infoset_features
 from repro.networks.modules import parameter_count, value_network
 from repro.policies.base import Ensemble, HandStrategies
+from repro.policies.regret_matching import regret_matching
 
 
 class StrategyBuffer:
