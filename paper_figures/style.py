@@ -34,12 +34,14 @@ COLOURS = {"sd_cfr": "#0072B2", "deep_cfr": "#D55E00"}
 NAMES = {"sd_cfr": "SD-CFR", "deep_cfr": "Deep CFR"}
 
 
-def curve(axes: Axes, x: Sequence[float], runs: NDArray[Any], *, colour: Any, label: str) -> None:
-    """Mean of `runs` `[seeds, points]` with its 95% interval, and every seed as a thin line."""
+def curve(axes: Axes, x: Sequence[float], runs: NDArray[Any], *, colour: Any, label: str, floor: float = 1e-12) -> None:
+    """Mean of `runs` `[seeds, points]` with its 95% interval, and every seed as a thin line.
+
+    An interval that reaches below zero has no lower edge to draw on logarithmic axes: it is drawn down to `floor`.
+    """
     for run in runs:
         axes.plot(x, run, color=colour, linewidth=0.5, alpha=0.45)
     band = bands(list(runs))
     axes.plot(x, band["mean"], color=colour, linewidth=1.8, label=label)
     if len(runs) > 1:
-        # On logarithmic axes an interval that reaches below zero has no lower edge to draw.
-        axes.fill_between(x, np.maximum(band["low"], 1e-12), band["high"], color=colour, alpha=0.18, linewidth=0)
+        axes.fill_between(x, np.maximum(band["low"], floor), band["high"], color=colour, alpha=0.18, linewidth=0)

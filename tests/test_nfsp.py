@@ -159,6 +159,20 @@ def test_the_best_response_is_greedy_and_explores_with_probability_epsilon():
         assert abs(other - expected) <= 4 * (expected / len(rows)) ** 0.5
 
 
+def test_exploration_falls_with_the_square_root_of_the_iteration():
+    game, hands = load("leduc"), 5000
+    model = small_model(game, hands=hands, eta=1.0, epsilon=0.8, replay_capacity=10**6)
+    for iteration in (1, 16):
+        model.iteration = iteration
+        seen = [p.replay.seen for p in model.players]
+        model.play()
+        for player, before in zip(model.players, seen, strict=True):
+            rows, action, _ = player.replay.state_dict()["step"][:, before:].long()
+            expected = float((0.8 / iteration**0.5 * (1 - 1 / player.legal[rows].sum(1))).mean())
+            other = float((action != player.values().argmax(1)[rows]).float().mean())
+            assert abs(other - expected) < 4 * (expected / len(rows)) ** 0.5
+
+
 # -- memories --------------------------------------------------------------------------------------------------------
 
 
@@ -492,11 +506,11 @@ NFSP_RUN = (
         ("algorithm.average_learning_rate=0", "algorithm.average_learning_rate is 0.0; it must be greater than 0."),
         (
             "algorithm.replay_capacity=10",
-            "algorithm.replay_capacity is 10; it must be at least algorithm.batch_size, 16",
+            "replay_capacity is 10; it must be at least algorithm.batch_size (16)",
         ),
         (
             "algorithm.reservoir_capacity=10",
-            "algorithm.reservoir_capacity is 10; it must be at least algorithm.batch_size, 16",
+            "reservoir_capacity is 10; it must be at least algorithm.batch_size (16)",
         ),
         ("algorithm.traversals=5", "traversals"),
         ("algorithm.readouts.nfsp.kind=ensemble", "algorithm.readouts.nfsp.kind is 'ensemble'; for nfsp it must be"),

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import reduce
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -228,7 +228,7 @@ class _Residual(_Linear):
 
 class _Merge(_Layer):
     def __init__(self, module: Merge) -> None:
-        self.branches = [_rules(b) for b in module.branches]
+        self.branches = [_rules(cast(nn.Sequential, b)) for b in module.branches]
         self.columns = module.columns
         self.bias, self.bias_grad = module.linear.bias.data.numpy(), _grad(module.linear.bias)
         # The product with the branches' outputs side by side is the sum of each one's product with its own columns.

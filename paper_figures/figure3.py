@@ -1,0 +1,157 @@
+"""SD-CFR Fig. 3 (App. C): exploitability of SD-CFR and Deep CFR in Big Leduc, early iterations."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from paper_figures import style
+from paper_figures.claims import NOT_TESTABLE, Claim, above, below
+from paper_figures.exploitability_curves import (
+    UNIT,
+    difference,
+    exploitability,
+    falls,
+    gap,
+    label_axis,
+    points,
+    relative_gap,
+    unless_smoke,
+)
+from repro.evaluation.statistics import Estimate, mean_ci
+
+TITLE, GAME = "SD-CFR Fig. 3", "Big Leduc"
+SHOWS = "exploitability of SD-CFR and Deep CFR, early iterations"
+
+ALGORITHMS = ("sd_cfr", "deep_cfr")
+WELL = 0.1
+"""How far above SD-CFR's exploitability Deep CFR's may be to "perform well"; no number is the paper's, this is ours."""
+
+_LEDUC = Path(__file__).parent / "results" / "figure1-laptop" / "data.csv"
+_COLOURS = {"Big Leduc": "#009E73", "Leduc": "#777777"}
+
+
+@cache
+def leduc() -> pd.DataFrame:
+    """Figure 1's published data: both algorithms in Leduc."""
+    return pd.read_csv(_LEDUC)
+
+
+# -- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """The paper's plot; beside it the gap between its curves as a share of SD-CFR's, there and in Leduc."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2))
+    _draw_exploitability(left, data)
+    _draw_gaps(right, data)
+    for axes in (left, right):
+        axes.set(xscale="log", xlabel="updates of one player (two per iteration)")
+        label_axis(axes.xaxis, data.step * 2)
+        axes.legend(fontsize=8)
+    figure.suptitle(
+        f"Big Leduc, scale: {data.scale.iloc[0]}. Mean with 95% CI over runs, thin lines are single runs.", y=1.0
+    )
+    figure.tight_layout()
+    return figure
+
+
+def _draw_exploitability(axes: Axes, data: pd.DataFrame) -> None:
+    for algorithm in ALGORITHMS:
+        curves = exploitability(data, algorithm)
+        style.curve(
+            axes, points(curves), curves.to_numpy(),
+            colour=style.COLOURS[algorithm], label=f"{style.NAMES[algorithm]}, ours",
+        )  # fmt: skip
+    axes.set(yscale="log", ylabel=f"exploitability = NashConv / 2 ({UNIT})")
+    values = pd.concat([exploitability(data, algorithm) for algorithm in ALGORITHMS]).stack()
+    label_axis(axes.yaxis, values)
+    # Intervals of few seeds reach far down; the runs themselves say how far the axis must.
+    axes.set_ylim(0.7 * values.min(), 1.4 * values.max())
+    axes.set_title(f"Big Leduc, {data.seed.nunique()} runs")
+
+
+def _draw_gaps(axes: Axes, data: pd.DataFrame) -> None:
+    end = max(points(gap(data)))
+    for game, frame in (("Big Leduc", data), ("Leduc", leduc())):
+        curves = relative_gap(frame)
+        shown = [x for x in points(curves) if x <= end]
+        if shown:
+            values = curves[shown].to_numpy()
+            style.curve(axes, shown, values, colour=_COLOURS[game], label=game, floor=-np.inf)
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.set_ylabel("(Deep CFR - SD-CFR) / SD-CFR")
+    axes.set_title("How far Deep CFR is above SD-CFR")
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """Every claim of the figure and its text, judged."""
+    return [
+        _closer_than_in_leduc(data, "relative"),
+        _closer_than_in_leduc(data, "absolute"),
+        _deep_performs_well(data),
+        *(falls(data, algorithm, "Fig. 3") for algorithm in ALGORITHMS),
+    ]
+
+
+def _closer_than_in_leduc(data: pd.DataFrame, kind: str) -> Claim:
+    of = {"relative": relative_gap, "absolute": gap}[kind]
+    unit = {"relative": "of SD-CFR's", "absolute": UNIT}[kind]
+    here, there = of(data), of(leduc())
+    common = [x for x in points(here) if x in points(there)]
+    parts: dict[str, Any] = {
+        "id": f"closer_than_in_leduc_{kind}",
+        "statement": f"Deep CFR is closer to SD-CFR than in Leduc ({kind} gap in Leduc, minus that in Big Leduc)",
+        "source": "App. C",
+        "unit": unit,
+    }
+    if not common:
+        note = "no evaluation at an x where our Leduc runs have one"
+        return Claim(**parts, verdict=NOT_TESTABLE, measured=None, note=note)
+    mine, theirs = here[common].mean(axis=1), there[common].mean(axis=1)
+    measured = difference(theirs, mine)
+    note = (
+        f"gap, mean over x = {', '.join(map(str, common))}: Big Leduc {mean_ci(mine)}, Leduc {mean_ci(theirs)}; "
+        "Welch's interval; holds if it is above 0"
+    )
+    return Claim(**parts, verdict=unless_smoke(data, above(measured, 0)), measured=measured, note=note)
+
+
+def _deep_performs_well(data: pd.DataFrame) -> Claim:
+    measured: Estimate = mean_ci(relative_gap(data).mean(axis=1))
+    return Claim(
+        "deep_performs_well", "Deep CFR performs well on early iterations: about as well as SD-CFR (relative gap)",
+        "App. C, title", unless_smoke(data, below(measured, WELL)), measured, "of SD-CFR's",
+        note=f"Deep CFR minus SD-CFR over SD-CFR, mean over all evaluations, paired by seed; holds if the interval is "
+        f"below {WELL:g}, a margin of our own; above 0 it would mean that SD-CFR is the better one all the same",
+    )  # fmt: skip
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(data: pd.DataFrame) -> str:
+    """Both curves and their gap, in Big Leduc and in Leduc, as Markdown."""
+    lines = [
+        f"| x (updates of one player) | SD-CFR [{UNIT}] | Deep CFR [{UNIT}] | gap [%] | gap in Leduc [%] |",
+        "|---|---|---|---|---|",
+    ]
+    curves = [exploitability(data, algorithm) for algorithm in ALGORITHMS]
+    here, there = 100 * relative_gap(data), 100 * relative_gap(leduc())
+    for x in points(here):
+        cells = [str(mean_ci(column[x])) for column in (*curves, here)]
+        cells.append(str(mean_ci(there[x])) if x in points(there) else "–")
+        lines.append(f"| {x} | {' | '.join(cells)} |")
+    return "\n".join(lines)
