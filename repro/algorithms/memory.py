@@ -18,6 +18,10 @@ from repro.engine.sampling import Samples
 _ROWS_AT_ONCE = 1 << 19
 """Rows drawn in one go: large enough to amortise calls, small enough to stay in cache."""
 
+_MERGED = 8
+"""Rows of a minibatch are merged by infoset where a player has at most this many times as many infosets: on larger
+games there is less to merge, and sums over all infosets cost more than they save."""
+
 
 @dataclass(frozen=True)
 class Minibatch:
@@ -107,8 +111,8 @@ class Reservoir:
     def minibatches(
         self, steps: int, batch_size: int, iteration: int, scale: float, generator: torch.Generator
     ) -> Iterator[Minibatch]:
-        # A minibatch larger than the list of infosets holds each of them several times. The squared loss then depends
-        # only on each infoset's total weight and mean target, so the step is taken on those: same gradient, less work.
+        # A minibatch holds many infosets several times, at times all of them. The squared loss depends only on each
+        # infoset's total weight and mean target, so the step is taken on those: same gradient, less work.
         grouped = 2 * self.count <= batch_size
         chunk = max(1, _ROWS_AT_ONCE // batch_size)
         unit = scale / (iteration * batch_size * self.actions)
@@ -120,6 +124,9 @@ class Reservoir:
             target = torch.stack([column.index_select(0, index) for column in self._target])
             if grouped:
                 yield from self._grouped(n, batch_size, infosets, weight, target)
+            elif self.count <= _MERGED * batch_size:
+                drawn = (infosets.split(batch_size), weight.split(batch_size), target.split(batch_size, 1))
+                yield from (self._merged(*rows) for rows in zip(*drawn, strict=True))
             else:
                 zero = weight.new_zeros(())
                 rows = (infosets.split(batch_size), weight[:, None].split(batch_size), target.t().split(batch_size))
@@ -139,6 +146,17 @@ class Reservoir:
         constant = squares - (mean.square().sum(1) * total).view(steps, -1).sum(1)
         split = zip(total[:, None].split(self.count), mean.split(self.count), constant, strict=True)
         yield from (Minibatch(None, w, y, c) for w, y, c in split)
+
+    def _merged(self, infosets: Tensor, weight: Tensor, target: Tensor) -> Minibatch:
+        """One minibatch of `weight` `[rows]` and `target` `[actions, rows]`, with one row per infoset drawn."""
+        weighted = target * weight
+        total = weight.new_zeros(self.count).scatter_add_(0, infosets, weight)
+        drawn = total.nonzero()[:, 0]
+        total = total.index_select(0, drawn)
+        sums = [weight.new_zeros(self.count).scatter_add_(0, infosets, column)[drawn] for column in weighted]
+        mean = torch.stack(sums, 1).div_(total[:, None])
+        constant = (weighted * target).sum() - (mean.square().sum(1) * total).sum()
+        return Minibatch(drawn, total[:, None], mean, constant)
 
     def state_dict(self) -> dict[str, Tensor]:
         return {

@@ -44,7 +44,7 @@ def fit(
     losses: list[Tensor] = []
     for i, batch in enumerate(minibatches, start=1):
         if batch.infosets is not None:
-            gradients.prepare(features[batch.infosets], legal[batch.infosets])
+            gradients.select(batch.infosets)
         # The gradient rule is for half the squared error.
         output = gradients.compute(batch.weight * 2, batch.target)
         if i == steps or (2 * i >= steps and i % _LOSS_EVERY == 0):

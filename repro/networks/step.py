@@ -82,10 +82,13 @@ class Gradients(Protocol):
     """Fills the gradients of `sum over rows of weight / 2 * |network(x) - target|^2`."""
 
     def prepare(self, x: Tensor, legal: Tensor) -> None:
-        """Set the rows: features `[n, features]` and legal mask `[n, actions]` bool."""
+        """Set a table of rows, all selected: features `[n, features]` and legal mask `[n, actions]` bool."""
+
+    def select(self, rows: Tensor) -> None:
+        """Set the rows `[m]` of the table that `compute` is about."""
 
     def compute(self, weight: Tensor, target: Tensor) -> Tensor:
-        """Fill the gradients for `weight` `[n, 1]`, `target` `[n, actions]`; return the network's output."""
+        """Fill the gradients for `weight` `[m, 1]`, `target` `[m, actions]`; return the network's output."""
         ...
 
 
@@ -96,7 +99,10 @@ class Autograd:
         self._network = network
 
     def prepare(self, x: Tensor, legal: Tensor) -> None:
-        self._x, self._legal = x, legal
+        self._table = self._x, self._legal = x, legal
+
+    def select(self, rows: Tensor) -> None:
+        self._x, self._legal = (part.index_select(0, rows) for part in self._table)
 
     def compute(self, weight: Tensor, target: Tensor) -> Tensor:
         for p in self._network.parameters():
@@ -121,8 +127,17 @@ class HandDifferentiated:
         self._layers[0].mark_first()
 
     def prepare(self, x: Tensor, legal: Tensor) -> None:
-        self._x = x.numpy()
+        self._x = self._table = x.numpy()
+        first = self._layers[0]
+        self._merge = first if isinstance(first, _Merge) and first.tabulate(self._table) else None
         self._head.prepare(legal.numpy())
+
+    def select(self, rows: Tensor) -> None:
+        if self._merge is None:
+            self._x = self._table.take(rows.numpy(), axis=0)
+        else:
+            self._merge.select(rows.numpy())
+        self._head.select(rows.numpy())
 
     def compute(self, weight: Tensor, target: Tensor) -> Tensor:
         # A network that diverges is told by its loss, with more context than NumPy's warnings have.
@@ -227,6 +242,11 @@ class _Residual(_Linear):
 
 
 class _Merge(_Layer):
+    """Each branch runs on rows of its own: those it is given, or, once told the table that rows come from, on the
+    distinct ones among what it sees there. In a poker game those are few: as many as hands and boards together have
+    classes, and as many as there are betting nodes.
+    """
+
     def __init__(self, module: Merge) -> None:
         self.branches = [_rules(cast(nn.Sequential, b)) for b in module.branches]
         self.columns = module.columns
@@ -235,27 +255,52 @@ class _Merge(_Layer):
         weight, weight_grad = module.linear.weight.data.numpy(), _grad(module.linear.weight)
         mine = [slice(i * module.inputs, (i + 1) * module.inputs) for i in range(len(self.branches))]
         self.weights, self.weight_grads = [weight[:, c] for c in mine], [weight_grad[:, c] for c in mine]
+        self.distinct: list[tuple[Array, NDArray[np.int64]]] = []
+        self.rows = 0
 
     def mark_first(self) -> None:
         super().mark_first()
         for layers in self.branches:
             layers[0].mark_first()
 
+    def tabulate(self, table: Array) -> bool:
+        """Take rows from this table from now on, if it repeats itself enough for that to pay."""
+        self.distinct = []
+        for columns in self.columns:
+            rows, which = torch.from_numpy(table[:, columns]).unique(dim=0, return_inverse=True)
+            self.distinct.append((rows.numpy(), which.numpy()))
+        if 4 * sum(len(rows) for rows, _ in self.distinct) > len(table):
+            self.distinct = []
+        self.which = [which for _, which in self.distinct]
+        return bool(self.distinct)
+
+    def select(self, rows: NDArray[np.int64]) -> None:
+        """Set the rows of the table that `forward` and `backward` are about."""
+        self.which = [which[rows] for _, which in self.distinct]
+
     def forward(self, x: Array) -> Array:
         self.features = x.shape[1]
-        self.outputs = [_forward(layers, x[:, c]) for layers, c in zip(self.branches, self.columns, strict=True)]
-        y = np.matmul(self.outputs[0], self.weights[0].T)
-        for output, weight in zip(self.outputs[1:], self.weights[1:], strict=True):
-            y += np.matmul(output, weight.T)
-        y += self.bias
+        inputs = [rows for rows, _ in self.distinct] or [x[:, c] for c in self.columns]
+        self.outputs = [_forward(layers, rows) for layers, rows in zip(self.branches, inputs, strict=True)]
+        parts = [np.matmul(h, w.T) for h, w in zip(self.outputs, self.weights, strict=True)]
+        parts[0] += self.bias
+        if self.distinct:
+            parts = [part.take(which, axis=0) for part, which in zip(parts, self.which, strict=True)]
+        y = parts[0]
+        for part in parts[1:]:
+            y += part
         return y
 
     def backward(self, dy: Array) -> Array:
         np.dot(np.ones(len(dy), np.float32), dy, out=self.bias_grad)
         dx = None if self.is_first else np.zeros((len(dy), self.features), np.float32)
         for i, layers in enumerate(self.branches):
-            np.matmul(dy.T, self.outputs[i], out=self.weight_grads[i])
-            below = _backward(layers, np.matmul(dy, self.weights[i]))
+            mine = dy
+            if self.distinct:
+                mine = np.zeros((len(self.outputs[i]), dy.shape[1]), np.float32)
+                torch.from_numpy(mine).index_add_(0, torch.from_numpy(self.which[i]), torch.from_numpy(dy))
+            np.matmul(mine.T, self.outputs[i], out=self.weight_grads[i])
+            below = _backward(layers, np.matmul(mine, self.weights[i]))
             if dx is not None:
                 dx[:, self.columns[i]] += below
         return dy if dx is None else dx
@@ -303,8 +348,12 @@ class _Normalise(_Layer):
 
 class _Head(ABC):
     def prepare(self, legal: NDArray[np.bool_]) -> None:
-        """Set the legal mask `[n, actions]`."""
-        self.legal = self.mask(legal)
+        """Set the table's legal mask `[n, actions]`, all selected."""
+        self.legal = self.table = self.mask(legal)
+
+    def select(self, rows: NDArray[np.int64]) -> None:
+        """Set the rows of the table that `forward` and `backward` are about."""
+        self.legal = self.table.take(rows, axis=0)
 
     def mask(self, legal: NDArray[np.bool_]) -> Any:
         """The legal mask in the form that the rule needs."""
@@ -359,7 +408,11 @@ class _Dueling(_Head):
 
     def prepare(self, legal: NDArray[np.bool_]) -> None:
         super().prepare(legal)
-        self.share = self.legal / _sum(self.legal)
+        self.share = self.shares = self.legal / _sum(self.legal)
+
+    def select(self, rows: NDArray[np.int64]) -> None:
+        super().select(rows)
+        self.share = self.shares.take(rows, axis=0)
 
     def forward(self, x: Array) -> Array:
         advantage, value = _forward(self.advantage, x), _forward(self.value, x)
