@@ -153,12 +153,13 @@ def filled(count: int, capacity: int = 60) -> Reservoir:
     return memory
 
 
+@pytest.mark.parametrize("count", [COUNT, 100], ids=["all infosets", "those drawn"])
 @pytest.mark.parametrize("rows_at_once", [None, 40, 1])
-def test_grouping_rows_changes_neither_loss_nor_gradient(rows_at_once, monkeypatch):
+def test_grouping_rows_changes_neither_loss_nor_gradient(count, rows_at_once, monkeypatch):
     if rows_at_once is not None:
         # Draws are made for several steps at once; a few steps per draw puts a border between them.
         monkeypatch.setattr(memory_module, "_ROWS_AT_ONCE", rows_at_once)
-    grouped = minibatches(filled(COUNT), 5, 16, 4)
+    grouped = minibatches(filled(count), 5, 16, 4)
     single = minibatches(filled(1000), 5, 16, 4)
     assert len(grouped) == len(single) == 5
     draw = seeded(0)
@@ -170,11 +171,15 @@ def test_grouping_rows_changes_neither_loss_nor_gradient(rows_at_once, monkeypat
     gradients = HandDifferentiated(network)
     assert optimizer.flat.grad is not None
     for together, apart in zip(grouped, single, strict=True):
-        assert together.infosets is None
+        assert (together.infosets is None) == (count == COUNT)
         assert apart.infosets is not None
         assert len(apart.infosets) == len(apart.weight) == len(apart.target) == 16
         gradients.prepare(features, legal)
-        outputs = gradients.compute(together.weight * 2, together.target)
+        if together.infosets is not None:
+            assert together.infosets.tolist() == sorted(set(apart.infosets.tolist()))
+            gradients.select(together.infosets)
+        gradients.compute(together.weight * 2, together.target)
+        outputs = network(features, legal).detach()
         gradient = optimizer.flat.grad.clone()
         gradients.prepare(features[apart.infosets], legal[apart.infosets])
         gradients.compute(apart.weight * 2, apart.target)
@@ -210,7 +215,9 @@ def test_entries_count_with_their_iteration(batch_size, scale):
             assert float(times.sum()) == pytest.approx(batch_size, rel=1e-5)
             assert float(rows[0]) == 0.0
         else:
-            torch.testing.assert_close(batch.weight[:, 0] * mean, scale * batch.infosets / last)
+            times = batch.weight[:, 0] * mean * last / (scale * batch.infosets)
+            torch.testing.assert_close(times, times.round(), rtol=1e-5, atol=1e-5)
+            assert float(times.sum()) == pytest.approx(batch_size, rel=1e-5)
             seen |= set(batch.infosets.tolist())
     if batch_size < 2 * COUNT:
         assert seen == set(range(1, last + 1))
