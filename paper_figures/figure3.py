@@ -72,7 +72,7 @@ def _draw_exploitability(axes: Axes, data: pd.DataFrame) -> None:
             colour=style.COLOURS[algorithm], label=f"{style.NAMES[algorithm]}, ours",
         )  # fmt: skip
     axes.set(yscale="log", ylabel=f"exploitability = NashConv / 2 ({UNIT})")
-    values = pd.concat([exploitability(data, algorithm) for algorithm in ALGORITHMS]).stack()
+    values = data.value[(data.metric == "exploitability") & data.algorithm.isin(ALGORITHMS)]
     label_axis(axes.yaxis, values)
     # Intervals of few seeds reach far down; the runs themselves say how far the axis must.
     axes.set_ylim(0.7 * values.min(), 1.4 * values.max())

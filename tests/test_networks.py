@@ -13,6 +13,7 @@ from repro.algorithms.memory import Minibatch
 from repro.algorithms.regression import fit
 from repro.config import NetworkConfig
 from repro.games import load
+from repro.networks import step
 from repro.networks.features import Columns, feature_columns, infoset_features
 from repro.networks.modules import (
     Dueling,
@@ -130,6 +131,52 @@ def test_rows_of_weight_zero_and_targets_of_illegal_actions_do_not_matter(kind):
     changed[0] = 50.0
     gradients.compute(weight, changed)
     torch.testing.assert_close(optimizer.flat.grad, before, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(("game", "distinct"), [("leduc", 12 + 18), ("big_leduc", 156 + 98)])
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_branches_run_on_the_distinct_rows_of_a_table(kind, game, distinct):
+    game = load(game)
+    mine = game.player_slice[1]
+    x, legal = infoset_features(game)[mine], game.legal[mine]
+    torch.manual_seed(0)
+    network = BUILDERS[kind](NetworkConfig("brown", 8, None, 10), feature_columns(game), game.num_actions)
+    FlatAdam(network, 1e-3, 1.0)
+    gradients = HandDifferentiated(network)
+    gradients.prepare(x, legal)
+    merge = gradients._layers[0]
+    assert isinstance(merge, step._Merge)
+    assert sum(len(rows) for rows, _ in merge.distinct) == distinct
+    draw = torch.Generator().manual_seed(1)
+    for rows in (torch.arange(len(x)), torch.randint(len(x), (50,), generator=draw), torch.tensor([3])):
+        weight, target = torch.rand(len(rows), 1, generator=draw), torch.randn(len(rows), 3, generator=draw)
+        expected_output, expected = exact_gradients(network, x[rows], legal[rows], weight, target)
+        if len(rows) < len(x):
+            gradients.select(rows)
+        output = gradients.compute(weight, target)
+        torch.testing.assert_close(output.double(), expected_output, rtol=1e-4, atol=1e-5)
+        assert_same_gradients(network, expected)
+    # A table that does not repeat itself is not worth it, and the one before must be forgotten.
+    other = torch.randn(9, x.shape[1], generator=draw)
+    gradients.prepare(other, legal[:9])
+    assert not merge.distinct
+    weight, target = torch.rand(9, 1, generator=draw), torch.randn(9, 3, generator=draw)
+    gradients.compute(weight, target)
+    assert_same_gradients(network, exact_gradients(network, other, legal[:9], weight, target)[1])
+
+
+@pytest.mark.parametrize(("kind", "architecture", "layers"), EVERY_NETWORK)
+@pytest.mark.parametrize("rule", [HandDifferentiated, Autograd])
+def test_selected_rows_are_those_of_the_table(rule, kind, architecture, layers):
+    network = build(kind, architecture, layers, SHAPES[3])
+    FlatAdam(network, 1e-3, 1.0)
+    x, legal, weight, target = problem(SHAPES[3])
+    gradients = rule(network)
+    gradients.prepare(x, legal)
+    for rows in (torch.tensor([7, 2, 2, 140]), torch.tensor([5])):
+        gradients.select(rows)
+        gradients.compute(weight[rows], target[rows])
+        assert_same_gradients(network, exact_gradients(network, x[rows], legal[rows], weight[rows], target[rows])[1])
 
 
 def test_networks_of_other_modules_go_through_autograd():

@@ -242,9 +242,8 @@ class _Residual(_Linear):
 
 
 class _Merge(_Layer):
-    """Each branch runs on rows of its own: those it is given, or, once told the table that rows come from, on the
-    distinct ones among what it sees there. In a poker game those are few: as many as hands and boards together have
-    classes, and as many as there are betting nodes.
+    """A branch sees part of a row, and few such parts are different: in Big Leduc's table of 13,188 infosets 156 hands
+    with boards, and 98 betting nodes. Told the table, each branch and its share of the linear layer run on those alone.
     """
 
     def __init__(self, module: Merge) -> None:
@@ -256,7 +255,6 @@ class _Merge(_Layer):
         mine = [slice(i * module.inputs, (i + 1) * module.inputs) for i in range(len(self.branches))]
         self.weights, self.weight_grads = [weight[:, c] for c in mine], [weight_grad[:, c] for c in mine]
         self.distinct: list[tuple[Array, NDArray[np.int64]]] = []
-        self.rows = 0
 
     def mark_first(self) -> None:
         super().mark_first()
