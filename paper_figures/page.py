@@ -54,7 +54,7 @@ def results(target: str, scale: str, module: ModuleType) -> str:
         module.table(data),
         "### Claims",
         markdown(claims),
-        "### Departures from the published setting at this scale",
+        "### Departures from scale `paper`",
         *_departures(provenance["sweeps"]),
         "### Made with",
         *(_provenance(sweep) for sweep in provenance["sweeps"]),

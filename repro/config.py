@@ -31,6 +31,10 @@ def _one_of(*allowed: str, default: Any = MISSING) -> Any:
     return field(default=default, metadata={"one_of": allowed})
 
 
+_MOST_EXPONENT = 10
+"""Of tabular CFR's discounts; larger ones overflow."""
+
+
 @dataclass
 class NetworkConfig:
     """A network architecture."""
@@ -65,7 +69,7 @@ class ReadoutConfig:
     """A way to turn what a run stored into an average strategy."""
 
     # Deep CFR: ensemble, the average of B^M (SD-CFR), or average_network, S-hat trained on B^s.
-    # Tabular: average, or current, the strategy of the last iteration.
+    # NFSP: average_network. Tabular: average, or current, the one that the next iteration would play.
     # Kuhn post: policy, the strategy network, or greedy, always its most probable action.
     kind: str = _one_of("ensemble", "average_network", "average", "current", "policy", "greedy")
     # Most networks that B^M holds, by reservoir sampling; null: all. Only for `ensemble`.
@@ -91,17 +95,17 @@ class AlgorithmConfig:
 
 @dataclass
 class TabularCFRConfig(AlgorithmConfig):
-    """CFR on tables, with exact counterfactual values. The variants are settings of Discounted CFR's three exponents."""
+    """CFR on tables, with exact counterfactual values; the variants are settings of Discounted CFR's exponents."""
 
     READOUT_KINDS = ("average", "current")
     USES_NETWORK = False
 
-    # After iteration t, positive regrets are multiplied by t^alpha / (t^alpha + 1), negative ones likewise with beta;
-    # .inf leaves them alone.
+    # After iteration t, positive regrets are multiplied by t^alpha / (t^alpha + 1), negative ones likewise with beta:
+    # from -10 to 10, or infinity (inf on the command line, .inf in a file), which leaves them alone.
     alpha: float = float("inf")
     beta: float = float("inf")
     # Iteration t counts t^gamma in the average strategy.
-    gamma: float = _at_least(0, 0.0)
+    gamma: float = field(default=0.0, metadata={"at_least": 0, "at_most": _MOST_EXPONENT})
     # Set negative regrets to zero after every update (CFR+).
     floor: bool = False
     # Player 1 answers player 0's new strategy; otherwise both update against the old ones.
@@ -266,16 +270,14 @@ def _check_together(config: Config) -> None:
     """Refuse keys that would have no effect: a sweep over one would repeat the same run under different names."""
     algorithm = config.algorithm
     if not algorithm.USES_NETWORK and config.network is not None:
-        raise ReproError(f"network is given, but the algorithm {algorithm.name} has no network; use network=null.")
+        raise ReproError(
+            f"network is {config.network.architecture}, but the algorithm {algorithm.name} has none; leave it out."
+        )
     if algorithm.USES_NETWORK:
         if config.network is None:
             raise ReproError(f"network is null, but the algorithm {algorithm.name} needs one.")
         _check_network(config.network)
-    if isinstance(algorithm, MCCFRConfig) and (algorithm.sampling == "outcome") != (algorithm.exploration is not None):
-        raise ReproError(
-            f"algorithm.exploration is {algorithm.exploration} and algorithm.sampling {algorithm.sampling}; outcome "
-            "sampling needs a probability, external sampling takes null."
-        )
+    check_variant(algorithm)
     if isinstance(algorithm, KuhnPostConfig) and config.game.get("name") != "kuhn":
         raise ReproError(f"game is {config.game.get('name')!r}; the algorithm {algorithm.name} plays kuhn only.")
     if isinstance(algorithm, NFSPConfig):
@@ -286,6 +288,26 @@ def _check_together(config: Config) -> None:
                     f"({algorithm.batch_size}), or nothing is ever learned."
                 )
     _check_readouts(algorithm)
+
+
+def check_variant(algorithm: AlgorithmConfig) -> None:
+    """Check what the ranges of a tabular algorithm's single keys cannot say.
+
+    Raises:
+        ReproError: names the key, the value and what is allowed.
+    """
+    if isinstance(algorithm, MCCFRConfig) and (algorithm.sampling == "outcome") != (algorithm.exploration is not None):
+        raise ReproError(
+            f"algorithm.exploration is {algorithm.exploration} and algorithm.sampling {algorithm.sampling}; outcome "
+            "sampling needs a probability, external sampling takes null."
+        )
+    if isinstance(algorithm, TabularCFRConfig):
+        for key in ("alpha", "beta"):
+            value = getattr(algorithm, key)
+            if not (value == float("inf") or abs(value) <= _MOST_EXPONENT):
+                raise ReproError(
+                    f"algorithm.{key} is {value}; it must be from -{_MOST_EXPONENT} to {_MOST_EXPONENT}, or inf."
+                )
 
 
 def _check_network(network: NetworkConfig) -> None:

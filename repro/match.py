@@ -44,8 +44,8 @@ def read_game(text: str) -> Game:
         key, equals, value = setting.partition("=")
         if not equals:
             raise ReproError(f"GAME is {text!r}; after the name must come KEY=VALUE, with a colon before each.")
-        if key == "device":
-            raise ReproError(f"GAME is {text!r}; device is no parameter of a game.")
+        if key in ("name", "device") or key in parameters:
+            raise ReproError(f"GAME is {text!r}; {key} is no parameter of a game, or is given twice.")
         parameters[key] = tuple(map(_value, value.split(","))) if "," in value else _value(value)
     try:
         return load(name, device="cpu", **parameters)

@@ -32,7 +32,7 @@ from rich.table import Table
 
 from repro.config import flatten, register, result_config, run_key, settings
 from repro.errors import ReproError
-from repro.games import load
+from repro.games import load_game
 from repro.tracking import status
 from repro.tracking.progress import Job, Watcher, console
 
@@ -63,6 +63,9 @@ def plan(overrides: Sequence[str], multirun: bool) -> list[DictConfig]:
             configs = [compose("config", [*job], return_hydra_config=True) for job in _jobs(overrides, multirun)]
     except (HydraException, OmegaConfBaseException) as error:
         raise ReproError(_one_sentence(error)) from error
+    except (ValueError, AssertionError) as error:
+        # What Hydra raises for a choice that is no name, such as network=null, says neither key nor value.
+        raise ReproError(f"bad configuration: {' '.join(overrides)}: {error}") from error
     for config in configs:
         _check(config)
     return configs
@@ -83,8 +86,7 @@ def _jobs(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
 
 def _check(config: DictConfig) -> None:
     checked = settings(without_hydra(config))
-    parameters = dict(checked.game)
-    load(str(parameters.pop("name", "")), **parameters)
+    load_game(checked.game)
     if checked.device == "cuda" and not torch.cuda.is_available():
         raise ReproError("device is 'cuda', but torch finds no GPU here; cpu always works.")
 

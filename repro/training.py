@@ -16,7 +16,7 @@ from repro.algorithms.base import Algorithm
 from repro.algorithms.registry import build
 from repro.config import Config, flatten, result_config, settings
 from repro.evaluation.units import unit_name
-from repro.games import Game, load
+from repro.games import load_game
 from repro.policies import save_strategy
 from repro.tracking import provenance, status
 from repro.tracking.checkpoints import Checkpoints, newest_readable
@@ -39,7 +39,7 @@ def train(config: DictConfig, key: str, folder: Path, state: status.Status, pare
     torch.set_num_threads(checked.threads)
     iteration = 0
     try:
-        game = _load_game(checked)
+        game = load_game(checked.game, checked.device)
         model = build(game, checked)
         checkpoint, passed_over = newest_readable(folder)
         if passed_over:
@@ -82,11 +82,6 @@ def _quiet_lightning() -> None:
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="pytorch_lightning")
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-
-
-def _load_game(checked: Config) -> Game:
-    parameters = dict(checked.game)
-    return load(parameters.pop("name"), device=checked.device, **parameters)
 
 
 def _open_tracked_run(

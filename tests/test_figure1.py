@@ -169,7 +169,12 @@ def test_a_target_has_one_sweep_or_several():
 def test_a_failed_sweep_does_not_stop_the_others_but_ctrl_c_does(monkeypatch, tmp_path, statuses, run_until, returned):
     done = []
     monkeypatch.setattr(figure, "experiments", lambda target, scale: ["figure1/smoke", "figure1/laptop"])
-    monkeypatch.setattr(figure, "run_sweep", lambda arguments: done.append(arguments) or statuses[len(done) - 1])
+
+    def run_sweep(arguments):
+        done.append(arguments)
+        return statuses[len(done) - 1]
+
+    monkeypatch.setattr(figure, "run_sweep", run_sweep)
     assert figure.make("figure1", "smoke", tmp_path, 1, "cpu", False) == returned
     assert len(done) == run_until
 

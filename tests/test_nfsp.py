@@ -423,7 +423,8 @@ def test_exploitability_falls_well_below_uniforms():
         NetworkConfig("fc", 64, 1),
         seed=0,
     )  # fmt: skip
-    model.training_step(None, 0)
+    for _ in range(model.steps):
+        model.training_step(None, 0)
     assert model.metrics["nfsp"]["episodes"] == 160 * 256
     assert model.metrics["nfsp"]["nash_conv"] < 0.45 * nash_conv(game, uniform(game))
 

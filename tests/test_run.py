@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -245,6 +246,13 @@ def test_a_truncated_checkpoint_falls_back_to_the_one_before(straight, tmp_path)
         ("network.architecture=brown", "network.card_width has no value; the architecture brown needs"),
         ("algorithm=chess", "Could not find 'algorithm/chess'"),
         ("network.width=0", "network.width is 0; it must be at least 1."),
+        ("algorithm=cfr network=fc", "network is fc, but the algorithm cfr has none"),
+        ("network=null", "network=null"),
+        ("game=null", "game=null"),
+        ("algorithm=cfr network.width=3", "network.width=3"),
+        ("+game.device=cuda", "game.device is 'cuda'"),
+        ("algorithm=cfr algorithm.alpha=nan", "algorithm.alpha is nan; it must be from -10 to 10, or inf."),
+        ("algorithm=cfr '+algorithm.readouts.x={kind: ensemble}'", "must be one of average, current"),
         ("seed=-1", "seed is -1; it must be at least 0."),
         ("device=tpu", "device is 'tpu'; it must be one of cpu, cuda."),
     ],
@@ -252,7 +260,7 @@ def test_a_truncated_checkpoint_falls_back_to_the_one_before(straight, tmp_path)
 @pytest.mark.parametrize("multirun", [False, True])
 def test_bad_configuration_is_refused_before_any_work(override, sentence, multirun):
     with pytest.raises(ReproError) as caught:
-        run.plan([override], multirun)
+        run.plan(shlex.split(override) if override.startswith("algorithm=") else [override], multirun)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -1,5 +1,7 @@
 """The exact engine against known numbers, against plain Python over explicit deals, and against identities."""
 
+import gc
+import weakref
 from fractions import Fraction
 from itertools import product
 
@@ -251,3 +253,12 @@ def test_action_values_are_zero_where_illegal_and_ignore_own_play_above(paramete
     changed[root] = game.uniform[root]
     mine = game.player_slice[0]
     torch.testing.assert_close(tree.action_values(changed)[mine], values[mine], rtol=0, atol=1e-13)
+
+
+def test_an_engine_goes_with_its_game():
+    game = load("kuhn")
+    nash_conv(game, uniform(game))
+    gone = weakref.ref(game)
+    del game
+    gc.collect()
+    assert gone() is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pyspiel
@@ -11,14 +11,14 @@ import torch
 from open_spiel.python.algorithms import cfr, discounted_cfr
 from open_spiel.python.algorithms.exploitability import nash_conv as their_nash_conv
 
-from repro.algorithms.tabular import VARIANTS, MonteCarloCFR, solve, solver_of
-from repro.config import MCCFRConfig, result_config
+from repro.algorithms.tabular import VARIANTS, MonteCarloCFR, TabularCFR, solve, solver_of
+from repro.config import MCCFRConfig, ReadoutConfig, result_config
 from repro.engine.sampling import SamplingEngine
 from repro.errors import ReproError
 from repro.evaluation import expected_value, nash_conv
 from repro.evaluation.exploitability import exact_engine
 from repro.games import load
-from repro.policies import TabularPolicy
+from repro.policies import TabularPolicy, uniform
 from repro.run import plan, without_hydra
 from tests.reference import random_table
 
@@ -60,7 +60,7 @@ def test_equals_openspiel_on_leduc(variant, at_100):
     """
     game, theirs = load("leduc"), pyspiel.load_game("leduc_poker")
     peer = FASTER_PEERS.get(variant, PEERS[variant])(theirs)
-    for t, policy in solve_named(game, variant, 100 if at_100 else 10):
+    for t, policy in solve_named(game, variant, 100 if at_100 else 40):
         peer.evaluate_and_update_policy()
         if t in (1, 10, 40, 100):
             theirs_now = pyspiel.nash_conv(theirs, _in_cpp(peer.average_policy()))
@@ -159,6 +159,14 @@ def test_the_file_in_conf_is_the_variant(variant):
         ("dcfr", {"gamma": -1.0}, "gamma"),
         ("es_mccfr", {"traversals": 0}, "traversals"),
         ("os_mccfr", {"exploration": 1.5}, "exploration"),
+        ("os_mccfr", {"exploration": None}, "exploration"),
+        ("es_mccfr", {"exploration": 0.5}, "exploration"),
+        ("cfr", {"gamma": "abc"}, "gamma"),
+        ("cfr", {"gamma": float("nan")}, "gamma"),
+        ("dcfr", {"gamma": 400.0}, "gamma"),
+        ("dcfr", {"alpha": float("nan")}, "alpha"),
+        ("dcfr", {"alpha": float("-inf")}, "alpha"),
+        ("dcfr", {"beta": 400.0}, "beta"),
     ],
 )
 def test_bad_requests_are_refused_before_any_work(variant, changes, named):
@@ -207,17 +215,26 @@ def _mean_per_infoset(game, samples, n):
     return first, ((second - first**2).clamp(min=0) / n).sqrt()
 
 
+def test_outcome_sampling_counts_the_nodes_it_visits():
+    """Kuhn with the uniform strategy: a deal, then two decisions, or three after check and bet (one in four)."""
+    game, n = load("kuhn"), 40_000
+    found = SamplingEngine(game).outcome_sampling(uniform(game), 0, n, 0.5, torch.Generator().manual_seed(0))
+    assert found.nodes_touched / n == pytest.approx(3 + 1 / 4, abs=0.02)
+
+
 MONTE_CARLO = {
     "es_mccfr": (pyspiel.ExternalSamplingMCCFRSolver, 100),
     "os_mccfr": (lambda game, seed: pyspiel.OutcomeSamplingMCCFRSolver(game, 0.6, seed), 100),
 }
 
 
+@pytest.mark.parametrize("name", ["kuhn", "leduc"])
 @pytest.mark.parametrize("variant", MONTE_CARLO)
-def test_monte_carlo_reaches_what_openspiel_does(variant):
+def test_monte_carlo_reaches_what_openspiel_does(name, variant):
     """NashConv of 8 seeds each after the same number of traversals: neither side lies wholly apart, means are close."""
     build, iterations = MONTE_CARLO[variant]
-    game, theirs = load("kuhn"), pyspiel.load_game("kuhn_poker")
+    # OpenSpiel tells suits apart, which makes more infosets to learn about.
+    game, theirs = load(name, suit_isomorphism=name == "kuhn"), pyspiel.load_game(f"{name}_poker")
     ours, peers = [], []
     for seed in range(8):
         ((_, policy),) = solve(game, variant, iterations, every=iterations, seed=seed)
@@ -255,3 +272,31 @@ def test_linear_weights_are_the_iterations():
         solver.step()
     hers = game.player_slice[1]
     assert torch.allclose((solvers[0].sums - first[0])[hers], 2 * (solvers[1].sums - first[1])[hers])
+
+
+@pytest.mark.parametrize(("variant", "iterations"), [("dcfr", 25), ("os_mccfr", 25)])
+def test_a_run_that_was_stopped_continues_bitwise_equal(variant, iterations):
+    """As a LightningModule, with iterations that are no multiple of those between evaluations."""
+
+    def model():
+        readouts = {"average": ReadoutConfig("average"), "current": ReadoutConfig("current")}
+        changes = {"name": variant, "iterations": iterations, "evaluate_every": 10, "readouts": readouts}
+        return TabularCFR(load("leduc"), replace(VARIANTS[variant], **changes), seed=2)
+
+    whole, stopped, continued = model(), model(), model()
+    assert whole.steps == 3
+    for _ in range(3):
+        whole.training_step(None, 0)
+    stopped.training_step(None, 0)
+    checkpoint: dict = {}
+    stopped.on_save_checkpoint(checkpoint)
+    continued.on_load_checkpoint(checkpoint)
+    for _ in range(2):
+        continued.training_step(None, 0)
+    assert whole.iteration == continued.iteration == iterations
+    for name in ("average", "current"):
+        assert torch.equal(whole.policies[name].table, continued.policies[name].table)
+        keys = {"nash_conv", "exploitability", "player_updates", "nodes_touched", "wall_seconds"}
+        assert whole.metrics[name].keys() == keys
+        assert whole.metrics[name]["nodes_touched"] == continued.metrics[name]["nodes_touched"]
+    assert not torch.equal(whole.policies["average"].table, whole.policies["current"].table)

@@ -26,6 +26,11 @@ def strategy_metric(game: Game, infoset: int, action: int) -> str:
     return f"strategy/{words}/{game.actions[action]}"
 
 
+def largest_divisor(number: int, most: int) -> int:
+    """The largest divisor of `number` that is at most `most`."""
+    return max(d for d in range(1, min(number, most) + 1) if number % d == 0)
+
+
 class Algorithm(pl.LightningModule):
     """An iterative algorithm on a game whose infosets are listed.
 

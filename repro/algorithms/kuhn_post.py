@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from repro.algorithms.base import Algorithm
+from repro.algorithms.base import Algorithm, largest_divisor
 from repro.config import KuhnPostConfig, ReadoutConfig
 from repro.errors import ReproError
 from repro.games.betting import SHOWDOWN
@@ -37,6 +37,9 @@ _HISTORY_NUMBER = {(): 0.0, (1,): 1.0, (2,): 2.0, (1, 2): 4.0}
 _ACTIONS = 2
 _LAYERS = 2
 
+_MOST_PER_STEP = 100
+"""Iterations in one epoch of Lightning's."""
+
 
 class KuhnPost(Algorithm):
     """The post's algorithm on Kuhn poker.
@@ -48,7 +51,7 @@ class KuhnPost(Algorithm):
     def __init__(self, game: Game, algorithm: KuhnPostConfig, seed: int) -> None:
         super().__init__(game, algorithm, seed)
         self.algorithm = algorithm
-        self.iterations_per_step = algorithm.evaluate_every
+        self.iterations_per_step = largest_divisor(algorithm.evaluate_every, _MOST_PER_STEP)
         self._compile(game)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(generator(seed, "initial networks").initial_seed())
@@ -153,7 +156,8 @@ class KuhnPost(Algorithm):
 
     def trained_networks(self) -> dict[str, Any]:
         """State of the regret and the strategy network."""
-        return dict(zip(("regret", "strategy"), (n.state_dict() for n in self.networks), strict=True))
+        states = [{k: v.cpu() for k, v in n.state_dict().items()} for n in self.networks]
+        return dict(zip(("regret", "strategy"), states, strict=True))
 
 
 def _children_first(children: dict[int, list[int]], node: int = 0) -> list[int]:

@@ -6,8 +6,9 @@ best response with probability eta, else its average strategy.
 
 The paper plays one hand at a time and takes an SGD step whenever a player has made so many steps in the game. Here an
 iteration plays a batch of hands with the networks as they are, all of them level by level down the betting tree, and
-then takes the SGD steps that are due. Nothing else is changed: the number of hands, of SGD steps and of rows per step
-is the same, only that the networks that act lag behind by up to one batch of hands, a few SGD steps.
+then takes the SGD steps that are due. The number of hands, of SGD steps and of rows per step is as it would be, only
+the networks that act lag behind by up to one batch of hands. Two things that the paper leaves open: its "iteration",
+which exploration falls with, is one of ours; and a network learns as soon as its memory holds a minibatch.
 
 The infosets are listed, so a network is evaluated on all of its player's once per iteration, and play reads a table.
 For the same reason the target network is kept as the one number per infoset that Q-learning reads from it.
@@ -25,7 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from repro.algorithms.base import Algorithm
+from repro.algorithms.base import Algorithm, largest_divisor
 from repro.algorithms.memory import Minibatch, Reservoir
 from repro.algorithms.regression import fit
 from repro.config import NetworkConfig, NFSPConfig, ReadoutConfig
@@ -37,6 +38,9 @@ from repro.networks.modules import Network, average_network, value_network
 from repro.networks.step import Autograd, FlatAdam, Gradients, HandDifferentiated, gradients_of
 from repro.policies.base import Ensemble, HandStrategies, TabularPolicy, table_of
 from repro.seeding import generator
+
+_MOST_PER_STEP = 20
+"""Iterations in one epoch of Lightning's, which takes milliseconds of its own."""
 
 # -- self-play -------------------------------------------------------------------------------------------------------
 
@@ -329,6 +333,7 @@ class Player:
         Raises:
             FloatingPointError: the loss or the parameters are no longer finite.
         """
+        # Only for the gradients to be where they belong, as in `fit`.
         self._average_optimizer.reset()
         gradients = log_loss_gradients(self.average_network)
         gradients.prepare(self.features, self.legal)
@@ -380,7 +385,7 @@ class NFSP(Algorithm):
 
     def __init__(self, game: Game, algorithm: NFSPConfig, network: NetworkConfig, seed: int) -> None:
         super().__init__(game, algorithm, seed)
-        self.iterations_per_step = algorithm.evaluate_every
+        self.iterations_per_step = largest_divisor(algorithm.evaluate_every, _MOST_PER_STEP)
         self.algorithm = algorithm
         self.engine = SamplingEngine(game)
         self.players = [Player(game, p, algorithm, network, seed) for p in range(2)]

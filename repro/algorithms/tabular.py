@@ -1,6 +1,7 @@
 """CFR on tables: the exact variants on the vector engine, the Monte Carlo ones on the sampling engine.
 
-    for iteration, policy in solve(load("leduc"), "linear_cfr", iterations=1000, every=100):
+    game = load("leduc")
+    for iteration, policy in solve(game, "linear_cfr", iterations=1000, every=100):
         print(iteration, nash_conv(game, policy))
 
 Conventions, the same as OpenSpiel's solvers:
@@ -11,7 +12,8 @@ Conventions, the same as OpenSpiel's solvers:
 - A player's update: counterfactual regrets are added; then all the player's regrets are discounted (DCFR) or those
   below zero set to zero (CFR+); then the next strategy follows by regret matching.
 - The average strategy counts, in iteration t, the strategy that the player had *before* its update, weighted by its own
-  reach and t^gamma.
+  reach and t^gamma. External sampling meets a player's strategy in the opponent's traversals: player 0's after its
+  update, player 1's before.
 - Monte Carlo variants weigh regrets and strategies of iteration t by t if `linear`, otherwise equally.
 """
 
@@ -19,20 +21,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import torch
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
-from repro.algorithms.base import Algorithm
-from repro.config import AlgorithmConfig, MCCFRConfig, ReadoutConfig, TabularCFRConfig, check
+from repro.algorithms.base import Algorithm, largest_divisor
+from repro.config import AlgorithmConfig, MCCFRConfig, ReadoutConfig, TabularCFRConfig, check, check_variant
 from repro.engine.sampling import SamplingEngine
 from repro.engine.sequence_form import SequenceForm
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.policies.base import TabularPolicy
 from repro.seeding import generator
+
+_MOST_PER_STEP = 100
+"""Iterations in one epoch of Lightning's, which takes milliseconds of its own."""
 
 VARIANTS: dict[str, TabularCFRConfig | MCCFRConfig] = {
     "cfr": TabularCFRConfig(),
@@ -60,13 +66,15 @@ def solve(
     """
     if variant not in VARIANTS:
         raise ReproError(f"variant {variant!r} is unknown; the variants are {', '.join(VARIANTS)}.")
+    given = {**changes, "name": variant, "iterations": iterations, "evaluate_every": every}
     try:
-        config = replace(VARIANTS[variant], name=variant, iterations=iterations, evaluate_every=every, **changes)
-    except TypeError as error:
-        raise ReproError(f"variant {variant}: {error}.") from error
+        merged = OmegaConf.merge(OmegaConf.structured(VARIANTS[variant]), given)
+    except OmegaConfBaseException as error:
+        raise ReproError(f"variant {variant}: {error.full_key}: {str(error).splitlines()[0]}.") from error
+    config: TabularCFRConfig | MCCFRConfig = OmegaConf.to_object(merged)  # type: ignore[assignment]
     check(config)
-    solver = solver_of(game, config, seed)
-    return _iterate(solver, iterations, every)
+    check_variant(config)
+    return _iterate(solver_of(game, config, seed), config.iterations, every)
 
 
 def _iterate(solver: Solver, iterations: int, every: int) -> Iterator[tuple[int, TabularPolicy]]:
@@ -203,9 +211,10 @@ class MonteCarloCFR(Solver):
         for player in range(2):
             draw = generator(self._seed, "traversals", self.iteration, player, self.game.device)
             policy, n = TabularPolicy(self._strategy), self._config.traversals
-            if self._config.exploration is None:
+            if self._config.sampling == "external":
                 found = self._engine.external_sampling(policy, player, n, draw)
             else:
+                assert self._config.exploration is not None
                 found = self._engine.outcome_sampling(policy, player, n, self._config.exploration, draw)
             for samples, into in ((found.advantages, self.regrets), (found.strategies, self.sums)):
                 into.index_add_(0, samples.infosets, samples.targets.double(), alpha=weight)
@@ -222,11 +231,11 @@ def solver_of(game: Game, config: AlgorithmConfig, seed: int) -> Solver:
 
 
 class TabularCFR(Algorithm):
-    """A tabular solver as a run: `algorithm=linear_cfr` and the like. One epoch is `evaluate_every` iterations."""
+    """A tabular solver as a run: `algorithm=linear_cfr` and the like. One epoch is up to a hundred iterations."""
 
     def __init__(self, game: Game, algorithm: TabularCFRConfig | MCCFRConfig, seed: int) -> None:
         super().__init__(game, algorithm, seed)
-        self.iterations_per_step = algorithm.evaluate_every
+        self.iterations_per_step = largest_divisor(algorithm.evaluate_every, _MOST_PER_STEP)
         self.solver = solver_of(game, algorithm, seed)
 
     def advance(self) -> dict[str, float]:

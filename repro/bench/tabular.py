@@ -10,6 +10,7 @@ from repro.bench.measure import Effort, Row, interleaved, open_spiel, per_second
 from repro.config import MCCFRConfig
 from repro.evaluation import nash_conv
 from repro.games import load
+from repro.interop.openspiel import to_openspiel
 from repro.policies import uniform
 
 BATCHES = (1_000, 10_000)
@@ -19,24 +20,19 @@ BATCHES = (1_000, 10_000)
 def rows(effort: Effort) -> list[Row]:
     """All benchmarks of this module."""
     found = [leduc_nash_conv(effort), leduc_cfr(effort)]
-    if find_spec("LiteEFG") is not None:
+    if find_spec("LiteEFG") is None:
+        print("LiteEFG is not installed: no row leduc_cfr_lite_efg. `pip install LiteEFG` needs a C++ compiler.")
+    else:
         found.append(leduc_cfr_lite_efg(effort))
     return found + [leduc_es_mccfr(effort, batch) for batch in BATCHES]
 
 
 def leduc_nash_conv(effort: Effort) -> Row:
     """NashConv of the uniform strategy given as a table, beside OpenSpiel's C++."""
-    from open_spiel.python.policy import TabularPolicy as PeerTable  # noqa: PLC0415
-
     pyspiel, _ = open_spiel()
     game, peer_game = load("leduc"), pyspiel.load_game("leduc_poker")
-    mine, table = uniform(game), PeerTable(peer_game)
-    peer_policy = pyspiel.TabularPolicy(
-        {
-            key: [(a, float(p)) for a, p in enumerate(table.action_probability_array[row]) if p > 0]
-            for key, row in table.state_lookup.items()
-        }
-    )
+    mine = uniform(game)
+    peer_policy = to_openspiel(game, mine)
     agree = abs(nash_conv(game, mine) - pyspiel.nash_conv(peer_game, peer_policy)) < 1e-9
     assert agree, "the two sides do not compute the same number"
     calls, peer_calls = effort.small, max(1, effort.small // 10)
@@ -86,7 +82,9 @@ def leduc_es_mccfr(effort: Effort, batch: int) -> Row:
     """Traversals of external-sampling MCCFR on tables.
 
     OpenSpiel updates its tables within every traversal, ours once per `batch` traversals of a player. Ours therefore
-    needs more of them for the same exploitability: this is a row about sampling, not about solving.
+    needs more of them for the same exploitability: this is a row about sampling, not about solving. A small batch is
+    bound by the fixed cost of some 300 torch operations, a large one by gathering rows from memory. Both are for one
+    thread; runs of different seeds on two cores do twice as many.
     """
     pyspiel, _ = open_spiel()
     ours = solver_of(load("leduc"), MCCFRConfig(sampling="external", traversals=batch), seed=0)

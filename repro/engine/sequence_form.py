@@ -101,7 +101,8 @@ class SequenceForm:
     """
 
     def __init__(self, game: Game) -> None:
-        self.game = game
+        # The game itself is not kept: engines are cached for as long as their game lives.
+        self._slices, self._actions = game.player_slice, game.num_actions
         layout = _Layout(game)
         self.players = tuple(Treeplex(game, layout.parents(p)) for p in range(2))
         self._terminals = [t for r in range(game.tree.rounds) for t in layout.terminals(r)]
@@ -134,7 +135,7 @@ class SequenceForm:
         return me.values_to_root(best_response)
 
     def _load(self, table: Tensor) -> None:
-        for treeplex, mine in zip(self.players, self.game.player_slice, strict=True):
+        for treeplex, mine in zip(self.players, self._slices, strict=True):
             treeplex.strategy.copy_(table[mine])
             treeplex.strategy_to_reach()
 
@@ -161,7 +162,7 @@ class SequenceForm:
         value = float(self.evaluate(player, best_response=True))
         best = self.players[player].q.argmax(1)
         response = table.clone()
-        response[self.game.player_slice[player]] = torch.nn.functional.one_hot(best, self.game.num_actions).to(table)
+        response[self._slices[player]] = torch.nn.functional.one_hot(best, self._actions).to(table)
         return value, response
 
     def action_values(self, table: Tensor) -> Tensor:

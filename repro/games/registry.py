@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 
 import torch
@@ -105,6 +105,18 @@ def load(name: str, *, device: torch.device | str = "cpu", **parameters: object)
         if not fits(value):
             raise ReproError(f"game {name}: {key} is {value!r}; {needed} is needed.")
     return GAMES[name](**parameters).build(name).to(device)
+
+
+def load_game(node: Mapping[str, object], device: torch.device | str = "cpu") -> Game:
+    """Build the game of a configuration: its `name`, and parameters under their own keys.
+
+    Raises:
+        ReproError: as `load`.
+    """
+    if "device" in node:
+        raise ReproError(f"game.device is {node['device']!r}; a game has no such parameter.")
+    parameters = {key: value for key, value in node.items() if key != "name"}
+    return load(str(node.get("name", "")), device=device, **parameters)
 
 
 def _check_deck(name: str, ranks: int, suits: int, dealt: int) -> None:

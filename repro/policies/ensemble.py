@@ -13,7 +13,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from repro.config import NetworkConfig
 from repro.errors import ReproError
-from repro.games import Game, load
+from repro.games import Game, load_game
 from repro.networks.features import feature_columns, infoset_features
 from repro.networks.modules import parameter_count, value_network
 from repro.policies.base import Ensemble, HandStrategies
@@ -172,6 +172,12 @@ class NetworkSampling(Ensemble):
         return strategies
 
 
+_NOT_SUCH_A_FILE = (
+    OSError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, pickle.UnpicklingError, ReproError,
+)  # fmt: skip
+"""What reading a file of another kind ends in."""
+
+
 def load_networks(game: Game, path: Path | str) -> tuple[NetworkSampling, NetworkSampling]:
     """Per seat, the B^M that a finished run left as `networks.pt`. The file is mapped into memory, not read.
 
@@ -183,8 +189,10 @@ def load_networks(game: Game, path: Path | str) -> tuple[NetworkSampling, Networ
         config, (first, second) = stored["config"], stored["value"]
         when_no_positive = config["algorithm"]["when_no_positive"]
         architecture = NetworkConfig(**config["network"])
-        trained_on = load(**config["game"])
-    except (OSError, RuntimeError, ValueError, LookupError, TypeError, pickle.UnpicklingError, ReproError) as error:
+        trained_on = load_game(config["game"])
+        if when_no_positive not in ("argmax", "uniform") or first.dim() != 2 or second.dim() != 2:
+            raise ValueError("no value networks")
+    except _NOT_SUCH_A_FILE as error:
         raise ReproError(f"{path} is not the networks.pt of a finished Deep CFR run.") from error
     if (trained_on.name, trained_on.parameters) != (game.name, game.parameters):
         raise ReproError(
@@ -204,6 +212,8 @@ def load_networks(game: Game, path: Path | str) -> tuple[NetworkSampling, Networ
                 f"{path} holds networks of {parameters.shape[1]} parameters; here this architecture has "
                 f"{parameter_count(network)}."
             )
+        if not bool(parameters.isfinite().all()):
+            raise ReproError(f"{path} holds parameters that are not finite.")
         return NetworkSampling(network, parameters, inputs, when_no_positive)
 
     return seat(first), seat(second)
