@@ -48,6 +48,10 @@ def leduc() -> pd.DataFrame:
 # -- drawing ---------------------------------------------------------------------------------------------------------
 
 
+_FEW_POINTS = 6
+"""Up to so many evaluations each gets its own tick."""
+
+
 def draw(data: pd.DataFrame) -> Figure:
     """The paper's plot; beside it the gap between its curves as a share of SD-CFR's, there and in Leduc."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2))
@@ -56,6 +60,10 @@ def draw(data: pd.DataFrame) -> Figure:
     for axes in (left, right):
         axes.set(xscale="log", xlabel="updates of one player (two per iteration)")
         label_axis(axes.xaxis, data.step * 2)
+        evaluated = points(exploitability(data, "sd_cfr"))
+        if len(evaluated) <= _FEW_POINTS:
+            axes.set_xticks(evaluated, [str(x) for x in evaluated])
+            axes.minorticks_off()
         axes.legend(fontsize=8)
     figure.suptitle(
         f"Big Leduc, scale: {data.scale.iloc[0]}. Mean with 95% CI over runs, thin lines are single runs.", y=1.0
