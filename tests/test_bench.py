@@ -24,6 +24,7 @@ def test_quick_benchmark_writes_every_row(tmp_path):
         "leduc_sgd_step",
         "leduc_cfr",
         "leduc_es_mccfr_1000",
+        "leduc_nfsp",
     }
     assert names <= {row["name"] for row in rows}
     for row in rows:

@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from repro.bench import deep_cfr, tabular
+from repro.bench import deep_cfr, nfsp, tabular
 from repro.bench.measure import FULL, QUICK, Effort, Row, one_thread
 from repro.errors import ReproError
 
@@ -31,7 +31,7 @@ def run(effort: Effort) -> list[Row]:
         ReproError: OpenSpiel is not installed.
     """
     with one_thread():
-        return [*deep_cfr.rows(effort), *tabular.rows(effort)]
+        return [*deep_cfr.rows(effort), *tabular.rows(effort), *nfsp.rows(effort)]
 
 
 def show(rows: Sequence[Row], effort: Effort) -> None:
