@@ -371,7 +371,7 @@ class Player:
 
 
 class NFSP(Algorithm):
-    """NFSP on a game whose infosets are listed. One epoch is `evaluate_every` iterations.
+    """NFSP on a game whose infosets are listed. One epoch is up to twenty iterations.
 
     Args:
         game: the game; its tensors decide the device.
