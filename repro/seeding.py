@@ -7,9 +7,19 @@ state to carry over.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
+
+
+@contextmanager
+def initialisation(seed: int, purpose: str, iteration: int = 0, player: int = 0) -> Iterator[None]:
+    """Within it, networks are initialised from a generator of that name. torch uses its global one; it is put back."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(generator(seed, purpose, iteration, player).initial_seed())
+        yield
 
 
 def generator(

@@ -30,7 +30,7 @@ from repro.networks.step import FlatAdam
 from repro.policies.base import TabularPolicy, table_of
 from repro.policies.ensemble import StrategyBuffer, reservoir_members
 from repro.policies.regret_matching import regret_matching
-from repro.seeding import generator
+from repro.seeding import initialisation
 
 
 class DeepCFR(Algorithm):
@@ -65,9 +65,7 @@ class DeepCFR(Algorithm):
     # -- parts ---------------------------------------------------------------------------------------------------
 
     def _new_network(self, build: Any, purpose: str, iteration: int, player: int) -> Network:
-        # torch initialises from the global generator; use it under a seed of our own and put it back.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(generator(self.seed, f"initial {purpose}", iteration, player).initial_seed())
+        with initialisation(self.seed, f"initial {purpose}", iteration, player):
             built = build(self.network, feature_columns(self.game), self.game.num_actions)
         return built.to(self.game.device)
 

@@ -30,7 +30,7 @@ from repro.games.game import Game
 from repro.networks.modules import MaskedLinear, MaskedSoftmax, fc
 from repro.networks.step import FlatAdam, gradients_of
 from repro.policies.base import TabularPolicy
-from repro.seeding import generator
+from repro.seeding import initialisation
 
 # The number by which `encoding.py` tells a betting history apart, by our actions (fold, call, raise) = (0, 1, 2).
 _HISTORY_NUMBER = {(): 0.0, (1,): 1.0, (2,): 2.0, (1, 2): 4.0}
@@ -53,8 +53,7 @@ class KuhnPost(Algorithm):
         self.algorithm = algorithm
         self.iterations_per_step = largest_divisor(algorithm.evaluate_every, _MOST_PER_STEP)
         self._compile(game)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(generator(seed, "initial networks").initial_seed())
+        with initialisation(seed, "initial networks"):
             heads = (MaskedLinear(), MaskedSoftmax())
             networks = [fc(2, algorithm.width, _ACTIONS, _LAYERS, head).to(game.device) for head in heads]
         self.networks = nn.ModuleList(networks)

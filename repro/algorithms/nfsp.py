@@ -37,7 +37,7 @@ from repro.networks.features import feature_columns, infoset_features
 from repro.networks.modules import Network, average_network, value_network
 from repro.networks.step import Autograd, FlatAdam, Gradients, HandDifferentiated, gradients_of
 from repro.policies.base import Ensemble, HandStrategies, TabularPolicy, table_of
-from repro.seeding import generator
+from repro.seeding import initialisation
 
 _MOST_PER_STEP = 20
 """Iterations in one epoch of Lightning's, which takes milliseconds of its own."""
@@ -260,9 +260,7 @@ class Player:
         mine = game.player_slice[player]
         self.first, count, self.actions = mine.start, mine.stop - mine.start, game.num_actions
         self.features, self.legal, self._uniform = infoset_features(game)[mine], game.legal[mine], game.uniform[mine]
-        # torch initialises from the global generator; use it under a seed of our own and put it back.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(generator(seed, "initial networks", 0, player).initial_seed())
+        with initialisation(seed, "initial networks", 0, player):
             columns = feature_columns(game)
             self.value_network = value_network(network, columns, self.actions).to(game.device)
             self.average_network = average_network(network, columns, self.actions).to(game.device)

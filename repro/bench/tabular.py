@@ -83,8 +83,8 @@ def leduc_es_mccfr(effort: Effort, batch: int) -> Row:
 
     OpenSpiel updates its tables within every traversal, ours once per `batch` traversals of a player. Ours therefore
     needs more of them for the same exploitability: this is a row about sampling, not about solving. A small batch is
-    bound by the fixed cost of some 300 torch operations, a large one by gathering rows from memory. Both are for one
-    thread; runs of different seeds on two cores do twice as many.
+    bound by the fixed cost of several hundred torch operations, a large one by gathering rows from memory. Both are
+    for one thread.
     """
     pyspiel, _ = open_spiel()
     ours = solver_of(load("leduc"), MCCFRConfig(sampling="external", traversals=batch), seed=0)

@@ -7,18 +7,19 @@ cards (duplicate poker): most of the luck of the deal is in both and cancels.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 from repro.engine.sampling import SamplingEngine
 from repro.evaluation.exploitability import exact_engine, expected_value
 from repro.games.game import Game
 from repro.policies.base import Ensemble, Policy, TabularPolicy, table_of
-from repro.policies.ensemble import NetworkSampling
+from repro.policies.ensemble import NetworkSampling, average_strategy
 
 Seat = Policy | Ensemble
 """What can sit in a seat: a policy, or an ensemble, which draws one strategy per hand."""
@@ -77,23 +78,22 @@ def average_policy(
         ensemble: one per seat.
         progress: called with the number of networks evaluated so far.
     """
-    done, average = 0, game.uniform.clone()
-    for mine, sampling in zip(game.player_slice, ensemble, strict=True):
-        infosets = torch.arange(mine.start, mine.stop, device=game.device)
-        table = game.uniform.clone()
-        weighted, total = torch.zeros_like(table[mine]), torch.zeros_like(table[mine, :1])
+    done = 0
+
+    def members(mine: slice, sampling: NetworkSampling) -> Iterator[tuple[float, Tensor, Tensor]]:
+        nonlocal done
+        infosets, table = torch.arange(mine.start, mine.stop, device=game.device), game.uniform.clone()
         for member, weight in enumerate(sampling.weight.tolist()):
             table[mine] = sampling.strategy(member, infosets).double()
             # Rows from a network sum to one only to float32's precision.
             exactly = table_of(game, TabularPolicy(table))
-            reach = weight * exact_engine(game).own_reach(exactly)[mine, None]
-            weighted += reach * exactly[mine]
-            total += reach
+            yield weight, exact_engine(game).own_reach(exactly)[mine], exactly[mine]
             done += 1
             if progress is not None:
                 progress(done)
-        average[mine] = torch.where(total > 0, weighted / total, average[mine])
-    return TabularPolicy(average)
+
+    seats = zip(game.player_slice, ensemble, strict=True)
+    return TabularPolicy(torch.cat([average_strategy(game.uniform[mine], members(mine, s)) for mine, s in seats]))
 
 
 def play_match(

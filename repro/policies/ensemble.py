@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,21 @@ from repro.networks.features import feature_columns, infoset_features
 from repro.networks.modules import parameter_count, value_network
 from repro.policies.base import Ensemble, HandStrategies
 from repro.policies.regret_matching import regret_matching
+
+
+def average_strategy(uniform: Tensor, members: Iterable[tuple[float, Tensor, Tensor]]) -> Tensor:
+    """The average strategy of one player, SD-CFR eq. 5: each strategy counts with its weight and its own reach.
+
+    Args:
+        uniform: `[infosets, actions]` float64, for infosets that no member reaches.
+        members: weight, reach `[infosets]` and strategy `[infosets, actions]` of each; one is held at a time.
+    """
+    weighted, total = torch.zeros_like(uniform), torch.zeros_like(uniform[:, :1])
+    for weight, reach, strategy in members:
+        share = weight * reach[:, None]
+        weighted += share * strategy
+        total += share
+    return torch.where(total > 0, weighted / total, uniform)
 
 
 class StrategyBuffer:
@@ -52,20 +67,14 @@ class StrategyBuffer:
         self._reach.append(reach)
 
     def average(self, members: Sequence[int] | None = None) -> Tensor:
-        """`[the player's infosets, actions]` float64: the average strategy, SD-CFR eq. 5.
-
-        Each strategy counts with its iteration and its own reach. Infosets that no member reaches are uniform.
+        """`[the player's infosets, actions]` float64: the average strategy; iteration t counts t.
 
         Args:
             members: positions of the strategies to average, default all.
         """
         chosen = list(range(len(self))) if members is None else list(members)
-        strategies = torch.stack([self._strategies[i] for i in chosen]).double()
-        weight = torch.tensor([i + 1.0 for i in chosen], dtype=torch.float64, device=strategies.device)
-        reach = torch.stack([self._reach[i] for i in chosen]) * weight[:, None]
-        total = reach.sum(0)
-        average = torch.einsum("mi,mia->ia", reach, strategies) / total[:, None].clamp(min=1e-300)
-        return torch.where(total[:, None] > 0, average, self.game.uniform[self.game.player_slice[self.player]])
+        uniform = self.game.uniform[self.game.player_slice[self.player]]
+        return average_strategy(uniform, ((i + 1.0, self._reach[i], self._strategies[i]) for i in chosen))
 
     def strategies(self, members: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
         """Strategies `[members, infosets, actions]` and their sampling weights `[members]` (the iterations)."""
