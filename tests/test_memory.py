@@ -14,8 +14,9 @@ from torch import Tensor
 from repro.algorithms import memory as memory_module
 from repro.algorithms.memory import Aggregated, Memory, Minibatch, Reservoir
 from repro.engine.sampling import Samples
+from repro.networks.gradients import HandDifferentiated
 from repro.networks.modules import MaskedLinear, fc
-from repro.networks.step import FlatAdam, HandDifferentiated
+from repro.networks.optimizers import FlatAdam
 
 FIRST, COUNT, ACTIONS = 100, 6, 3
 

@@ -13,8 +13,8 @@ from repro.algorithms.memory import Minibatch
 from repro.algorithms.regression import fit
 from repro.config import NetworkConfig
 from repro.games import load
-from repro.networks import step
 from repro.networks.features import Columns, feature_columns, infoset_features
+from repro.networks.gradients import Autograd, HandDifferentiated, gradients_of
 from repro.networks.modules import (
     Dueling,
     MaskedLinear,
@@ -27,7 +27,8 @@ from repro.networks.modules import (
     parameter_count,
     value_network,
 )
-from repro.networks.step import Autograd, FlatAdam, HandDifferentiated, gradients_of
+from repro.networks.optimizers import FlatAdam
+from repro.networks.rules import MergeRule
 
 BUILDERS = {"value": value_network, "average": average_network}
 ARCHITECTURES = [("brown", None), ("sd_cfr", None), ("fc", 0), ("fc", 1), ("fc", 3)]
@@ -145,7 +146,7 @@ def test_branches_run_on_the_distinct_rows_of_a_table(kind, game, distinct):
     gradients = HandDifferentiated(network)
     gradients.prepare(x, legal)
     merge = gradients._layers[0]
-    assert isinstance(merge, step._Merge)
+    assert isinstance(merge, MergeRule)
     assert sum(len(rows) for rows, _ in merge.distinct) == distinct
     draw = torch.Generator().manual_seed(1)
     for rows in (torch.arange(len(x)), torch.randint(len(x), (50,), generator=draw), torch.tensor([3])):

@@ -13,18 +13,9 @@ from mlflow import MlflowClient
 from torch import Tensor, nn
 
 from repro import run
-from repro.algorithms.nfsp import (
-    NFSP,
-    AutogradLogLoss,
-    FlatSGD,
-    HandLogLoss,
-    Player,
-    Replay,
-    Seat,
-    Transitions,
-    log_loss_gradients,
-)
+from repro.algorithms.nfsp import NFSP, Player, Seat
 from repro.algorithms.regression import fit
+from repro.algorithms.replay import Replay, Transitions
 from repro.config import NetworkConfig, NFSPConfig, ReadoutConfig, run_key
 from repro.engine.sampling import Samples, SamplingEngine
 from repro.errors import ReproError
@@ -32,8 +23,9 @@ from repro.evaluation import best_response, expected_value, nash_conv
 from repro.games import Game, load
 from repro.games.betting import SHOWDOWN
 from repro.networks.features import feature_columns, infoset_features
+from repro.networks.gradients import Autograd, HandDifferentiated, gradients_of
 from repro.networks.modules import Network, average_network, value_network
-from repro.networks.step import HandDifferentiated, gradients_of
+from repro.networks.optimizers import FlatSGD
 from repro.policies import TabularPolicy, deterministic_policy, random_policy, uniform
 from repro.tracking import status
 from repro.tracking.store import TRAINING, default_uri, find_runs
@@ -288,7 +280,7 @@ def assert_gradients(network: Network, expected: tuple[Tensor, ...]) -> None:
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("rule", [HandLogLoss, AutogradLogLoss])
+@pytest.mark.parametrize("rule", [HandDifferentiated, Autograd])
 @pytest.mark.parametrize("architecture", ["fc", "sd_cfr"])
 def test_the_gradient_of_the_log_loss_equals_autograd(architecture, rule):
     game = load("leduc")
@@ -301,8 +293,8 @@ def test_the_gradient_of_the_log_loss_equals_autograd(architecture, rule):
     loss = (nn.functional.cross_entropy(logits, target, reduction="none") * weight[:, 0]).sum()
     expected = torch.autograd.grad(loss, list(network.parameters()))
     FlatSGD(network, 0.1)
-    assert type(log_loss_gradients(network)) is HandLogLoss
-    gradients = rule(network)
+    assert type(gradients_of(network, log_loss=True)) is HandDifferentiated
+    gradients = rule(network, log_loss=True)
     gradients.prepare(x, legal)
     for _ in range(2):
         output = gradients.compute(weight, target)
@@ -310,12 +302,19 @@ def test_the_gradient_of_the_log_loss_equals_autograd(architecture, rule):
         torch.testing.assert_close(output, network(x, legal).detach())
 
 
+def test_the_log_loss_needs_a_softmax():
+    network = network_of(value_network, load("kuhn"), "fc")
+    FlatSGD(network, 0.1)
+    with pytest.raises(TypeError, match="MaskedSoftmax"):
+        gradients_of(network, log_loss=True)
+
+
 def test_a_network_without_rules_learns_by_autograd():
     game = load("kuhn")
     network = network_of(average_network, game, "fc")
     network.body.append(nn.Tanh())
     FlatSGD(network, 0.1)
-    assert type(log_loss_gradients(network)) is AutogradLogLoss
+    assert type(gradients_of(network, log_loss=True)) is Autograd
 
 
 @pytest.mark.parametrize("architecture", ["fc", "sd_cfr"])

@@ -26,7 +26,7 @@ from repro.evaluation.exploitability import exact_engine
 from repro.games.game import Game
 from repro.networks.features import feature_columns, infoset_features
 from repro.networks.modules import Network, average_network, value_network
-from repro.networks.step import FlatAdam
+from repro.networks.optimizers import FlatAdam
 from repro.policies.base import TabularPolicy, table_of
 from repro.policies.ensemble import StrategyBuffer, reservoir_members
 from repro.policies.regret_matching import regret_matching

@@ -27,8 +27,9 @@ from repro.config import KuhnPostConfig, ReadoutConfig
 from repro.errors import ReproError
 from repro.games.betting import SHOWDOWN
 from repro.games.game import Game
+from repro.networks.gradients import gradients_of
 from repro.networks.modules import MaskedLinear, MaskedSoftmax, fc
-from repro.networks.step import FlatAdam, gradients_of
+from repro.networks.optimizers import FlatAdam
 from repro.policies.base import TabularPolicy
 from repro.seeding import initialisation
 
@@ -58,7 +59,7 @@ class KuhnPost(Algorithm):
             networks = [fc(2, algorithm.width, _ACTIONS, _LAYERS, head).to(game.device) for head in heads]
         self.networks = nn.ModuleList(networks)
         # The post's Adam keeps its moments and clips nothing.
-        self._optimizers = [FlatAdam(n, algorithm.learning_rate, float("inf")) for n in self.networks]
+        self._optimizers = [FlatAdam(n, algorithm.learning_rate) for n in self.networks]
         self._gradients = [gradients_of(n) for n in self.networks]
 
     def _compile(self, game: Game) -> None:

@@ -18,10 +18,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
@@ -29,13 +27,14 @@ from torch.nn.functional import one_hot
 from repro.algorithms.base import Algorithm, largest_divisor
 from repro.algorithms.memory import Minibatch, Reservoir
 from repro.algorithms.regression import fit
+from repro.algorithms.replay import Replay, Transitions
 from repro.config import NetworkConfig, NFSPConfig, ReadoutConfig
 from repro.engine.sampling import Samples, SamplingEngine, sample_actions
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.networks.features import feature_columns, infoset_features
-from repro.networks.modules import Network, average_network, value_network
-from repro.networks.step import Autograd, FlatAdam, Gradients, HandDifferentiated, gradients_of
+from repro.networks.modules import average_network, value_network
+from repro.networks.optimizers import FlatSGD
 from repro.policies.base import Ensemble, HandStrategies, TabularPolicy, table_of
 from repro.seeding import initialisation
 
@@ -43,24 +42,6 @@ _MOST_PER_STEP = 20
 """Iterations in one epoch of Lightning's, which takes milliseconds of its own."""
 
 # -- self-play -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Transitions:
-    """One player's decisions in a batch of hands, ordered by hand and then by time.
-
-    Attributes:
-        infosets, actions: `[n]` where the player was, and what it did.
-        rewards: `[n]` chips won before its next decision; nothing is won before a hand ends.
-        following: `[n]` infoset of its next decision in the hand, -1 where the hand ended before.
-        best_response: `[n]` bool, whether it followed its best response in that hand.
-    """
-
-    infosets: Tensor
-    actions: Tensor
-    rewards: Tensor
-    following: Tensor
-    best_response: Tensor
 
 
 class Seat(Ensemble):
@@ -106,132 +87,6 @@ class Seat(Ensemble):
             following=torch.where(ends, -1, infosets.roll(-1)),
             best_response=self._best_response[hand],
         )
-
-
-# -- memory ----------------------------------------------------------------------------------------------------------
-
-
-class Replay:
-    """M_RL: the last `capacity` transitions of one player, 16 bytes each, as minibatches of Q-learning.
-
-    Args:
-        capacity: most transitions held.
-        first, count: the player's infosets are `first .. first + count - 1`.
-        actions: width of a target.
-        device: where the transitions live.
-    """
-
-    def __init__(self, capacity: int, first: int, count: int, actions: int, device: torch.device | str) -> None:
-        self.capacity, self.first, self.count, self.actions = capacity, first, count, actions
-        self.seen = 0
-        # Rows: infoset, action, following infoset (`count` where the hand ended); beside them the rewards.
-        self._step = torch.empty(3, capacity, dtype=torch.int32, device=device)
-        self._reward = torch.empty(capacity, device=device)
-
-    @property
-    def size(self) -> int:
-        """Transitions held."""
-        return min(self.seen, self.capacity)
-
-    def add(self, transitions: Transitions) -> None:
-        """Store a batch over the oldest transitions."""
-        infosets, following = transitions.infosets - self.first, transitions.following
-        following = torch.where(following < 0, self.count, following - self.first)
-        step = torch.stack([infosets, transitions.actions, following]).int()[:, -self.capacity :]
-        self.seen += len(infosets)
-        slot = torch.arange(self.seen - step.shape[1], self.seen, device=step.device) % self.capacity
-        self._step[:, slot] = step
-        self._reward[slot] = transitions.rewards[-self.capacity :]
-
-    def minibatches(
-        self, steps: int, batch_size: int, next_value: Tensor, generator: torch.Generator
-    ) -> Iterator[Minibatch]:
-        """`steps` minibatches of transitions drawn with replacement; the loss is the mean squared Bellman error.
-
-        Only the action that was taken has a weight.
-
-        Args:
-            next_value: `[count + 1]` the target network's value of each infoset, and 0 for a hand that has ended. It is
-                read when a minibatch is taken, so that it may change between two of them.
-        """
-        index = torch.randint(self.size, (steps * batch_size,), generator=generator, device=generator.device)
-        infosets, action, following = self._step.index_select(1, index).long()
-        weight = (torch.eye(self.actions, device=index.device) / batch_size).index_select(0, action)
-        reward = self._reward.index_select(0, index)
-        rows = (column.split(batch_size) for column in (infosets, weight, reward, following))
-        for i, w, r, after in zip(*rows, strict=True):
-            target = r + next_value.index_select(0, after)
-            yield Minibatch(i, w, target[:, None], w.new_zeros(()))
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Tensors to checkpoint."""
-        held = slice(self.size)
-        return {
-            "seen": torch.tensor(self.seen),
-            "step": self._step[:, held].clone(),
-            "reward": self._reward[held].clone(),
-        }
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Restore what `state_dict` gave."""
-        self.seen = int(state["seen"])
-        self._step[:, : self.size] = state["step"]
-        self._reward[: self.size] = state["reward"]
-
-
-# -- SGD -------------------------------------------------------------------------------------------------------------
-
-
-class FlatSGD(FlatAdam):
-    """Plain gradient descent on the flat tensor that `FlatAdam` lays a network out in; no moments, no clipping."""
-
-    def __init__(self, network: nn.Module, learning_rate: float) -> None:
-        super().__init__(network, learning_rate, clip_norm=math.inf)
-
-    @torch.no_grad()
-    def update(self) -> None:
-        """Take one step."""
-        self.flat.add_(self._gradient, alpha=-self.param_groups[0]["lr"])
-
-
-class HandLogLoss(HandDifferentiated):
-    """As `log_loss_gradients`, by hand."""
-
-    def compute(self, weight: Tensor, target: Tensor) -> Tensor:
-        x = self._x
-        # As in the other loss: a network that diverges is told by its loss, not by NumPy's warnings.
-        with np.errstate(over="ignore", invalid="ignore"):
-            for layer in self._layers:
-                x = layer.forward(x)
-            output = self._head.forward(x)
-            # The gradient at the logits needs no rule of the softmax.
-            gradient = (output - target.numpy()) * weight.numpy()
-            for layer in reversed(self._layers):
-                gradient = layer.backward(gradient)
-        return torch.from_numpy(output)
-
-
-class AutogradLogLoss(Autograd):
-    """As `log_loss_gradients`, by torch's autograd."""
-
-    def compute(self, weight: Tensor, target: Tensor) -> Tensor:
-        network = self._network
-        assert isinstance(network, Network)
-        network.zero_grad(set_to_none=False)
-        with torch.enable_grad():
-            logits = network.body(self._x)
-            output = network.head(logits.detach(), self._legal)
-            logits.backward(weight * (output - target))
-        return output
-
-
-def log_loss_gradients(network: Network) -> Gradients:
-    """Fills the gradients of `-sum over rows of weight * sum over actions of target * log network(x)`.
-
-    The network's head is a `MaskedSoftmax`, and a row's targets sum to one.
-    """
-    by_hand = isinstance(gradients_of(network), HandDifferentiated)
-    return HandLogLoss(network) if by_hand else AutogradLogLoss(network)
 
 
 # -- one player ------------------------------------------------------------------------------------------------------
@@ -326,24 +181,15 @@ class Player:
         self.next_value[:-1] = self.values().amax(1)
 
     def fit_average(self, steps: int, draw: torch.Generator) -> float:
-        """Take `steps` SGD steps of cloning the best response. Returns the last minibatch's log loss, in nats.
+        """Take `steps` SGD steps of cloning the best response. Returns the log loss, in nats.
 
         Raises:
             FloatingPointError: the loss or the parameters are no longer finite.
         """
-        # Only for the gradients to be where they belong, as in `fit`.
-        self._average_optimizer.reset()
-        gradients = log_loss_gradients(self.average_network)
-        gradients.prepare(self.features, self.legal)
-        for batch in self.reservoir.minibatches(steps, self.algorithm.batch_size, 1, self.actions, draw):
-            if batch.infosets is not None:
-                gradients.prepare(self.features[batch.infosets], self.legal[batch.infosets])
-            output = gradients.compute(batch.weight, batch.target)
-            self._average_optimizer.update()
-        loss = -float((torch.xlogy(batch.target, output) * batch.weight).sum())
-        if not (math.isfinite(loss) and bool(self._average_optimizer.flat.isfinite().all())):
-            raise FloatingPointError("the training loss is not finite")
-        return loss
+        # A reservoir's weights include the division by the number of actions, which the log loss does not have.
+        batches = self.reservoir.minibatches(steps, self.algorithm.batch_size, 1, self.actions, draw)
+        network, optimizer = self.average_network, self._average_optimizer
+        return fit(network, optimizer, batches, steps, self.features, self.legal, log_loss=True)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from repro.algorithms.memory import Minibatch
-from repro.networks.step import FlatAdam, gradients_of
+from repro.networks.gradients import gradients_of
+from repro.networks.optimizers import FlatOptimizer
 
 _LOSS_EVERY = 16
 """The training loss is the mean over every 16th step of the second half: a reading, at a hundredth of the cost."""
@@ -17,12 +18,13 @@ _LOSS_EVERY = 16
 
 def fit(
     network: nn.Module,
-    optimizer: FlatAdam,
+    optimizer: FlatOptimizer,
     minibatches: Iterable[Minibatch],
     steps: int,
     features: Tensor,
     legal: Tensor,
     last_step: Callable[[], object] | None = None,
+    log_loss: bool = False,
 ) -> float:
     """Take one SGD step per minibatch.
 
@@ -31,24 +33,28 @@ def fit(
         features, legal: `[infosets of the player, ...]`; rows of a minibatch index into them.
         last_step: takes the optimiser's last step instead of `optimizer.update`, so that a caller can route it through
             a framework that counts steps.
+        log_loss: fit probabilities by the log loss, in nats, instead of by the squared error.
 
     Returns:
-        The weighted mean squared error, averaged over the second half of the training.
+        The weighted mean loss, averaged over the second half of the training.
 
     Raises:
         FloatingPointError: the loss or the parameters are no longer finite.
     """
     optimizer.reset()
-    gradients = gradients_of(network)
+    gradients = gradients_of(network, log_loss)
     gradients.prepare(features, legal)
     losses: list[Tensor] = []
     for i, batch in enumerate(minibatches, start=1):
         if batch.infosets is not None:
             gradients.select(batch.infosets)
-        # The gradient rule is for half the squared error.
-        output = gradients.compute(batch.weight * 2, batch.target)
+        # The squared error's gradient rule is for half of it.
+        output = gradients.compute(batch.weight if log_loss else batch.weight * 2, batch.target)
         if i == steps or (2 * i >= steps and i % _LOSS_EVERY == 0):
-            losses.append(((output - batch.target).square() * batch.weight).sum() + batch.constant)
+            if log_loss:
+                losses.append(-(torch.xlogy(batch.target, output) * batch.weight).sum())
+            else:
+                losses.append(((output - batch.target).square() * batch.weight).sum() + batch.constant)
         if i == steps and last_step is not None:
             last_step()
         else:

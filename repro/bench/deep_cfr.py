@@ -22,7 +22,7 @@ from repro.config import DeepCFRConfig, NetworkConfig, RegressionConfig
 from repro.games import Game, load
 from repro.networks.features import feature_columns
 from repro.networks.modules import MaskedLinear, Network, fc, value_network
-from repro.networks.step import FlatAdam
+from repro.networks.optimizers import FlatAdam
 from repro.policies import TabularPolicy
 from repro.policies.regret_matching import regret_matching
 from repro.seeding import generator

@@ -1,0 +1,97 @@
+"""What happened in self-play, and the memory of it that Q-learning draws from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from repro.algorithms.memory import Minibatch
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """One player's decisions in a batch of hands, ordered by hand and then by time.
+
+    Attributes:
+        infosets, actions: `[n]` where the player was, and what it did.
+        rewards: `[n]` chips won before its next decision; nothing is won before a hand ends.
+        following: `[n]` infoset of its next decision in the hand, -1 where the hand ended before.
+        best_response: `[n]` bool, whether it followed its best response in that hand.
+    """
+
+    infosets: Tensor
+    actions: Tensor
+    rewards: Tensor
+    following: Tensor
+    best_response: Tensor
+
+
+class Replay:
+    """M_RL: the last `capacity` transitions of one player, 16 bytes each, as minibatches of Q-learning.
+
+    Args:
+        capacity: most transitions held.
+        first, count: the player's infosets are `first .. first + count - 1`.
+        actions: width of a target.
+        device: where the transitions live.
+    """
+
+    def __init__(self, capacity: int, first: int, count: int, actions: int, device: torch.device | str) -> None:
+        self.capacity, self.first, self.count, self.actions = capacity, first, count, actions
+        self.seen = 0
+        # Rows: infoset, action, following infoset (`count` where the hand ended); beside them the rewards.
+        self._step = torch.empty(3, capacity, dtype=torch.int32, device=device)
+        self._reward = torch.empty(capacity, device=device)
+
+    @property
+    def size(self) -> int:
+        """Transitions held."""
+        return min(self.seen, self.capacity)
+
+    def add(self, transitions: Transitions) -> None:
+        """Store a batch over the oldest transitions."""
+        infosets, following = transitions.infosets - self.first, transitions.following
+        following = torch.where(following < 0, self.count, following - self.first)
+        step = torch.stack([infosets, transitions.actions, following]).int()[:, -self.capacity :]
+        self.seen += len(infosets)
+        slot = torch.arange(self.seen - step.shape[1], self.seen, device=step.device) % self.capacity
+        self._step[:, slot] = step
+        self._reward[slot] = transitions.rewards[-self.capacity :]
+
+    def minibatches(
+        self, steps: int, batch_size: int, next_value: Tensor, generator: torch.Generator
+    ) -> Iterator[Minibatch]:
+        """`steps` minibatches of transitions drawn with replacement; the loss is the mean squared Bellman error.
+
+        Only the action that was taken has a weight.
+
+        Args:
+            next_value: `[count + 1]` the target network's value of each infoset, and 0 for a hand that has ended. It is
+                read when a minibatch is taken, so that it may change between two of them.
+        """
+        index = torch.randint(self.size, (steps * batch_size,), generator=generator, device=generator.device)
+        infosets, action, following = self._step.index_select(1, index).long()
+        weight = (torch.eye(self.actions, device=index.device) / batch_size).index_select(0, action)
+        reward = self._reward.index_select(0, index)
+        rows = (column.split(batch_size) for column in (infosets, weight, reward, following))
+        for i, w, r, after in zip(*rows, strict=True):
+            target = r + next_value.index_select(0, after)
+            yield Minibatch(i, w, target[:, None], w.new_zeros(()))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Tensors to checkpoint."""
+        held = slice(self.size)
+        return {
+            "seen": torch.tensor(self.seen),
+            "step": self._step[:, held].clone(),
+            "reward": self._reward[held].clone(),
+        }
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Restore what `state_dict` gave."""
+        self.seen = int(state["seen"])
+        self._step[:, : self.size] = state["step"]
+        self._reward[: self.size] = state["reward"]
