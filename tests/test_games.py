@@ -58,7 +58,9 @@ def test_infoset_numbering(name, parameters):
     assert torch.equal(game.tree.player[game.infoset_node], game.infoset_player)
     seen = set()
     for round_ in range(game.tree.rounds):
-        grid = game.infoset_grid(round_)
+        nodes = torch.tensor([n for level in game.tree.levels[round_] for n in range(level.start, level.stop)])
+        boards, hands = torch.arange(game.cards.boards(round_)), torch.arange(game.cards.hands)
+        grid = game.infoset(nodes[:, None, None], boards[:, None], hands)
         for node, board, hand in ((grid >= 0).nonzero()).tolist():
             infoset = int(grid[node, board, hand])
             assert game.infoset_hand[infoset] == game.cards.hand_class[hand]
@@ -283,7 +285,7 @@ def test_parameters_are_kept_with_defaults():
 def test_deals_are_uniform_and_without_replacement(name, parameters, dealt):
     game = load(name, **parameters)
     n = 60_000
-    hands, boards = game.cards.deal(n, torch.Generator().manual_seed(1))
+    hands, boards = game.cards.draw(n, torch.Generator().manual_seed(1))
     assert hands.shape == (n, 2)
     assert boards.shape == (n, game.tree.rounds)
     assert hands.dtype == boards.dtype == torch.int64
@@ -301,7 +303,7 @@ def test_deals_are_uniform_and_without_replacement(name, parameters, dealt):
 
 def test_deals_repeat_with_the_seed():
     cards = load("leduc").cards
-    first, again, other = (cards.deal(50, torch.Generator().manual_seed(s)) for s in (3, 3, 4))
+    first, again, other = (cards.draw(50, torch.Generator().manual_seed(s)) for s in (3, 3, 4))
     assert torch.equal(first[0], again[0])
     assert torch.equal(first[1], again[1])
     assert not torch.equal(first[0], other[0])
@@ -344,5 +346,5 @@ def test_move_reaches_every_tensor():
     tensors = [v for v in vars(tree).values() if isinstance(v, torch.Tensor)]
     for value in vars(cards).values():
         tensors += [v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, torch.Tensor)]
-    assert len(tensors) == 8 + 2 + 3 * 2
+    assert len(tensors) == 8 + 2 + 6 * 2
     assert {t.device.type for t in tensors} == {"meta"}

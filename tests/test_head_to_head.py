@@ -22,7 +22,7 @@ from repro.evaluation.head_to_head import Match, average_policy, exact, play_mat
 from repro.evaluation.units import milli_units, unit_name
 from repro.games import Game, load
 from repro.games.betting import CALL, FOLD, RAISE, BettingRound, BettingRules
-from repro.games.cards import one_card_each
+from repro.games.one_card import one_card_each
 from repro.networks.features import feature_columns
 from repro.networks.modules import parameter_count, value_network
 from repro.policies import TabularPolicy, deterministic_policy, random_policy, save_strategy, uniform

@@ -90,7 +90,8 @@ def test_transitions_are_the_hands_that_were_played(name):
     """Each hand again in plain Python, from its cards and the recorded actions."""
     game, n = load(name), 400
     engine = SamplingEngine(game)
-    deals = engine.deal(n, seeded(0))
+    hands, boards = game.cards.draw(n, seeded(0))
+    deals = game.cards.dealt(hands, boards)
     seats = seats_of(game, random_policy(game, seeded(1)).table, random_policy(game, seeded(2)).table, 0.5)
     won = engine.play(seats, deals, seeded(3))
     recorded = [split_hands(seat.transitions(chips)) for seat, chips in zip(seats, (won, -won), strict=True)]
@@ -102,7 +103,7 @@ def test_transitions_are_the_hands_that_were_played(name):
         while tree.winner[node] == -2:
             player = int(tree.player[node])
             infoset, action, reward, following, _ = left[player].popleft()
-            cards = deals.boards[hand, tree.round[node]], deals.hands[hand, player]
+            cards = boards[hand, tree.round[node]], hands[hand, player]
             assert infoset == int(game.infoset(node, *cards))
             assert following == (left[player][0][0] if left[player] else -1)
             assert reward == 0 or not left[player]

@@ -142,7 +142,7 @@ class ExactCFR(Solver):
         # Not the shared engine: its buffers carry over from one update to the next.
         self._engine = SequenceForm(game)
         self._legal = game.legal.double()
-        self._histories = round(sum(1 / game.cards.pair_probability[r] for r in game.tree.round.tolist()))
+        self._histories = round(sum(1 / game.one_card.pair_probability[r] for r in game.tree.round.tolist()))
         for player in range(2):
             self.match(player)
 

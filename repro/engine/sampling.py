@@ -16,28 +16,11 @@ import torch
 from torch import Tensor
 
 from repro.games.betting import SHOWDOWN
+from repro.games.cards import Deals
 from repro.games.game import Game
 from repro.policies.base import Ensemble, HandStrategies, Policy
 
 _ILLEGAL, _ENDED, _GOING = 0, 1, 2
-
-
-@dataclass(frozen=True)
-class Deals:
-    """Dealt cards, to be played any number of times.
-
-    Attributes:
-        hands: `[n, 2]` hand index per player.
-        boards: `[n, rounds]` board index per round.
-        sign: `[n]` float32, of player 0's showdown: 1 wins, 0 splits, -1 loses.
-    """
-
-    hands: Tensor
-    boards: Tensor
-    sign: Tensor
-
-    def __len__(self) -> int:
-        return len(self.sign)
 
 
 @dataclass(frozen=True)
@@ -75,6 +58,7 @@ class _Visited:
         traverser, other: `[t]`, `[o]` frontier rows at which the traverser / the opponent acts.
         slots: number of child slots: one per `other` row, then `actions` per `traverser` row.
         finished: slots that are terminal, with their `payoff`; `going`: slots that form the next frontier, in order.
+        legal: `[t, actions]` bool, at the traverser's rows.
     """
 
     traverser: Tensor
@@ -83,6 +67,7 @@ class _Visited:
     finished: Tensor
     payoff: Tensor
     going: Tensor
+    legal: Tensor
     infosets: Tensor
     probabilities: Tensor
 
@@ -92,13 +77,14 @@ class _Decisions:
     """The traverser's decisions of one level of `outcome_sampling`, a row each.
 
     Attributes:
-        sigma: `[rows, actions]` probabilities; `action` `[rows, 1]` what was sampled, and `q` with which probability.
+        legal, sigma: `[rows, actions]` legal mask and probabilities; `action` `[rows, 1]` what was sampled, and `q` with which probability.
         regret_weight, strategy_weight: `[rows, 1]` the opponent's and the traverser's reach of the infoset over the
             probability of the sample (the deal's left out of the latter: it is the same for all samples of an infoset).
     """
 
     deal: Tensor
     infosets: Tensor
+    legal: Tensor
     sigma: Tensor
     action: Tensor
     q: Tensor
@@ -119,19 +105,18 @@ class SamplingEngine:
         # Chips of player 0 at a terminal node are `fold + showdown * sign(strength difference)`.
         self._fold = torch.where(tree.winner >= 0, sign * tree.stake, 0.0).float()
         self._showdown = torch.where(tree.winner == SHOWDOWN, tree.stake, 0.0).float()
+        # Where in a deal's cells the player to act at a node finds hers.
+        self._columns = 2 * tree.rounds
+        self._column = tree.player * tree.rounds + tree.round
 
     def deal(self, n: int, generator: torch.Generator) -> Deals:
         """Deal `n` times, each time from a full deck."""
-        hands, boards = self.game.cards.deal(n, generator)
-        strength = self.game.cards.strength[boards[:, -1:], hands]
-        return Deals(hands, boards, (strength[:, 0] - strength[:, 1]).sign().float())
+        return self.game.cards.deal(n, generator)
 
     def _infosets(self, node: Tensor, deal: Tensor, deals: Deals) -> Tensor:
         """Infosets of the players to act at decision nodes `node` of deals number `deal`."""
-        tree, rounds = self.game.tree, deals.boards.shape[1]
-        board = deals.boards.flatten().index_select(0, deal * rounds + tree.round.index_select(0, node))
-        hand = deals.hands.flatten().index_select(0, deal * 2 + tree.player.index_select(0, node))
-        return self.game.infoset(node, board, hand)
+        cell = deals.cells.flatten().index_select(0, deal * self._columns + self._column.index_select(0, node))
+        return self.game.first_infoset.index_select(0, node) + cell
 
     @torch.no_grad()
     def external_sampling(
@@ -170,7 +155,8 @@ class SamplingEngine:
             end = slot_node.index_select(0, finished)
             luck = sign.index_select(0, slot_deal.index_select(0, finished))
             payoff = fold.index_select(0, end) + self._showdown.index_select(0, end) * luck
-            visited.append(_Visited(t, o, len(slot_node), finished, payoff, going, infosets, probabilities))
+            legal = tree.legal.index_select(0, node.index_select(0, t))
+            visited.append(_Visited(t, o, len(slot_node), finished, payoff, going, legal, infosets, probabilities))
             touched += len(finished) + len(going)
             node, deal = slot_node.index_select(0, going), slot_deal.index_select(0, going)
         values, advantages = self._values_up(visited)
@@ -200,8 +186,7 @@ class SamplingEngine:
             per_action = slots[others:].view(-1, actions)
             sigma = level.probabilities.index_select(0, level.traverser)
             mine = (sigma * per_action).sum(1)
-            legal = self.game.legal.index_select(0, level.infosets.index_select(0, level.traverser))
-            advantages.append((per_action - mine[:, None]) * legal)
+            advantages.append((per_action - mine[:, None]) * level.legal)
             values = torch.empty(len(level.infosets), device=self.game.device)
             values.index_copy_(0, level.other, slots[:others])
             values.index_copy_(0, level.traverser, mine)
@@ -236,12 +221,13 @@ class SamplingEngine:
                 at, hand = node.index_select(0, rows), deal.index_select(0, rows)
                 infosets = self._infosets(at, hand, deals)
                 sigma = policy.probabilities(infosets).float()
-                mixture = self._explore(infosets, sigma, exploration) if seat == traverser else sigma
+                legal = tree.legal.index_select(0, at)
+                mixture = _explore(legal.float(), sigma, exploration) if seat == traverser else sigma
                 action = sample_actions(mixture, generator)[:, None]
                 chosen, q = sigma.gather(1, action), mixture.gather(1, action)
                 regret_weight, strategy_weight = (w.index_select(0, hand) for w in weights)
                 if seat == traverser:
-                    visited.append(_Decisions(hand, infosets, sigma, action, q, regret_weight, strategy_weight))
+                    visited.append(_Decisions(hand, infosets, legal, sigma, action, q, regret_weight, strategy_weight))
                     weights[0].index_copy_(0, hand, regret_weight / q)
                     weights[1].index_copy_(0, hand, strategy_weight * chosen / q)
                 else:
@@ -251,10 +237,6 @@ class SamplingEngine:
             node, deal = torch.cat(after), torch.cat(whose)
         return self._outcomes(visited, won if traverser == 0 else -won, touched)
 
-    def _explore(self, infosets: Tensor, sigma: Tensor, exploration: float) -> Tensor:
-        legal = self.game.legal.index_select(0, infosets).float()
-        return sigma * (1 - exploration) + legal * (exploration / legal.sum(1, keepdim=True))
-
     def _outcomes(self, visited: list[_Decisions], won: Tensor, touched: int) -> Traversals:
         """From the traverser's decisions, in order, and `[traversals]` what she won."""
         values = won.clone()
@@ -263,8 +245,7 @@ class SamplingEngine:
             child = values.index_select(0, level.deal)[:, None] / level.q
             mine = child * level.sigma.gather(1, level.action)
             regrets = torch.zeros_like(level.sigma).scatter_(1, level.action, child) - mine
-            legal = self.game.legal.index_select(0, level.infosets)
-            advantages.append(regrets * legal * level.regret_weight)
+            advantages.append(regrets * level.legal * level.regret_weight)
             values.index_copy_(0, level.deal, mine[:, 0])
         visited.reverse()
         infosets = torch.cat([level.infosets for level in visited])
@@ -311,6 +292,10 @@ class SamplingEngine:
         end, ended = node.index_select(0, rows), deal.index_select(0, rows)
         fold, showdown = self._fold.index_select(0, end), self._showdown.index_select(0, end)
         won[ended] = fold + showdown * deals.sign.index_select(0, ended)
+
+
+def _explore(legal: Tensor, sigma: Tensor, exploration: float) -> Tensor:
+    return sigma * (1 - exploration) + legal * (exploration / legal.sum(1, keepdim=True))
 
 
 def _for_every_hand(policy: Policy | Ensemble, hands: int, generator: torch.Generator) -> HandStrategies:

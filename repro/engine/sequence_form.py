@@ -253,19 +253,18 @@ def _last_decisions(game: Game, player: int) -> _Last:
 
 def _infosets_by_class(game: Game, r: int) -> Tensor:
     """`[decision nodes, board classes, hand classes]` infosets of a round, -1 where no hand fits the board."""
-    cards = game.cards
-    grid = game.infoset_grid(r)
+    cards = game.one_card
     boards, hands = int(cards.board_class[r].max()) + 1, int(cards.hand_class.max()) + 1
-    cell = (cards.board_class[r][:, None] * hands + cards.hand_class).flatten()
-    by_class = torch.full((len(grid), boards * hands), -1, device=game.device)
-    # Every member of a class has the same infoset; blocked cells hold -1, which any member beats.
-    by_class.scatter_reduce_(1, cell.expand(len(grid), -1), grid.flatten(1), "amax")
-    return by_class.view(len(grid), boards, hands)
+    cell = torch.full((boards * hands,), -1, device=game.device)
+    cell[cards.cell_board[r] * hands + cards.cell_hand[r]] = torch.arange(cards.cells[r], device=game.device)
+    nodes = [n for level in game.tree.levels[r] for n in range(level.start, level.stop)]
+    grid = torch.where(cell < 0, -1, game.first_infoset[nodes][:, None] + cell)
+    return grid.view(len(nodes), boards, hands)
 
 
 def _class_parent(game: Game, r: int) -> Tensor:
     """`[board classes]` class of the board in the round before."""
-    cards = game.cards
+    cards = game.one_card
     parent = torch.zeros(int(cards.board_class[r].max()) + 1, dtype=torch.int64, device=game.device)
     parent[cards.board_class[r]] = cards.board_class[r - 1][cards.board_parent[r]]
     return parent
@@ -274,7 +273,7 @@ def _class_parent(game: Game, r: int) -> Tensor:
 def _payoffs(game: Game, r: int) -> tuple[Tensor, Tensor]:
     """Two tensors `[board classes, hand classes of player 0, of player 1]`: probability of the deal, and the same
     signed by whether player 0 wins a showdown (zero before the last round)."""
-    cards = game.cards
+    cards = game.one_card
     free = ~cards.blocked[r]
     different = ~torch.eye(cards.hands, dtype=torch.bool, device=game.device)
     compatible = (free[:, :, None] & free[:, None, :] & different).double() * cards.pair_probability[r]
@@ -285,7 +284,7 @@ def _payoffs(game: Game, r: int) -> tuple[Tensor, Tensor]:
 
 
 def _sum_by_class(game: Game, r: int, joint: Tensor) -> Tensor:
-    for dimension, classes in enumerate((game.cards.board_class[r], game.cards.hand_class, game.cards.hand_class)):
+    for dimension, classes in enumerate((game.one_card.board_class[r], game.one_card.hand_class, game.one_card.hand_class)):
         shape = list(joint.shape)
         shape[dimension] = int(classes.max()) + 1
         joint = joint.new_zeros(shape).index_add_(dimension, classes, joint)

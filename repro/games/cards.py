@@ -1,51 +1,62 @@
-"""The cards of a poker game as integer tensors: private hands, boards, blocking, hand strength, deals.
+"""What the cards of a game are to the engines: deals, and the (board, hand) cells that infosets are made of.
 
-Cards are numbered `rank * suits + suit`. A *board* is what is public in a round; round 0 usually has the one empty
-board. Boards are indexed per round, hands once.
+Everything a player sees of the cards in one round is a *cell*, an integer. An infoset is a betting node and a cell, so
+that memories, tables and policies need to know nothing about cards.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
+from typing import Self
 
 import torch
 from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Cards:
-    """Everything about the deal that the engines need (here: one private card each, at most one board card).
+class Deals:
+    """Dealt cards, to be played any number of times.
+
+    Attributes:
+        cells: `[n, 2, rounds]` int64: what each player sees in each round.
+        sign: `[n]` float32, of player 0's showdown: 1 wins, 0 splits, -1 loses.
+    """
+
+    cells: Tensor
+    sign: Tensor
+
+    def __len__(self) -> int:
+        return len(self.sign)
+
+
+@dataclass(frozen=True)
+class Cards(ABC):
+    """The cards of a game. Cards are numbered `rank * suits + suit`.
 
     Attributes:
         ranks, suits: the deck has `ranks * suits` cards.
-        blocked: per round `[boards, hands]` bool, True where the hand shares a card with the board.
-        board_parent: per round `[boards]` index of the board in the round before (round 0: zeros).
-        strength: `[boards of the last round, hands]`, higher wins, equal splits.
-        hand_class: `[hands]` what tells hands apart: the card, or only its rank under suit isomorphism.
-        board_class: per round `[boards]`, likewise.
-        board_cards: public cards per round (cumulative), 0 or 1.
-        pair_probability: per round, the probability of one (hand, hand, board) triple that shares no card.
+        board_cards: public cards per round, cumulative.
     """
 
     ranks: int
     suits: int
-    blocked: tuple[Tensor, ...]
-    board_parent: tuple[Tensor, ...]
-    strength: Tensor
-    hand_class: Tensor
-    board_class: tuple[Tensor, ...]
     board_cards: tuple[int, ...]
-    pair_probability: tuple[float, ...]
 
     @property
-    def hands(self) -> int:
-        return self.ranks * self.suits
+    @abstractmethod
+    def cells(self) -> tuple[int, ...]:
+        """Per round, all cells are in `[0, cells[round])`."""
 
-    def boards(self, round_: int) -> int:
-        """Number of boards of a round."""
-        return len(self.board_parent[round_])
+    @abstractmethod
+    def deal(self, n: int, generator: torch.Generator) -> Deals:
+        """Deal `n` times, each time from a full deck, on the generator's device."""
 
-    def to(self, device: torch.device | str) -> Cards:
+    @abstractmethod
+    def describe(self, round_: int, cell: int) -> str:
+        """A readable name of a cell, e.g. `hand 2, board 1`."""
+
+    def to(self, device: torch.device | str) -> Self:
         """The same cards with their tensors on `device`."""
 
         def move(value: object) -> object:
@@ -55,55 +66,4 @@ class Cards:
                 return tuple(move(v) for v in value)
             return value
 
-        return Cards(**{f.name: move(getattr(self, f.name)) for f in fields(self)})  # type: ignore[arg-type]
-
-    def deal(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Deal `n` times without replacement.
-
-        Returns:
-            hands `[n, 2]` (one hand index per player) and boards `[n, rounds]` (board index per round), int64, on the
-            generator's device.
-        """
-        device = generator.device
-        drawn: list[Tensor] = []
-        for i in range(2 + self.board_cards[-1]):
-            card = torch.randint(self.hands - i, (n,), generator=generator, device=device)
-            # The draw ranks the cards that are left; step over each card already dealt, lowest first.
-            for earlier in torch.stack(drawn).sort(0).values if drawn else ():
-                card = card + (card >= earlier)
-            drawn.append(card)
-        nothing = torch.zeros_like(drawn[0])
-        boards = [drawn[2] if count else nothing for count in self.board_cards]
-        return torch.stack(drawn[:2], 1), torch.stack(boards, 1)
-
-
-def one_card_each(ranks: int, suits: int, board_cards: tuple[int, ...], suit_isomorphism: bool) -> Cards:
-    """Cards of Kuhn- and Leduc-like games: one private card each; pairing the board wins, then the higher rank.
-
-    Args:
-        board_cards: public cards per round, cumulative, each 0 or 1; e.g. `(0, 1)` for Leduc.
-        suit_isomorphism: tell hands and boards apart by rank only. No rule of these games looks at suits, so values
-            are unchanged.
-    """
-    deck = torch.arange(ranks * suits)
-    rank = deck // suits
-    identity = rank if suit_isomorphism else deck
-    empty_board = torch.zeros(1, dtype=torch.int64)
-    blocked, parents, classes = [], [], []
-    for count in board_cards:
-        blocked.append(deck[:, None] == deck[None, :] if count else torch.zeros(1, len(deck), dtype=torch.bool))
-        parents.append(torch.zeros(len(deck), dtype=torch.int64) if count else empty_board)
-        classes.append(identity if count else empty_board)
-    strength = rank[None, :] + ranks * (rank[:, None] == rank[None, :]) if board_cards[-1] else rank[None, :]
-    dealt = [len(deck) * (len(deck) - 1) * (len(deck) - 2 if count else 1) for count in board_cards]
-    return Cards(
-        ranks=ranks,
-        suits=suits,
-        blocked=tuple(blocked),
-        board_parent=tuple(parents),
-        strength=strength,
-        hand_class=identity,
-        board_class=tuple(classes),
-        board_cards=board_cards,
-        pair_probability=tuple(1.0 / d for d in dealt),
-    )
+        return type(self)(**{f.name: move(getattr(self, f.name)) for f in fields(self)})

@@ -8,23 +8,27 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from repro.errors import ReproError
 from repro.games.betting import ACTIONS, BettingRules, BettingTree, compile_tree
 from repro.games.cards import Cards
+from repro.games.one_card import OneCard
+
+MOST_LISTED = 1 << 27
+"""Infosets of the largest game of which every infoset can be listed."""
 
 
 class Game:
-    """Betting tree times cards, with every infoset listed.
+    """Betting tree times cards.
 
     An infoset is a plain integer in `[0, infosets)`: player 0's come first, then player 1's, each ordered by betting
-    node, board class and hand class. Memories, tables and policies all speak in these integers.
+    node and cell (what the player sees of the cards). Memories, tables and policies all speak in these integers. In
+    games that are too large to list not every such integer is an infoset.
 
     Attributes:
         name: as given to `load`.
         parameters: the parameters it was loaded with, defaults included.
-        chips_per_unit: chips in the unit that results are quoted in (the ante).
-        infoset_player, infoset_node, infoset_hand, infoset_board: `[infosets]` player, betting node, hand class and
-            board class.
-        legal: `[infosets, actions]` bool.
+        chips_per_unit: chips in the unit that results are quoted in (the ante, or the big blind).
+        first_infoset: `[nodes]` number of the first infoset of a decision node, 0 at terminal ones.
         player_slice: per player, the slice of its infosets.
     """
 
@@ -50,56 +54,108 @@ class Game:
     num_actions = len(ACTIONS)
 
     def _number_infosets(self) -> None:
-        tree, cards = self.tree, self.cards
-        offsets, keys, owners = torch.zeros(tree.nodes, dtype=torch.int64), [], []
-        hand_classes = int(cards.hand_class.max()) + 1
-        board_classes = max(int(c.max()) for c in cards.board_class) + 1
-        size = 0
-        for r, levels in enumerate(tree.levels):
-            cell = cards.board_class[r][:, None] * hand_classes + cards.hand_class
-            cell = torch.where(cards.blocked[r], -1, cell)
-            for level in levels:
-                for node in range(level.start, level.stop):
-                    offsets[node] = size
-                    size += cell.numel()
-                    key = node * board_classes * hand_classes + cell
-                    keys.append(torch.where(cell < 0, -1, key).flatten())
-                    owners.append(torch.full((cell.numel(),), level.player, device=self.device))
-        key, owner = torch.cat(keys), torch.cat(owners)
-        # Sorting by (player, key) numbers player 0's infosets first; blocked cells get -1.
-        span = int(key.max()) + 1
-        listed, rank = torch.where(key < 0, -1, owner * span + key).unique(return_inverse=True)
-        has_blocked = int(listed[0] < 0)
-        self._cell_offset = offsets.to(self.device)
-        self._cell_infoset = rank - has_blocked
-        listed = listed[has_blocked:]
-        self.infoset_player = listed // span
-        inner = listed % span
-        self.infoset_node = inner // (board_classes * hand_classes)
-        self.infoset_board = inner // hand_classes % board_classes
-        self.infoset_hand = inner % hand_classes
-        self.legal = self.tree.legal[self.infoset_node]
-        first = int((self.infoset_player == 0).sum())
-        self.player_slice = (slice(0, first), slice(first, len(listed)))
+        player, round_ = self.tree.player.tolist(), self.tree.round.tolist()
+        nodes = [n for p in range(2) for n, owner in enumerate(player) if owner == p]
+        first, size, ends = torch.zeros(self.tree.nodes, dtype=torch.int64), 0, [0, 0]
+        for node in nodes:
+            first[node] = size
+            size += self.cards.cells[round_[node]]
+            ends[player[node]] = size
+        self.first_infoset = first.to(self.device)
+        self.player_slice = (slice(0, ends[0]), slice(ends[0], size))
+        self._decisions = torch.tensor(nodes, device=self.device)
+        self._starts = self.first_infoset[self._decisions]
 
     @property
     def infosets(self) -> int:
-        """Number of infosets of both players together."""
-        return len(self.infoset_node)
+        """Number of infosets of both players together (an upper bound in games that are too large to list)."""
+        return self.player_slice[1].stop
+
+    @property
+    def listed(self) -> bool:
+        """Whether every infoset can be listed, as tables and the properties below need."""
+        return self.infosets <= MOST_LISTED
+
+    def locate(self, infosets: Tensor) -> tuple[Tensor, Tensor]:
+        """`[n]` infosets -> their betting nodes and cells, `[n]` each."""
+        which = torch.bucketize(infosets, self._starts, right=True) - 1
+        return self._decisions.take(which), infosets - self._starts.take(which)
+
+    def legal_at(self, infosets: Tensor) -> Tensor:
+        """`[n]` infosets -> `[n, actions]` bool."""
+        return self.tree.legal.index_select(0, self.locate(infosets)[0])
 
     def infoset(self, node: Tensor, board: Tensor, hand: Tensor) -> Tensor:
-        """Infosets of decision nodes `node`, with `board` indexed in the node's round, and hand index `hand`.
+        """Infosets of decision nodes `node` in games with one card each.
 
-        The three broadcast. Cells where hand and board share a card give -1.
+        `board` is indexed in the node's round. The three broadcast. Where hand and board share a card: -1.
         """
-        return self._cell_infoset.take(self._cell_offset.take(node) + board * self.cards.hands + hand)
+        cards = self.one_card
+        found = torch.full(torch.broadcast_shapes(node.shape, board.shape, hand.shape), -1, device=self.device)
+        for r, table in enumerate(cards.cell):
+            here = (self.tree.round.take(node) == r).expand(found.shape)
+            # Of a board that this round does not have, any will do where another round is asked for.
+            cell = table.take(board.clamp(max=len(table) - 1) * cards.hands + hand).expand(found.shape)
+            found = torch.where(here & (cell >= 0), self.first_infoset.take(node) + cell, found)
+        return found
 
-    def infoset_grid(self, round_: int) -> Tensor:
-        """`[decision nodes of the round, boards, hands]` infosets of a round (-1 where cards collide)."""
-        nodes = torch.cat([torch.arange(lv.start, lv.stop, device=self.device) for lv in self.tree.levels[round_]])
-        boards = torch.arange(self.cards.boards(round_), device=self.device)
-        hands = torch.arange(self.cards.hands, device=self.device)
-        return self.infoset(nodes[:, None, None], boards[:, None], hands)
+    @property
+    def one_card(self) -> OneCard:
+        """The cards, of a game with one private card each.
+
+        Raises:
+            ReproError: it is not such a game.
+        """
+        if not isinstance(self.cards, OneCard):
+            raise ReproError(f"game is {self.name}; this works for games with one private card each.")
+        return self.cards
+
+    # -- lists of all infosets ------------------------------------------------------------------------------------
+
+    @cached_property
+    def _located(self) -> tuple[Tensor, Tensor]:
+        if not self.listed:
+            raise ReproError(
+                f"game {self.name} has {self.infosets:,} infosets; more than {MOST_LISTED:,} cannot be listed in a table."
+            )
+        return self.locate(torch.arange(self.infosets, device=self.device))
+
+    @property
+    def infoset_node(self) -> Tensor:
+        """`[infosets]` betting node."""
+        return self._located[0]
+
+    @property
+    def infoset_cell(self) -> Tensor:
+        """`[infosets]` cell."""
+        return self._located[1]
+
+    @cached_property
+    def infoset_player(self) -> Tensor:
+        """`[infosets]` player."""
+        return self.tree.player.take(self.infoset_node)
+
+    @cached_property
+    def infoset_hand(self) -> Tensor:
+        """`[infosets]` hand class, in games with one card each."""
+        return self._of_cells(self.one_card.cell_hand)
+
+    @cached_property
+    def infoset_board(self) -> Tensor:
+        """`[infosets]` board class, in games with one card each."""
+        return self._of_cells(self.one_card.cell_board)
+
+    def _of_cells(self, per_round: tuple[Tensor, ...]) -> Tensor:
+        found = torch.zeros_like(self.infoset_cell)
+        for r, values in enumerate(per_round):
+            here = self.tree.round.take(self.infoset_node) == r
+            found[here] = values[self.infoset_cell[here]]
+        return found
+
+    @cached_property
+    def legal(self) -> Tensor:
+        """`[infosets, actions]` bool."""
+        return self.tree.legal.index_select(0, self.infoset_node)
 
     @cached_property
     def uniform(self) -> Tensor:
@@ -114,10 +170,7 @@ class Game:
 
     def describe(self, infoset: int) -> str:
         """A readable name, e.g. `player 0, hand 2, board 1, betting call raise / `."""
-        history = " / ".join(
-            " ".join(ACTIONS[a] for a in r) for r in self.tree.histories[int(self.infoset_node[infoset])]
-        )
-        round_ = int(self.tree.round[self.infoset_node[infoset]])
-        board = f", board {int(self.infoset_board[infoset])}" if self.cards.board_cards[round_] else ""
-        player, hand = int(self.infoset_player[infoset]), int(self.infoset_hand[infoset])
-        return f"player {player}, hand {hand}{board}, betting {history}"
+        node, cell = (int(x) for x in self.locate(torch.tensor([infoset], device=self.device)))
+        history = " / ".join(" ".join(ACTIONS[a] for a in r) for r in self.tree.histories[node])
+        player, round_ = int(self.tree.player[node]), int(self.tree.round[node])
+        return f"player {player}, {self.cards.describe(round_, cell)}, betting {history}"

@@ -10,7 +10,7 @@ import torch
 
 from repro.errors import ReproError
 from repro.games.betting import BettingRound, BettingRules
-from repro.games.cards import one_card_each
+from repro.games.one_card import one_card_each
 from repro.games.game import Game
 
 MAX_DECK = 104

@@ -37,7 +37,7 @@ def openspiel_game(game: Game) -> pyspiel.Game:
         ReproError: OpenSpiel is not installed, or has no such game.
     """
     spiel = _pyspiel()
-    cards, rules = game.cards, game.rules
+    cards, rules = game.one_card, game.rules
     shape = (cards.ranks, cards.suits, cards.board_cards, rules)
     if shape == _KUHN:
         return spiel.load_game("kuhn_poker")
@@ -136,7 +136,7 @@ class _Situation(NamedTuple):
 
 def _situations(game: Game, openspiel: pyspiel.Game) -> list[_Situation]:
     """At least one state of every information state of both players."""
-    tree, cards = game.tree, game.cards
+    tree, cards = game.tree, game.one_card
     player, round_, child = tree.player.tolist(), tree.round.tolist(), tree.child.tolist()
     found: list[_Situation] = []
     stack: list[tuple[Any, int, tuple[int, ...]]] = [(openspiel.new_initial_state(), 0, ())]

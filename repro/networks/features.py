@@ -85,11 +85,11 @@ def _positions(tree: BettingTree) -> int:
 
 
 def _hand_classes(game: Game) -> int:
-    return int(game.cards.hand_class.max()) + 1
+    return int(game.one_card.hand_class.max()) + 1
 
 
 def _board_classes(game: Game) -> int:
-    return max(int(c.max()) for c in game.cards.board_class) + 1
+    return max(int(c.max()) for c in game.one_card.board_class) + 1
 
 
 def _has_board(game: Game) -> bool:
