@@ -19,7 +19,6 @@ Conventions, the same as OpenSpiel's solvers:
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,11 +28,14 @@ from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
 from repro.algorithms.base import Algorithm, largest_divisor
+from repro.algorithms.holdem_cfr import HoldemCFR
+from repro.algorithms.solver import Solver, discount
 from repro.config import AlgorithmConfig, MCCFRConfig, ReadoutConfig, TabularCFRConfig, check, check_variant
 from repro.engine.sampling import SamplingEngine
 from repro.engine.sequence_form import SequenceForm
 from repro.errors import ReproError
 from repro.games.game import Game
+from repro.games.one_card import OneCard
 from repro.policies.base import TabularPolicy
 from repro.seeding import generator
 
@@ -84,54 +86,6 @@ def _iterate(solver: Solver, iterations: int, every: int) -> Iterator[tuple[int,
             yield iteration, solver.average()
 
 
-class Solver(ABC):
-    """Regrets and summed strategies of both players.
-
-    Attributes:
-        iteration: iterations done.
-        regrets, sums: `[infosets, actions]` float64; zero where illegal.
-        nodes_touched: histories visited so far, decision and terminal ones.
-    """
-
-    def __init__(self, game: Game) -> None:
-        self.game = game
-        self.iteration = 0
-        self.nodes_touched = 0
-        self.regrets = torch.zeros_like(game.uniform)
-        self.sums = torch.zeros_like(game.uniform)
-
-    @abstractmethod
-    def step(self) -> None:
-        """Do one iteration."""
-
-    @abstractmethod
-    def match(self, player: int) -> None:
-        """Set the player's strategy from the regrets."""
-
-    def average(self) -> TabularPolicy:
-        """The average strategy; uniform where no strategy was summed yet."""
-        total = self.sums.sum(1, keepdim=True)
-        return TabularPolicy(torch.where(total > 0, self.sums / total, self.game.uniform))
-
-    def current(self) -> TabularPolicy:
-        """The strategy that the next iteration plays."""
-        return TabularPolicy(self._matched(slice(None)))
-
-    def resume(self, iteration: int, nodes_touched: int, regrets: Tensor, sums: Tensor) -> None:
-        """Go on from where another solver of the same game was."""
-        self.iteration, self.nodes_touched = iteration, nodes_touched
-        self.regrets.copy_(regrets)
-        self.sums.copy_(sums)
-        for player in range(2):
-            self.match(player)
-
-    def _matched(self, mine: slice) -> Tensor:
-        # Illegal actions have no regret, so that no mask is needed.
-        positive = self.regrets[mine].clamp(min=0)
-        total = positive.sum(1, keepdim=True)
-        return torch.where(total > 0, positive / total, self.game.uniform[mine])
-
-
 class ExactCFR(Solver):
     """CFR with exact counterfactual values [Zinkevich et al. 2007], and Discounted CFR's generalisation of it
     [Brown and Sandholm 2019]."""
@@ -172,16 +126,12 @@ class ExactCFR(Solver):
         regrets.add_(treeplex.q).addcmul_(treeplex.v[:, None], self._legal[mine], value=-1)
         if self._config.floor:
             regrets.clamp_(min=0)
-        positive, negative = (_discount(self.iteration, e) for e in (self._config.alpha, self._config.beta))
+        positive, negative = (discount(self.iteration, e) for e in (self._config.alpha, self._config.beta))
         if positive != negative:
             regrets.copy_(torch.where(regrets > 0, regrets * positive, regrets * negative))
         elif positive != 1:
             regrets.mul_(positive)
         self.match(player)
-
-
-def _discount(t: int, exponent: float) -> float:
-    return 1.0 if exponent == float("inf") else t**exponent / (t**exponent + 1)
 
 
 class MonteCarloCFR(Solver):
@@ -227,7 +177,7 @@ def solver_of(game: Game, config: AlgorithmConfig, seed: int) -> Solver:
     if isinstance(config, MCCFRConfig):
         return MonteCarloCFR(game, config, seed)
     assert isinstance(config, TabularCFRConfig)
-    return ExactCFR(game, config)
+    return ExactCFR(game, config) if isinstance(game.cards, OneCard) else HoldemCFR(game, config)
 
 
 class TabularCFR(Algorithm):

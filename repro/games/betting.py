@@ -6,6 +6,7 @@ round is one contiguous slice; the player to act is the same for a whole level, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
@@ -22,19 +23,34 @@ SHOWDOWN = -1
 
 @dataclass(frozen=True)
 class BettingRound:
-    """Rules of one betting round: a bet or raise adds `bet` chips, at most `max_raises` of them are made."""
+    """Rules of one betting round.
 
-    bet: float
-    max_raises: int
+    Attributes:
+        bet: chips that a bet or raise adds to a call; None: as many as are in the pot after the call.
+        max_raises: most bets and raises; None: any number that the stacks allow.
+        first_player: who acts first.
+    """
+
+    bet: float | None
+    max_raises: int | None
     first_player: int = 0
 
 
 @dataclass(frozen=True)
 class BettingRules:
-    """Chips each player puts in before the first round (`ante`), and the rounds in order."""
+    """Rules of the whole game.
+
+    Attributes:
+        ante: chips each player puts in before the first round.
+        rounds: the rounds in order.
+        stack: chips each player has. A bet or raise of more is one of all that is left; there is no betting after it.
+        may_open_with_call: whether the first action of the game may be a call.
+    """
 
     ante: tuple[float, float]
     rounds: tuple[BettingRound, ...]
+    stack: float = math.inf
+    may_open_with_call: bool = True
 
 
 class Level(NamedTuple):
@@ -110,7 +126,7 @@ class BettingTree:
 
 
 def _next_round(state: _State, rules: BettingRules) -> _State:
-    if state.round + 1 == len(rules.rounds):
+    if state.round + 1 == len(rules.rounds) or max(state.chips) == rules.stack:
         return replace(state, showdown=True)
     first = rules.rounds[state.round + 1].first_player
     return replace(state, round=state.round + 1, player=first, raises=0, acted=0, history=(*state.history, ()))
@@ -120,10 +136,19 @@ def _legal_actions(state: _State, rules: BettingRules) -> list[int]:
     if state.showdown or state.folded is not None:
         return []
     actions = [FOLD] if state.owed > 0 else []
-    actions.append(CALL)
-    if state.raises < rules.rounds[state.round].max_raises:
+    if rules.may_open_with_call or state.acted or state.round:
+        actions.append(CALL)
+    most = rules.rounds[state.round].max_raises
+    if (most is None or state.raises < most) and max(state.chips) < rules.stack:
         actions.append(RAISE)
     return actions
+
+
+def _raise(state: _State, rules: BettingRules) -> float:
+    """Chips that a raise puts in."""
+    bet = rules.rounds[state.round].bet
+    more = state.owed + (sum(state.chips) + state.owed if bet is None else bet)
+    return min(more, rules.stack - state.chips[state.player])
 
 
 def _act(state: _State, action: int, rules: BettingRules) -> _State:
@@ -131,7 +156,7 @@ def _act(state: _State, action: int, rules: BettingRules) -> _State:
     history = (*state.history[:-1], (*state.history[-1], action))
     if action == FOLD:
         return replace(state, folded=me, history=history)
-    put_in = state.owed + (rules.rounds[state.round].bet if action == RAISE else 0.0)
+    put_in = _raise(state, rules) if action == RAISE else state.owed
     chips = (state.chips[0] + put_in, state.chips[1]) if me == 0 else (state.chips[0], state.chips[1] + put_in)
     after = replace(
         state, player=1 - me, chips=chips, history=history, acted=state.acted + 1,

@@ -12,11 +12,15 @@ from repro.errors import ReproError
 from repro.games.betting import BettingRound, BettingRules
 from repro.games.one_card import one_card_each
 from repro.games.game import Game
+from repro.games.holdem import holdem_cards
 
 MAX_DECK = 104
 """Largest deck of a one-card game; the dense showdown matrices grow with its cube."""
 
 MAX_RAISES = 12
+
+MAX_STACK = 500
+"""Largest stack of no-limit games, in big blinds: the betting tree grows with it."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,87 @@ class BigLeduc(Leduc):
     max_raises: int = 6
 
 
-GAMES: dict[str, Callable[..., Kuhn | Leduc]] = {"kuhn": Kuhn, "leduc": Leduc, "big_leduc": BigLeduc}
+@dataclass(frozen=True)
+class FHP:
+    """Flop Hold'em as in the Deep CFR text [Brown et al. 2018, App. A]: one board, dealt at once, between two rounds.
+
+    Pot-sized bets, at most one raise before the flop and two after it, and the first action of the game is no call.
+    Player 0 has the small blind and acts first before the flop, player 1 after it.
+    """
+
+    ranks: int = 13
+    suits: int = 4
+    flop_cards: int = 3
+    bet: float | None = None
+    max_raises: tuple[int, int] = (1, 2)
+    may_open_with_call: bool = False
+    blinds: tuple[float, float] = (50.0, 100.0)
+
+    def build(self, name: str) -> Game:
+        _check_holdem(name, self.ranks, self.suits, self.flop_cards, self.blinds)
+        if not 3 <= self.flop_cards <= 5:
+            raise ReproError(f"game {name}: flop_cards is {self.flop_cards}; allowed are 3 to 5.")
+        if self.bet is not None and self.bet <= 0:
+            raise ReproError(f"game {name}: bet is {self.bet}; a positive number of chips is needed, or null (the pot).")
+        if not all(0 <= most <= MAX_RAISES for most in self.max_raises):
+            raise ReproError(f"game {name}: max_raises is {self.max_raises}; allowed are two of 0 to {MAX_RAISES}.")
+        rounds = tuple(BettingRound(self.bet, most, first) for first, most in enumerate(self.max_raises))
+        rules = BettingRules(self.blinds, rounds, may_open_with_call=self.may_open_with_call)
+        cards = holdem_cards(self.ranks, self.suits, (0, self.flop_cards))
+        return Game(name, asdict(self), rules, cards, self.blinds[1])
+
+
+@dataclass(frozen=True)
+class LimitFHP(FHP):
+    """Flop Hold'em as in the later Deep CFR paper [Brown et al. 2019]: raises of 100, four bets per round.
+
+    The big blind counts as the first bet. Deep CFR's published exploitabilities are of this game.
+    """
+
+    bet: float | None = 100.0
+    max_raises: tuple[int, int] = (3, 4)
+    may_open_with_call: bool = True
+
+
+@dataclass(frozen=True)
+class FHP5(FHP):
+    """5-FHP: FHP with five flop cards [SD-CFR, Sec. 6.2]."""
+
+    flop_cards: int = 5
+
+
+@dataclass(frozen=True)
+class PotHUNL:
+    """Heads-up no-limit Hold'em of which every bet and raise is of the size of the pot [Deep CFR, Sec. 5].
+
+    A raise that the stack does not cover is all-in.
+    """
+
+    ranks: int = 13
+    suits: int = 4
+    stack: float = 20_000.0
+    blinds: tuple[float, float] = (50.0, 100.0)
+
+    def build(self, name: str) -> Game:
+        _check_holdem(name, self.ranks, self.suits, 5, self.blinds)
+        if not max(self.blinds) < self.stack <= MAX_STACK * max(self.blinds):
+            raise ReproError(
+                f"game {name}: stack is {self.stack}; more than the big blind is needed, and at most {MAX_STACK} of them."
+            )
+        rounds = tuple(BettingRound(None, None, first) for first in (0, 1, 1, 1))
+        cards = holdem_cards(self.ranks, self.suits, (0, 3, 1, 1))
+        return Game(name, asdict(self), BettingRules(self.blinds, rounds, stack=self.stack), cards, self.blinds[1])
+
+
+GAMES: dict[str, Callable[..., Kuhn | Leduc | FHP | PotHUNL]] = {
+    "kuhn": Kuhn,
+    "leduc": Leduc,
+    "big_leduc": BigLeduc,
+    "fhp": FHP,
+    "fhp_limit": LimitFHP,
+    "fhp5": FHP5,
+    "hunl_pot": PotHUNL,
+}
 
 
 def _is_number(value: object) -> bool:
@@ -83,6 +167,11 @@ _KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
         lambda v: isinstance(v, tuple) and len(v) == 2 and all(_is_number(x) for x in v),
         "two positive numbers",
     ),
+    "tuple[int, int]": (
+        lambda v: isinstance(v, tuple) and len(v) == 2 and all(isinstance(x, int) for x in v),
+        "two whole numbers",
+    ),
+    "float | None": (lambda v: v is None or _is_number(v), "a number or null"),
 }
 """What a parameter of each annotated type accepts, and how to say so."""
 
@@ -128,3 +217,14 @@ def _check_deck(name: str, ranks: int, suits: int, dealt: int) -> None:
         raise ReproError(
             f"game {name}: ranks * suits is {ranks * suits} cards; allowed are {dealt} (what is dealt) to {MAX_DECK}."
         )
+
+
+def _check_holdem(name: str, ranks: int, suits: int, board: int, blinds: tuple[float, float]) -> None:
+    if not 2 <= ranks <= 13:
+        raise ReproError(f"game {name}: ranks is {ranks}; allowed are 2 to 13.")
+    if not 1 <= suits <= 4:
+        raise ReproError(f"game {name}: suits is {suits}; allowed are 1 to 4.")
+    if ranks * suits < 4 + board:
+        raise ReproError(f"game {name}: ranks * suits is {ranks * suits} cards; {4 + board} are dealt.")
+    if not 0 < blinds[0] <= blinds[1]:
+        raise ReproError(f"game {name}: blinds is {blinds}; the small one must be positive and not above the big one.")
