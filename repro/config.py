@@ -39,14 +39,14 @@ _MOST_EXPONENT = 10
 class NetworkConfig:
     """A network architecture."""
 
-    # brown: the network of Deep CFR, with a branch for the cards; sd_cfr: the Leduc network of the SD-CFR code;
-    # fc: plain fully-connected layers.
-    architecture: str = _one_of("brown", "sd_cfr", "fc")
+    # deep_cfr: the network of Deep CFR, with a branch for the cards; brown: the SD-CFR code's version of it; sd_cfr: the
+    # Leduc network of the SD-CFR code; fc: plain fully-connected layers.
+    architecture: str = _one_of("deep_cfr", "brown", "sd_cfr", "fc")
     # Units per layer.
     width: int = _at_least(1)
     # Hidden layers of `fc`; the others have a fixed depth and take none.
     layers: int | None = _at_least(0, None)
-    # Units per layer of the card branch of `brown`; the others have no branches: null.
+    # Units per layer of the card branch of `deep_cfr` and `brown`; the others have no branches: null.
     card_width: int | None = _at_least(1, None)
 
 
@@ -168,6 +168,10 @@ class DeepCFRConfig(AlgorithmConfig):
     when_no_positive: str = _one_of("argmax", "uniform", default="argmax")
     value: RegressionConfig = field(default_factory=RegressionConfig)
     average: RegressionConfig = field(default_factory=RegressionConfig)
+    # Hold'em games with one board: measure exploitability on so many random boards; null: on all, which is exact.
+    evaluation_boards: int | None = _at_least(1, None)
+    # Hold'em games: hands that the first read-out plays against the second at every evaluation, both seatings counted.
+    match_hands: int = _at_least(0, 0)
 
 
 @dataclass
@@ -318,9 +322,12 @@ def _check_network(network: NetworkConfig) -> None:
             f"network.layers is {network.layers}, but the architecture {network.architecture} has a fixed depth; "
             "use null."
         )
-    if network.architecture == "brown" and network.card_width is None:
-        raise ReproError("network.card_width has no value; the architecture brown needs the card branch's units.")
-    if network.architecture != "brown" and network.card_width is not None:
+    branches = network.architecture in ("deep_cfr", "brown")
+    if branches and network.card_width is None:
+        raise ReproError(
+            f"network.card_width has no value; the architecture {network.architecture} needs the card branch's units."
+        )
+    if not branches and network.card_width is not None:
         raise ReproError(
             f"network.card_width is {network.card_width}, but the architecture {network.architecture} has no branches; "
             "use null."

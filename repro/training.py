@@ -58,7 +58,7 @@ def train(config: DictConfig, key: str, folder: Path, state: status.Status, pare
         try:
             with threadpool_limits(checked.threads):
                 trainer.fit(model, ckpt_path=checkpoint, weights_only=True)
-                if not model.policies:
+                if not model.metrics:
                     # Stopped between its last checkpoint and its end. Read-outs are draws of their own: repeat them.
                     model.evaluate()
         finally:

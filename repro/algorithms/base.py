@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from repro.config import AlgorithmConfig, ReadoutConfig
 from repro.evaluation.exploitability import nash_conv
-from repro.evaluation.units import sd_cfr_exploitability
+from repro.evaluation.units import exploitability
 from repro.games.game import Game
 from repro.policies.base import TabularPolicy
 from repro.seeding import generator
@@ -127,7 +127,7 @@ class Algorithm(pl.LightningModule):
             self.policies[name] = policy
             self.metrics[name] = {
                 "nash_conv": chips,
-                "exploitability": sd_cfr_exploitability(self.game, chips),
+                "exploitability": exploitability(self.game, chips),
                 **self._strategy_metrics(policy),
                 **extra,
             }

@@ -11,13 +11,14 @@ the average of B^M (SD-CFR), or the network S-hat trained on the strategy memory
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from repro.algorithms.base import Algorithm
-from repro.algorithms.memory import Aggregated, Memory, Reservoir
+from repro.algorithms.memory import Aggregated, Memory, Minibatch, Reservoir
 from repro.algorithms.regression import fit
 from repro.config import DeepCFRConfig, NetworkConfig, ReadoutConfig, RegressionConfig
 from repro.engine.sampling import Samples, SamplingEngine, Traversals
@@ -27,7 +28,7 @@ from repro.games.game import Game
 from repro.networks.features import feature_columns, infoset_features
 from repro.networks.modules import Network, average_network, value_network
 from repro.networks.optimizers import FlatAdam
-from repro.policies.base import TabularPolicy, table_of
+from repro.policies.base import Policy, TabularPolicy, table_of
 from repro.policies.ensemble import StrategyBuffer, reservoir_members
 from repro.policies.regret_matching import regret_matching
 from repro.seeding import initialisation
@@ -52,21 +53,52 @@ class DeepCFR(Algorithm):
         super().__init__(game, algorithm, seed)
         self.algorithm, self.network = algorithm, network
         self.engine = SamplingEngine(game)
-        self.features = infoset_features(game)
+        self.prepare_strategies()
         self.value_networks = nn.ModuleList(self._new_network(value_network, "value", 0, p) for p in range(2))
         self.average_networks = nn.ModuleList(self._new_network(average_network, "average", 0, p) for p in range(2))
         self._value_optimizers = [self._adam(n, algorithm.value) for n in self.value_networks]
         self._average_optimizers = [self._adam(n, algorithm.average) for n in self.average_networks]
-        self.strategy_buffers = [StrategyBuffer(game, p) for p in range(2)]
         self.value_memories = [self._new_memory(algorithm.value_capacity, p) for p in range(2)]
         self.strategy_memories = [self._new_memory(algorithm.strategy_capacity, p) for p in range(2)]
-        self.strategy = game.uniform.float()
+
+    # -- what depends on whether all infosets are evaluated --------------------------------------------------------
+
+    def prepare_strategies(self) -> None:
+        """Make what holds the current strategies and B^M."""
+        self.features = infoset_features(self.game)
+        self.columns = feature_columns(self.game)
+        self.strategy_buffers = [StrategyBuffer(self.game, p) for p in range(2)]
+        self.strategy = self.game.uniform.float()
+
+    def current_policy(self) -> Policy:
+        """The strategies of both players that the next traversal meets."""
+        return TabularPolicy(self.strategy)
+
+    def store_strategy(self, player: int) -> None:
+        """Take the player's newly trained value network for the current strategy, and add it to B^M."""
+        mine = self.game.player_slice[player]
+        self.strategy[mine] = self._strategy_of(player)
+        reach = exact_engine(self.game).own_reach(table_of(self.game, TabularPolicy(self.strategy)))[mine]
+        self.strategy_buffers[player].add(self._value_optimizers[player].flat.detach(), self.strategy[mine], reach)
+
+    def remember(self, player: int, regrets: Samples, strategies: Samples) -> None:
+        """Store what the player's traversals collected: her regrets and the opponent's strategies."""
+        keep = self.draws("reservoir", player)
+        self.value_memories[player].add(regrets, self.iteration, keep)
+        self.strategy_memories[1 - player].add(strategies, self.iteration, keep)
+
+    def fit_to(
+        self, network: nn.Module, optimizer: FlatAdam, batches: Iterator[Minibatch], steps: int, player: int, last: Any
+    ) -> float:
+        """Take one SGD step per minibatch of the player's infosets; returns the loss."""
+        mine = self.game.player_slice[player]
+        return fit(network, optimizer, batches, steps, self.features[mine], self.game.legal[mine], last)
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
     def _new_network(self, build: Any, purpose: str, iteration: int, player: int) -> Network:
         with initialisation(self.seed, f"initial {purpose}", iteration, player):
-            built = build(self.network, feature_columns(self.game), self.game.num_actions)
+            built = build(self.network, self.columns, self.game.num_actions)
         return built.to(self.game.device)
 
     def _adam(self, network: nn.Module, regression: RegressionConfig) -> FlatAdam:
@@ -95,22 +127,16 @@ class DeepCFR(Algorithm):
         traversals = self._collect(player)
         self.nodes_touched += traversals.nodes_touched
         loss = self._fit_value_network(player)
-        mine = self.game.player_slice[player]
-        self.strategy[mine] = self._strategy_of(player)
-        reach = exact_engine(self.game).own_reach(table_of(self.game, TabularPolicy(self.strategy)))[mine]
-        self.strategy_buffers[player].add(self._value_optimizers[player].flat.detach(), self.strategy[mine], reach)
+        self.store_strategy(player)
         return loss
 
     def _collect(self, player: int) -> Traversals:
         draw = self.draws("traversals", player)
-        policy = TabularPolicy(self.strategy)
-        traversals = self.engine.external_sampling(policy, player, self.algorithm.traversals, draw)
+        traversals = self.engine.external_sampling(self.current_policy(), player, self.algorithm.traversals, draw)
         regrets = traversals.advantages.targets / self.algorithm.regret_unit
         if self.algorithm.divide_by_legal:
-            regrets = regrets / self.game.legal[traversals.advantages.infosets].sum(1, keepdim=True)
-        keep = self.draws("reservoir", player)
-        self.value_memories[player].add(Samples(traversals.advantages.infosets, regrets), self.iteration, keep)
-        self.strategy_memories[1 - player].add(traversals.strategies, self.iteration, keep)
+            regrets = regrets / self.game.legal_at(traversals.advantages.infosets).sum(1, keepdim=True)
+        self.remember(player, Samples(traversals.advantages.infosets, regrets), traversals.strategies)
         self._check_batch("value", self.value_memories[player])
         return traversals
 
@@ -144,11 +170,8 @@ class DeepCFR(Algorithm):
         draw = self.draws(f"minibatches {which}", player)
         scale = 2.0 if self.algorithm.loss_weight == "2t/T" else 1.0
         batches = memory.minibatches(regression.steps, regression.batch_size, self.iteration, scale, draw)
-        mine = self.game.player_slice[player]
         try:
-            return fit(
-                network, optimizer, batches, regression.steps, self.features[mine], self.game.legal[mine], last_step
-            )
+            return self.fit_to(network, optimizer, batches, regression.steps, player, last_step)
         except FloatingPointError as error:
             raise ReproError(
                 f"the {which} network of player {player} diverged in iteration {self.iteration}: {error}; "
@@ -179,23 +202,26 @@ class DeepCFR(Algorithm):
         return TabularPolicy(torch.cat(tables))
 
     def train_average_networks(self) -> tuple[TabularPolicy, float]:
-        """Deep CFR's average strategy: train S-hat on B^s as it stands. Returns it and the mean training loss.
-
-        The draws are S-hat's own, so that evaluating more or less often does not change what is learned.
-        """
-        tables, losses = [], []
-        for player in range(2):
-            self._check_batch("average", self.strategy_memories[player])
-            network, optimizer = self.average_networks[player], self._average_optimizers[player]
-            if self.algorithm.average.start == "random":
-                fresh = self._new_network(average_network, "average", self.iteration, player)
-                network.load_state_dict(fresh.state_dict())
-            losses.append(self._fit(network, optimizer, self.strategy_memories[player], "average", player))
-            mine = self.game.player_slice[player]
+        """Deep CFR's average strategy: train S-hat on B^s as it stands. Returns it and the mean training loss."""
+        losses = [self.train_average_network(player) for player in range(2)]
+        tables = []
+        for mine, network in zip(self.game.player_slice, self.average_networks, strict=True):
             with torch.no_grad():
                 table = network(self.features[mine], self.game.legal[mine]).double()
             tables.append(table / table.sum(1, keepdim=True))
         return TabularPolicy(torch.cat(tables)), sum(losses) / 2
+
+    def train_average_network(self, player: int) -> float:
+        """Train the player's S-hat on B^s as it stands; returns the training loss.
+
+        The draws are S-hat's own, so that evaluating more or less often does not change what is learned.
+        """
+        self._check_batch("average", self.strategy_memories[player])
+        network, optimizer = self.average_networks[player], self._average_optimizers[player]
+        if self.algorithm.average.start == "random":
+            fresh = self._new_network(average_network, "average", self.iteration, player)
+            network.load_state_dict(fresh.state_dict())
+        return self._fit(network, optimizer, self.strategy_memories[player], "average", player)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Memories of sampled regrets or strategies, and the minibatches that networks are trained on.
 
-An entry is an infoset (int32), the iteration it was collected in (int32) and one target per action (float32): 20
-bytes with three actions. Features are looked up only when a network needs them.
+An entry is an infoset (int32, or int64 in games with more than 2^31 of them), the iteration it was collected in (int32)
+and one target per action (float32): 20 or 24 bytes with three actions. Features are made only when a network needs them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ class Minibatch:
         weight: `[n, 1]`; the weights include the division by batch size and number of actions.
         target: `[n, actions]`.
         constant: scalar; what grouping rows of the same infoset takes out of the loss.
+        inputs: features and legal mask of the rows, where there is no table to look them up in.
     """
 
     infosets: Tensor | None
     weight: Tensor
     target: Tensor
     constant: Tensor
+    inputs: tuple[Tensor, Tensor] | None = None
 
 
 class Memory(Protocol):
@@ -79,13 +81,14 @@ class Reservoir:
         self.capacity, self.first, self.count, self.actions = capacity, first, count, actions
         self.seen, self.size = 0, 0
         # Memory is taken by the operating system only as entries are written.
-        self._infoset = torch.empty(capacity, dtype=torch.int32, device=device)
+        number = torch.int32 if count <= torch.iinfo(torch.int32).max else torch.int64
+        self._infoset = torch.empty(capacity, dtype=number, device=device)
         self._iteration = torch.empty(capacity, dtype=torch.int32, device=device)
         # One row per action: gathering and summing single columns is several times faster than short rows.
         self._target = torch.empty(actions, capacity, device=device)
 
     def add(self, samples: Samples, iteration: int, generator: torch.Generator) -> None:
-        infosets, targets = (samples.infosets - self.first).int(), samples.targets
+        infosets, targets = (samples.infosets - self.first).to(self._infoset.dtype), samples.targets
         fill = min(self.capacity - self.size, len(infosets))
         slot = torch.arange(self.size, self.size + fill, device=infosets.device)
         self._write(slot, infosets[:fill], targets[:fill], iteration)

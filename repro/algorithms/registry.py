@@ -7,11 +7,13 @@ from typing import Any
 
 from repro.algorithms.base import Algorithm
 from repro.algorithms.deep_cfr import DeepCFR
+from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR
 from repro.algorithms.kuhn_post import KuhnPost
 from repro.algorithms.nfsp import NFSP
 from repro.algorithms.tabular import TabularCFR
 from repro.config import Config, DeepCFRConfig, KuhnPostConfig, MCCFRConfig, NFSPConfig, TabularCFRConfig
 from repro.games.game import Game
+from repro.games.holdem import HoldemCards
 
 _MODULES: dict[type, Callable[..., Algorithm]] = {
     DeepCFRConfig: DeepCFR,
@@ -27,4 +29,6 @@ def build(game: Game, config: Config) -> Algorithm:
     needed: list[Any] = [game, config.algorithm]
     if config.algorithm.USES_NETWORK:
         needed.append(config.network)
-    return _MODULES[type(config.algorithm)](*needed, seed=config.seed)
+    kind = type(config.algorithm)
+    module = HoldemDeepCFR if kind is DeepCFRConfig and isinstance(game.cards, HoldemCards) else _MODULES[kind]
+    return module(*needed, seed=config.seed)

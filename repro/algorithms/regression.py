@@ -21,8 +21,8 @@ def fit(
     optimizer: FlatOptimizer,
     minibatches: Iterable[Minibatch],
     steps: int,
-    features: Tensor,
-    legal: Tensor,
+    features: Tensor | None = None,
+    legal: Tensor | None = None,
     last_step: Callable[[], object] | None = None,
     log_loss: bool = False,
 ) -> float:
@@ -30,7 +30,8 @@ def fit(
 
     Args:
         network, optimizer: the optimiser holds the network's parameters and starts from fresh moments.
-        features, legal: `[infosets of the player, ...]`; rows of a minibatch index into them.
+        features, legal: `[infosets of the player, ...]`; rows of a minibatch index into them. Not needed where
+            minibatches bring their own `inputs`.
         last_step: takes the optimiser's last step instead of `optimizer.update`, so that a caller can route it through
             a framework that counts steps.
         log_loss: fit probabilities by the log loss, in nats, instead of by the squared error.
@@ -43,10 +44,13 @@ def fit(
     """
     optimizer.reset()
     gradients = gradients_of(network, log_loss)
-    gradients.prepare(features, legal)
+    if features is not None and legal is not None:
+        gradients.prepare(features, legal)
     losses: list[Tensor] = []
     for i, batch in enumerate(minibatches, start=1):
-        if batch.infosets is not None:
+        if batch.inputs is not None:
+            gradients.rows(*batch.inputs)
+        elif batch.infosets is not None:
             gradients.select(batch.infosets)
         # The squared error's gradient rule is for half of it.
         output = gradients.compute(batch.weight if log_loss else batch.weight * 2, batch.target)

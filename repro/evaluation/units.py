@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from repro.games.game import Game
+from repro.games.one_card import OneCard
 
 
 def milli_units(game: Game, chips: float) -> float:
@@ -23,3 +24,13 @@ def sd_cfr_exploitability(game: Game, nash_conv_chips: float) -> float:
     against a best response.
     """
     return milli_units(game, nash_conv_chips) / 2
+
+
+def exploitability(game: Game, nash_conv_chips: float) -> float:
+    """NashConv in the unit and convention of the papers on this kind of game.
+
+    Hold'em: *total* exploitability, the sum over players, in mbb/g [Deep CFR]. Others: `sd_cfr_exploitability`.
+    """
+    if isinstance(game.cards, OneCard):
+        return sd_cfr_exploitability(game, nash_conv_chips)
+    return milli_units(game, nash_conv_chips)

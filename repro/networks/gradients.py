@@ -30,6 +30,9 @@ class Gradients(Protocol):
     def select(self, rows: Tensor) -> None:
         """Set the rows `[m]` of the table that `compute` is about."""
 
+    def rows(self, x: Tensor, legal: Tensor) -> None:
+        """Set rows of no table: features `[m, features]` and legal mask `[m, actions]` bool."""
+
     def compute(self, weight: Tensor, target: Tensor) -> Tensor:
         """Fill the gradients for `weight` `[m, 1]`, `target` `[m, actions]`; return the network's output."""
         ...
@@ -46,6 +49,9 @@ class Autograd:
 
     def select(self, rows: Tensor) -> None:
         self._x, self._legal = (part.index_select(0, rows) for part in self._table)
+
+    def rows(self, x: Tensor, legal: Tensor) -> None:
+        self._x, self._legal = x, legal
 
     def compute(self, weight: Tensor, target: Tensor) -> Tensor:
         for p in self._network.parameters():
@@ -80,6 +86,13 @@ class HandDifferentiated:
         self._x = self._table = x.numpy()
         first = self._layers[0]
         self._merge = first if isinstance(first, MergeRule) and first.tabulate(self._table) else None
+        self._head.prepare(legal.numpy())
+
+    def rows(self, x: Tensor, legal: Tensor) -> None:
+        self._x = x.numpy()
+        if isinstance(self._layers[0], MergeRule):
+            self._layers[0].forget()
+        self._merge = None
         self._head.prepare(legal.numpy())
 
     def select(self, rows: Tensor) -> None:

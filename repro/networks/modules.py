@@ -98,16 +98,20 @@ class Network(nn.Module):
 
 
 def value_network(config: NetworkConfig, columns: Columns, actions: int) -> Network:
-    """The advantage network: the configured body with a dueling head, or `fc` with none."""
+    """The advantage network: the configured body with a dueling head, or with none for `fc` and `deep_cfr`."""
     if config.architecture == "fc":
         return fc(columns.count, config.width, actions, config.layers or 0, MaskedLinear())
+    if config.architecture == "deep_cfr":
+        return deep_cfr(columns, config.width, config.card_width or config.width, actions, MaskedLinear())
     return Network(_body(config, columns), Dueling(config.width, actions))
 
 
 def average_network(config: NetworkConfig, columns: Columns, actions: int) -> Network:
-    """The average-strategy network: the configured body, one more layer (but for `fc`) and a masked softmax."""
+    """The average-strategy network: the configured body, one more layer (but for `fc` and `deep_cfr`), masked softmax."""
     if config.architecture == "fc":
         return fc(columns.count, config.width, actions, config.layers or 0, MaskedSoftmax())
+    if config.architecture == "deep_cfr":
+        return deep_cfr(columns, config.width, config.card_width or config.width, actions, MaskedSoftmax())
     width = config.width
     body = _body(config, columns)
     body.extend([nn.Linear(width, width), nn.ReLU(), nn.Linear(width, actions)])
@@ -121,6 +125,36 @@ def fc(features: int, width: int, actions: int, layers: int, head: nn.Module) ->
         body.extend([nn.Linear(width if i else features, width), nn.ReLU()])
     body.append(nn.Linear(width if layers else features, actions))
     return Network(body, head)
+
+
+def deep_cfr(columns: Columns, width: int, card_width: int, actions: int, head: nn.Module) -> Network:
+    """Deep CFR's network [Brown et al. 2018, Fig. 1]: seven layers, embeddings and output not counted.
+
+    Cards: an embedding per set (see `repro.networks.holdem_features`), then three layers, which the later paper makes
+    3 `width` wide (`card_width`). Bets: two layers. Together: three, normalised, and a linear output. Skip connections
+    are on the layers of equal width.
+    """
+    cards = slice(columns.cards[0].start, columns.cards[-1].stop)
+    sets = [slice(c.start - cards.start, c.stop - cards.start) for c in columns.cards]
+    embeddings = [nn.Sequential(_embedding(c.stop - c.start, width)) for c in sets]
+    last = Residual(width) if card_width == width else nn.Linear(card_width, width)
+    card_branch = nn.Sequential(
+        Merge(sets, embeddings, width, card_width), nn.ReLU(), Residual(card_width), nn.ReLU(), last, nn.ReLU()
+    )
+    bets = columns.state.stop - columns.state.start
+    bet_branch = nn.Sequential(nn.Linear(bets, width), nn.ReLU(), Residual(width), nn.ReLU())
+    body = nn.Sequential(Merge([cards, columns.state], [card_branch, bet_branch], width, width), nn.ReLU())
+    for _ in range(2):
+        body.extend([Residual(width), nn.ReLU()])
+    body.extend([Normalise(), nn.Linear(width, actions)])
+    return Network(body, head)
+
+
+def _embedding(inputs: int, width: int) -> nn.Linear:
+    """A linear layer that sums embeddings; its weights start as those of `nn.Embedding` do."""
+    layer = nn.Linear(inputs, width, bias=False)
+    nn.init.normal_(layer.weight)
+    return layer
 
 
 def _body(config: NetworkConfig, columns: Columns) -> nn.Sequential:

@@ -58,10 +58,10 @@ class Layer(ABC):
 
 class _Linear(Layer):
     def __init__(self, module: nn.Linear) -> None:
-        if module.bias is None:
-            raise TypeError("no rule for a linear layer without bias")
-        self.weight, self.bias = module.weight.data.numpy(), module.bias.data.numpy()
-        self.weight_grad, self.bias_grad = _grad(module.weight), _grad(module.bias)
+        self.weight, self.weight_grad = module.weight.data.numpy(), _grad(module.weight)
+        # mypy thinks that a Linear always has a bias.
+        bias = cast("nn.Parameter | None", module.bias)
+        self.bias = None if bias is None else (bias.data.numpy(), _grad(bias))
         self.matrix = self.weight
         """What the input is multiplied by."""
         self.rows = 0
@@ -77,12 +77,14 @@ class _Linear(Layer):
             self._allocate(len(x))
         self.x = x
         y = np.matmul(x, self.matrix.T, out=self.y)
-        y += self.bias
+        if self.bias is not None:
+            y += self.bias[0]
         return y
 
     def backward(self, dy: Array) -> Array:
         np.matmul(dy.T, self.x, out=self.weight_grad)
-        np.dot(self.ones, dy, out=self.bias_grad)
+        if self.bias is not None:
+            np.dot(self.ones, dy, out=self.bias[1])
         if self.is_first:
             return dy
         # NumPy has no fast product of a column with a row.
@@ -132,6 +134,10 @@ class MergeRule(Layer):
             self.distinct = []
         self.which = [which for _, which in self.distinct]
         return bool(self.distinct)
+
+    def forget(self) -> None:
+        """Take rows as they come."""
+        self.distinct, self.which = [], []
 
     def select(self, rows: NDArray[np.int64]) -> None:
         """Set the rows of the table that `forward` and `backward` are about."""

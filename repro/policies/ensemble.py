@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,22 +17,38 @@ from repro.games import Game, load_game
 from repro.networks.features import feature_columns, infoset_features
 from repro.networks.modules import parameter_count, value_network
 from repro.policies.base import Ensemble, HandStrategies
+from repro.policies.network import Inputs, NetworkPolicy
 from repro.policies.regret_matching import regret_matching
 
 
-def average_strategy(uniform: Tensor, members: Iterable[tuple[float, Tensor, Tensor]]) -> Tensor:
+class Average:
     """The average strategy of one player, SD-CFR eq. 5: each strategy counts with its weight and its own reach.
 
     Args:
-        uniform: `[infosets, actions]` float64, for infosets that no member reaches.
-        members: weight, reach `[infosets]` and strategy `[infosets, actions]` of each; one is held at a time.
+        uniform: `[infosets, actions]` float64, for infosets that no strategy reaches.
     """
-    weighted, total = torch.zeros_like(uniform), torch.zeros_like(uniform[:, :1])
-    for weight, reach, strategy in members:
+
+    def __init__(self, uniform: Tensor) -> None:
+        self._uniform = uniform
+        self._weighted, self._total = torch.zeros_like(uniform), torch.zeros_like(uniform[:, :1])
+
+    def add(self, weight: float, reach: Tensor, strategy: Tensor) -> None:
+        """Count a strategy `[infosets, actions]` with a reach `[infosets]`."""
         share = weight * reach[:, None]
-        weighted += share * strategy
-        total += share
-    return torch.where(total > 0, weighted / total, uniform)
+        self._weighted += share * strategy
+        self._total += share
+
+    def strategy(self) -> Tensor:
+        """`[infosets, actions]` float64."""
+        return torch.where(self._total > 0, self._weighted / self._total, self._uniform)
+
+
+def average_strategy(uniform: Tensor, members: Iterable[tuple[float, Tensor, Tensor]]) -> Tensor:
+    """The `Average` of strategies given by weight, reach and probabilities; one of them is held at a time."""
+    average = Average(uniform)
+    for weight, reach, strategy in members:
+        average.add(weight, reach, strategy)
+    return average.strategy()
 
 
 class StrategyBuffer:
@@ -138,10 +154,13 @@ class NetworkSampling(Ensemble):
 
     Args:
         network: maps features and legal mask to advantages; its own parameters are overwritten.
-        parameters: `[members, parameters]` flat parameters in the order of the iterations, weighted 1, 2, ... May be
-            memory-mapped: a row is read when its member has a decision to take.
+        parameters: `[members, parameters]` flat parameters in the order of the iterations. May be memory-mapped: a row
+            is read when its member has a decision to take.
         inputs: `[n]` infosets of the player -> features `[n, features]` and legal mask `[n, actions]` bool.
         when_no_positive: as in `regret_matching`.
+        opening: `[members, opening infosets, actions]` probabilities in the first betting round, for players whose
+            networks are about the others only; `first` is the player's first infoset.
+        weight: `[members]`, default 1, 2, ...
 
     Attributes:
         weight: `[members]` how often each is drawn, relatively.
@@ -151,22 +170,33 @@ class NetworkSampling(Ensemble):
         self,
         network: nn.Module,
         parameters: Tensor,
-        inputs: Callable[[Tensor], tuple[Tensor, Tensor]],
+        inputs: Inputs,
         when_no_positive: str,
+        opening: Tensor | None = None,
+        first: int = 0,
+        weight: Tensor | None = None,
     ) -> None:
         self._network, self._parameters, self._inputs = network, parameters, inputs
+        self._opening, self._first = opening, first
         self._when_no_positive = when_no_positive
         # The network's parameters become views of one tensor, so that loading a member is one copy.
         self._flat = parameters_to_vector(network.parameters()).detach()
         vector_to_parameters(self._flat, network.parameters())
-        self.weight = torch.arange(1.0, len(parameters) + 1, device=self._flat.device)
+        iterations = torch.arange(1.0, len(parameters) + 1, device=self._flat.device)
+        self.weight = iterations if weight is None else weight
 
     @torch.no_grad()
     def strategy(self, member: int, infosets: Tensor) -> Tensor:
         """`[n]` infosets -> `[n, actions]` probabilities of one member."""
         self._flat.copy_(self._parameters[member])
-        features, legal = self._inputs(infosets)
-        return regret_matching(self._network(features, legal), legal, self._when_no_positive)
+        if self._opening is None:
+            features, legal = self._inputs(infosets)
+            return self._read(self._network(features, legal), legal)
+        policy = NetworkPolicy(self._network, self._inputs, self._read, self._opening[member], self._first)
+        return policy.probabilities(infosets)
+
+    def _read(self, advantages: Tensor, legal: Tensor) -> Tensor:
+        return regret_matching(advantages, legal, self._when_no_positive)
 
     def per_hand(self, hands: int, generator: torch.Generator) -> HandStrategies:
         member = torch.multinomial(self.weight, hands, replacement=True, generator=generator)

@@ -1,0 +1,105 @@
+"""Features of Hold'em infosets [Deep CFR, Sec. 5.1], made when they are needed: there are too many to store.
+
+Each set of cards without an order (hand, flop, turn, river) has columns for the 52 cards, the 13 ranks and the 4 suits
+that count how often each is in it. A linear layer on them is the paper's sum of rank, suit and card embeddings. Cards
+are those of the canonical deal (see `repro.games.holdem`), so that a network cannot tell apart what the rules do not.
+
+Each position in the betting sequence of each round has three numbers: whether a bet was made there, how large, as a
+fraction of the pot before it, and whether it is the position to act.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from repro.games.betting import RAISE, BettingTree
+from repro.games.game import Game
+from repro.games.holdem import HoldemCards
+from repro.networks.features import Columns
+
+_PER_POSITION = 3
+
+
+class HoldemFeatures:
+    """Features of one game's infosets.
+
+    Attributes:
+        columns: what they show.
+    """
+
+    def __init__(self, game: Game) -> None:
+        assert isinstance(game.cards, HoldemCards)
+        self._game, self._cards = game, game.cards
+        self._state = _betting(game.tree).to(game.device)
+        self._wide = self._cards.ranks * self._cards.suits + self._cards.ranks + self._cards.suits
+        # The hand first: it is there in every round.
+        self._sets = (2, *self._cards.streets[1:])
+        state = self._state.shape[1]
+        starts = [state + i * self._wide for i in range(len(self._sets))]
+        self.columns = Columns(slice(0, state), tuple(slice(s, s + self._wide) for s in starts))
+        self._listed = [self._list(r) for r in range(game.tree.rounds)]
+
+    def _list(self, round_: int) -> Tensor | None:
+        """`[cells, cards]` of a round whose cells are numbered without gaps."""
+        codes = self._cards.codes[round_]
+        if codes is None:
+            return None
+        return self._cards.cards_of_cells(round_, torch.arange(len(codes), device=codes.device)).to(torch.uint8)
+
+    def rows(self, infosets: Tensor) -> tuple[Tensor, Tensor]:
+        """`[n]` infosets -> features `[n, columns]` float32 and legal mask `[n, actions]`."""
+        node, cell = self._game.locate(infosets)
+        x = torch.zeros(len(node), self.columns.count, device=node.device)
+        x[:, self.columns.state] = self._state.index_select(0, node)
+        round_ = self._game.tree.round.index_select(0, node)
+        for r in range(self._game.tree.rounds):
+            here = (round_ == r).nonzero().flatten()
+            if len(here) == len(x):
+                self._show_cards(x, r, cell)
+            elif len(here):
+                part = x.index_select(0, here)
+                self._show_cards(part, r, cell.index_select(0, here))
+                x.index_copy_(0, here, part)
+        return x, self._game.tree.legal.index_select(0, node)
+
+    def _show_cards(self, x: Tensor, round_: int, cells: Tensor) -> None:
+        """Count the cards of `cells` into the card columns of `x`."""
+        cards, listed, suits = self._cards, self._listed[round_], self._cards.suits
+        seen = cards.cards_of_cells(round_, cells) if listed is None else listed.index_select(0, cells).long()
+        board, hand = seen[:, :-2], seen[:, -2:]
+        # Which set each column of `ordered` belongs to.
+        ordered = torch.cat([hand, board], 1)
+        sets = [i for i, k in enumerate(self._sets) for _ in range(k)][: ordered.shape[1]]
+        first = torch.tensor([self.columns.cards[i].start for i in sets], device=x.device)
+        deck = cards.ranks * suits
+        one = x.new_ones(()).expand(ordered.shape)
+        x.scatter_add_(1, first + ordered, one)
+        x.scatter_add_(1, first + deck + ordered // suits, one)
+        x.scatter_add_(1, first + deck + cards.ranks + ordered % suits, one)
+
+
+def _betting(tree: BettingTree) -> Tensor:
+    """`[nodes, positions * 3]`: at each position of each round a bet, its size over the pot, and whose turn it is."""
+    longest = [0] * tree.rounds
+    for history, winner in zip(tree.histories, tree.winner.tolist(), strict=True):
+        if winner == -2:
+            longest[len(history) - 1] = max(longest[len(history) - 1], len(history[-1]) + 1)
+    first = [sum(longest[:r]) for r in range(tree.rounds)]
+    features = torch.zeros(tree.nodes, sum(longest), _PER_POSITION)
+    parent, pot = tree.parent.tolist(), tree.chips.sum(1).tolist()
+    # Parents come before their children.
+    for node in range(tree.nodes):
+        before = parent[node]
+        if before >= 0:
+            features[node] = features[before]
+            history = tree.histories[before]
+            position = first[len(history) - 1] + len(history[-1])
+            features[node, position, 2] = 0.0
+            if tree.child[before, RAISE] == node:
+                features[node, position, 0] = 1.0
+                features[node, position, 1] = pot[node] / pot[before] - 1
+        if tree.winner[node] == -2:
+            history = tree.histories[node]
+            features[node, first[len(history) - 1] + len(history[-1]), 2] = 1.0
+    return features.flatten(1)

@@ -1,0 +1,85 @@
+"""Policies that ask a network about the infosets they are given: for games with more infosets than one would tabulate.
+
+The first betting round is a table beside the network ("at most a few thousand infosets", Deep CFR, Sec. 5.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from repro.games.game import Game
+from repro.policies.base import Policy
+
+Inputs = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""`[n]` infosets -> features `[n, features]` and legal mask `[n, actions]` bool."""
+
+Reading = Callable[[Tensor, Tensor], Tensor]
+"""A network's output and the legal mask, `[n, actions]` each -> probabilities `[n, actions]`."""
+
+_AT_ONCE = 1 << 15
+"""Rows of one forward pass: what they need fits the cache."""
+
+
+def opening_infosets(game: Game, player: int) -> int:
+    """How many infosets the player has in the first betting round; they are the first of hers."""
+    tree = game.tree
+    start, stop = tree.round_slice[0]
+    return int((tree.player[start:stop] == player).sum()) * game.cards.cells[0]
+
+
+class NetworkPolicy:
+    """One player's strategy; infosets of the other must not be asked about.
+
+    Args:
+        network: maps features and legal mask to `[n, actions]`.
+        inputs: makes the network's inputs.
+        read: turns the network's output into probabilities.
+        opening: `[opening infosets, actions]` probabilities in the first betting round.
+        first: the player's first infoset.
+    """
+
+    def __init__(self, network: nn.Module, inputs: Inputs, read: Reading, opening: Tensor, first: int) -> None:
+        self._network, self._inputs, self._read = network, inputs, read
+        self._opening, self._first = opening, first
+
+    @torch.no_grad()
+    def probabilities(self, infosets: Tensor) -> Tensor:
+        found = torch.empty(len(infosets), self._opening.shape[1], device=infosets.device)
+        mine = infosets - self._first
+        is_early = mine < len(self._opening)
+        early, late = is_early.nonzero().flatten(), (~is_early).nonzero().flatten()
+        found.index_copy_(0, early, self._opening.index_select(0, mine.index_select(0, early)).float())
+        for rows in late.split(_AT_ONCE):
+            features, legal = self._inputs(infosets.index_select(0, rows))
+            found.index_copy_(0, rows, self._read(self._network(features, legal), legal))
+        return found
+
+
+class Seats:
+    """A policy of each player's own: infosets are asked of the player that they belong to."""
+
+    def __init__(self, game: Game, first: Policy, second: Policy) -> None:
+        self._border, self._policies = game.player_slice[1].start, (first, second)
+
+    def probabilities(self, infosets: Tensor) -> Tensor:
+        second = infosets >= self._border
+        parts = [(~second).nonzero().flatten(), second.nonzero().flatten()]
+        answers = [p.probabilities(infosets.index_select(0, rows)) for p, rows in zip(self._policies, parts, strict=True)]
+        found = torch.empty(len(infosets), answers[0].shape[1], dtype=answers[0].dtype, device=infosets.device)
+        for rows, answer in zip(parts, answers, strict=True):
+            found.index_copy_(0, rows, answer.to(found.dtype))
+        return found
+
+
+class Uniform:
+    """Every legal action with equal probability, in a game of any size."""
+
+    def __init__(self, game: Game) -> None:
+        self._game = game
+
+    def probabilities(self, infosets: Tensor) -> Tensor:
+        legal = self._game.legal_at(infosets).float()
+        return legal / legal.sum(1, keepdim=True)
