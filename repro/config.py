@@ -60,6 +60,8 @@ class RegressionConfig:
     # Adam's learning rate, and the largest gradient norm.
     learning_rate: float = _above(0, 1e-3)
     clip_norm: float = _above(0, 10.0)
+    # The learning rate over a fit: constant, or falling to 0 along half a cosine (this suite's own option).
+    schedule: str = _one_of("constant", "cosine", default="constant")
     # Weights at the start of a fit: those of the player's previous network, or random ones.
     start: str = _one_of("previous", "random")
 
@@ -125,6 +127,8 @@ class MCCFRConfig(AlgorithmConfig):
     traversals: int = _at_least(1)
     # Weigh the regrets and strategies of iteration t by t.
     linear: bool = False
+    # Hold'em games with one board: hands on the board are grouped into so many buckets; null: none, suits excepted.
+    buckets: int | None = _at_least(1, None)
     # Probability with which outcome sampling lets the traverser play uniformly; external sampling has none: null.
     exploration: float | None = field(default=None, metadata={"above": 0, "at_most": 1})
 
@@ -172,6 +176,8 @@ class DeepCFRConfig(AlgorithmConfig):
     evaluation_boards: int | None = _at_least(1, None)
     # Hold'em games: hands that the first read-out plays against the second at every evaluation, both seatings counted.
     match_hands: int = _at_least(0, 0)
+    # Hold'em games: after the last iteration, hands per player on which the read-outs sd_cfr and deep_cfr are compared.
+    disagreement_rollouts: int = _at_least(0, 0)
 
 
 @dataclass
@@ -282,6 +288,8 @@ def _check_together(config: Config) -> None:
             raise ReproError(f"network is null, but the algorithm {algorithm.name} needs one.")
         _check_network(config.network)
     check_variant(algorithm)
+    if isinstance(algorithm, DeepCFRConfig):
+        _check_comparisons(algorithm)
     if isinstance(algorithm, KuhnPostConfig) and config.game.get("name") != "kuhn":
         raise ReproError(f"game is {config.game.get('name')!r}; the algorithm {algorithm.name} plays kuhn only.")
     if isinstance(algorithm, NFSPConfig):
@@ -292,6 +300,18 @@ def _check_together(config: Config) -> None:
                     f"({algorithm.batch_size}), or nothing is ever learned."
                 )
     _check_readouts(algorithm)
+
+
+def _check_comparisons(algorithm: DeepCFRConfig) -> None:
+    kinds = [readout.kind for readout in algorithm.readouts.values()]
+    if algorithm.match_hands % 2:
+        raise ReproError(f"algorithm.match_hands is {algorithm.match_hands}; every deal is played twice, so it must be even.")
+    for key in ("match_hands", "disagreement_rollouts"):
+        if getattr(algorithm, key) and kinds[:2] != ["ensemble", "average_network"]:
+            raise ReproError(
+                f"algorithm.{key} is {getattr(algorithm, key)}, but algorithm.readouts are of kinds {kinds}; needed are "
+                "an ensemble, then an average_network."
+            )
 
 
 def check_variant(algorithm: AlgorithmConfig) -> None:

@@ -111,7 +111,12 @@ def collect(arguments: list[str], output: Path) -> tuple[pd.DataFrame, dict[str,
     if unfinished:
         raise ReproError(f"{unfinished} of {len(keys)} runs are not finished; nothing is drawn.")
     finished = [f[TRAINING] for f in found]
-    data = tidy(client, experiment, keys)
+    named = variants(configs)
+    parts = []
+    for name in sorted(set(named)):
+        mine = tidy(client, experiment, [key for key, variant in zip(keys, named, strict=True) if variant == name])
+        parts.append(mine.assign(variant=name) if name else mine)
+    data = pd.concat(parts, ignore_index=True)
     tags = ("git_commit", "git_dirty", "cpu", "cores", "gpu", "platform", "python", "repro", "torch",
             "pytorch-lightning", "hydra-core", "mlflow", "pandas", "numpy", "matplotlib")  # fmt: skip
     provenance = {
@@ -123,6 +128,18 @@ def collect(arguments: list[str], output: Path) -> tuple[pd.DataFrame, dict[str,
         "deviations_from_paper": deviations(arguments[1], configs[0]),
     }
     return data, provenance
+
+
+def variants(configs: list[Any]) -> list[str]:
+    """Per run of a sweep, what it has that others have not, e.g. `algorithm.traversals=3000`; seeds apart.
+
+    The column `variant` of a figure's data; figures that compare algorithms only have none.
+    """
+    from repro.config import flatten, result_config  # noqa: PLC0415  (--draw needs none of this)
+
+    flat = [{k: v for k, v in flatten(result_config(c)).items() if k != "seed"} for c in configs]
+    swept = sorted(k for k in flat[0] if len({str(f.get(k)) for f in flat}) > 1)
+    return [", ".join(f"{k}={f.get(k)}" for k in swept) for f in flat]
 
 
 def deviations(experiment: str, config: Any) -> dict[str, list[Any]]:

@@ -9,7 +9,6 @@ from collections import Counter
 from itertools import combinations, permutations
 from math import comb
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
@@ -164,7 +163,7 @@ class Explicit:
         """What there is to know about a player, who follows the strategy or responds to it.
 
         value: chips. Per own decision: q, `[situations, 3]` counterfactual values of the actions; reach, `[situations]`
-        the player's own probability to get there.
+        the player's own probability to get there, NaN in situations that are never dealt.
         """
         out = SimpleNamespace(value=0.0, q={}, reach={})
         ones = np.ones(len(self.board))
@@ -191,7 +190,7 @@ class Explicit:
         for a, w in worth.items():
             q[:, a] = np.bincount(situation, w, size)
         out.q[history] = np.where(np.isneginf(q), 0, q)
-        out.reach[history] = np.zeros(size)
+        out.reach[history] = np.full(size, np.nan)
         out.reach[history][situation] = own
         assert (out.reach[history][situation] == own).all()
         if best:
@@ -218,7 +217,7 @@ class Explicit:
         shape = next(iter(values.values())).shape[1:]
         found, written = np.zeros((len(self.infosets), *shape)), np.zeros(len(self.infosets), bool)
         for history, of in values.items():
-            there = self.row[history] >= 0
+            there = (self.row[history] >= 0) & (not own or ~np.isnan(of))
             row = self.row[history][there]
             written[row] = True
             if own:
@@ -230,10 +229,14 @@ class Explicit:
 
     # -- CFR -------------------------------------------------------------------------------------------------------
 
-    def cfr(self, iterations, alternating=True, alpha=np.inf, beta=np.inf, gamma=0.0, floor=False):
-        """Discounted CFR's family with a regret per situation, suits told apart: yields average strategies."""
+    def cfr(self, start, iterations, alternating=True, alpha=np.inf, beta=np.inf, gamma=0.0, floor=False):
+        """Discounted CFR's family with a regret per situation, suits told apart: yields average strategies.
+
+        Args:
+            start: `{betting: [situations, 3]}` regrets to begin with.
+        """
         uniform = self.uniform()
-        regrets = {h: np.zeros_like(u) for h, u in uniform.items()}
+        regrets = {h: start[h].copy() for h in uniform}
         sums = {h: np.zeros_like(u) for h, u in uniform.items()}
         for t in range(1, iterations + 1):
             for players in [(0,), (1,)] if alternating else [(0, 1)]:
@@ -241,11 +244,9 @@ class Explicit:
                 for player in players:
                     swept = self.sweep(sigma, player)
                     for h, q in swept.q.items():
-                        legal = uniform[h] > 0
-                        regrets[h] += (q - (sigma[h] * q).sum(1, keepdims=True)) * legal
+                        regrets[h] += (q - (sigma[h] * q).sum(1, keepdims=True)) * (uniform[h] > 0)
+                        regrets[h] = discounted(regrets[h], t, alpha, beta, floor)
                         sums[h] += t**gamma * swept.reach[h][:, None] * sigma[h]
-                        down = 0.0 if floor else _discount(t, beta)
-                        regrets[h] *= np.where(regrets[h] > 0, _discount(t, alpha), down)
             yield {h: normalised(sums[h], uniform[h]) for h in sums}
 
 
@@ -254,8 +255,10 @@ def normalised(weight, otherwise):
     return np.where(total > 0, weight / np.where(total > 0, total, 1), otherwise)
 
 
-def _discount(t, exponent):
-    return 1.0 if np.isinf(exponent) else t**exponent / (t**exponent + 1)
+def discounted(regrets, t, alpha, beta, floor):
+    """Regrets after iteration `t` of Discounted CFR, or of CFR+."""
+    positive, negative = (1.0 if np.isinf(e) else t**e / (t**e + 1) for e in (alpha, beta))
+    return regrets * np.where(regrets > 0, positive, 0.0 if floor else negative)
 
 
 def _is_over(actions):

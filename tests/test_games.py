@@ -141,8 +141,10 @@ def test_folding_is_illegal_when_nothing_is_owed(name):
     own = tree.chips.gather(1, tree.player.clamp(min=0)[:, None])[:, 0]
     owed = tree.chips.amax(1) - own
     assert torch.equal(tree.legal[decision, FOLD], owed[decision] > 0)
-    assert tree.legal[decision, CALL].all()
-    assert not tree.legal[0, FOLD]
+    no_call = ~tree.legal[:, CALL] & decision
+    assert no_call.nonzero().flatten().tolist() == ([0] if name in ("fhp", "fhp5") else [])
+    # Nobody owes anything where both begin with the same ante.
+    assert bool(tree.legal[0, FOLD]) == (load(name).rules.ante[0] < load(name).rules.ante[1])
 
 
 def test_chips_by_hand():
@@ -200,8 +202,8 @@ def test_units():
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 WRONG: list[tuple[str, dict[str, Any], list[str]]] = [
-    ("holdem", {}, ["'holdem'", "big_leduc, kuhn, leduc"]),
-    ("Leduc", {}, ["'Leduc'", "big_leduc, kuhn, leduc"]),
+    ("holdem", {}, ["'holdem'", "big_leduc, fhp, fhp5, fhp_limit, hunl_pot, kuhn, leduc"]),
+    ("Leduc", {}, ["'Leduc'", "big_leduc, fhp, fhp5, fhp_limit, hunl_pot, kuhn, leduc"]),
     ("leduc", {"rank": 3}, ["'rank'", "ranks, suits, max_raises, bet_sizes, ante"]),
     ("kuhn", {"suits": 2}, ["'suits'", "ranks"]),
     ("kuhn", {"ranks": 1}, ["ranks is 1", "at least 2"]),

@@ -88,11 +88,12 @@ class DeepCFR(Algorithm):
         self.strategy_memories[1 - player].add(strategies, self.iteration, keep)
 
     def fit_to(
-        self, network: nn.Module, optimizer: FlatAdam, batches: Iterator[Minibatch], steps: int, player: int, last: Any
+        self, network: nn.Module, optimizer: FlatAdam, batches: Iterator[Minibatch], player: int, **how: Any
     ) -> float:
-        """Take one SGD step per minibatch of the player's infosets; returns the loss."""
+        """Take one SGD step per minibatch of the player's infosets; returns the loss. `how` goes to `fit`."""
         mine = self.game.player_slice[player]
-        return fit(network, optimizer, batches, steps, self.features[mine], self.game.legal[mine], last)
+        inputs = {"features": self.features[mine], "legal": self.game.legal[mine]}
+        return fit(network, optimizer, batches, **inputs, **how)
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
@@ -171,7 +172,8 @@ class DeepCFR(Algorithm):
         scale = 2.0 if self.algorithm.loss_weight == "2t/T" else 1.0
         batches = memory.minibatches(regression.steps, regression.batch_size, self.iteration, scale, draw)
         try:
-            return self.fit_to(network, optimizer, batches, regression.steps, player, last_step)
+            how = {"steps": regression.steps, "schedule": regression.schedule, "last_step": last_step}
+            return self.fit_to(network, optimizer, batches, player, **how)
         except FloatingPointError as error:
             raise ReproError(
                 f"the {which} network of player {player} diverged in iteration {self.iteration}: {error}; "

@@ -21,6 +21,7 @@ from repro.algorithms.regression import fit
 from repro.config import ReadoutConfig
 from repro.engine.holdem_form import BoardSample, HoldemForm, all_boards, sample_boards
 from repro.engine.sampling import Samples
+from repro.evaluation.disagreement import disagreement
 from repro.evaluation.head_to_head import play_match
 from repro.evaluation.units import exploitability, milli_units
 from repro.games.holdem import HoldemCards
@@ -124,9 +125,9 @@ class HoldemDeepCFR(DeepCFR):
         return Samples(samples.infosets.index_select(0, late), samples.targets.index_select(0, late))
 
     def fit_to(
-        self, network: nn.Module, optimizer: FlatAdam, batches: Iterator[Minibatch], steps: int, player: int, last: Any
+        self, network: nn.Module, optimizer: FlatAdam, batches: Iterator[Minibatch], player: int, **how: Any
     ) -> float:
-        return fit(network, optimizer, (self._with_inputs(b, player) for b in batches), steps, last_step=last)
+        return fit(network, optimizer, (self._with_inputs(b, player) for b in batches), **how)
 
     def _with_inputs(self, batch: Minibatch, player: int) -> Minibatch:
         assert batch.infosets is not None
@@ -144,11 +145,31 @@ class HoldemDeepCFR(DeepCFR):
                 seats[name] = [self.sampling(p, readout.capacity) for p in range(2)]
             self.metrics[name] = {**extra, **self._exploitability(readout, seats[name])}
         if self.algorithm.match_hands:
-            first, second = list(seats)[:2]
-            draw = self.draws("match")
-            match = play_match(self.game, seats[first], seats[second], self.algorithm.match_hands, draw)
-            self.metrics[first]["match/value"] = milli_units(self.game, match.mean)
-            self.metrics[first]["match/standard_error"] = milli_units(self.game, match.standard_error)
+            self._play_match(seats)
+        if self.algorithm.disagreement_rollouts and self.iteration == self.iterations:
+            self._compare(seats)
+
+    def _play_match(self, seats: dict[str, list[Any]]) -> None:
+        """The first read-out against the second, as metrics of the first, in thousandths of the big blind."""
+        first, second = list(seats)[:2]
+        match = play_match(self.game, seats[first], seats[second], self.algorithm.match_hands, self.draws("match"))
+        self.metrics[first]["match/value"] = milli_units(self.game, match.mean)
+        self.metrics[first]["match/standard_error"] = milli_units(self.game, match.standard_error)
+
+    def _compare(self, seats: dict[str, list[Any]]) -> None:
+        """How far the first two read-outs' strategies are apart by depth, over both players, as metrics of the first."""
+        (first, ensemble), (_, network) = list(seats.items())[:2]
+        by_depth: dict[int, list[Tensor]] = {}
+        for player in range(2):
+            rollouts, draw = self.algorithm.disagreement_rollouts, self.draws("disagreement", player)
+            for depth, apart in disagreement(
+                self.game, player, ensemble[player], network[player], rollouts, draw
+            ).items():
+                by_depth.setdefault(depth, []).append(apart)
+        for depth, parts in by_depth.items():
+            apart = torch.cat(parts)
+            measured = {"mean": apart.mean(), "std": apart.std(), "decisions": len(apart)}
+            self.metrics[first].update({f"disagreement/{depth}/{k}": float(v) for k, v in measured.items()})
 
     def _trained_average(self) -> tuple[list[Any], float]:
         losses = [self.train_average_network(player) for player in range(2)]

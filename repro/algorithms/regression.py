@@ -25,6 +25,7 @@ def fit(
     legal: Tensor | None = None,
     last_step: Callable[[], object] | None = None,
     log_loss: bool = False,
+    schedule: str = "constant",
 ) -> float:
     """Take one SGD step per minibatch.
 
@@ -35,6 +36,7 @@ def fit(
         last_step: takes the optimiser's last step instead of `optimizer.update`, so that a caller can route it through
             a framework that counts steps.
         log_loss: fit probabilities by the log loss, in nats, instead of by the squared error.
+        schedule: `constant`, or `cosine`: the learning rate falls to 0 along half a cosine.
 
     Returns:
         The weighted mean loss, averaged over the second half of the training.
@@ -47,6 +49,7 @@ def fit(
     if features is not None and legal is not None:
         gradients.prepare(features, legal)
     losses: list[Tensor] = []
+    group, rate = optimizer.param_groups[0], optimizer.param_groups[0]["lr"]
     for i, batch in enumerate(minibatches, start=1):
         if batch.inputs is not None:
             gradients.rows(*batch.inputs)
@@ -59,10 +62,13 @@ def fit(
                 losses.append(-(torch.xlogy(batch.target, output) * batch.weight).sum())
             else:
                 losses.append(((output - batch.target).square() * batch.weight).sum() + batch.constant)
+        if schedule == "cosine":
+            group["lr"] = rate * (1 + math.cos(math.pi * (i - 1) / steps)) / 2
         if i == steps and last_step is not None:
             last_step()
         else:
             optimizer.update()
+    group["lr"] = rate
     loss = float(torch.stack(losses).mean())
     if not (math.isfinite(loss) and bool(torch.isfinite(optimizer.flat).all())):
         raise FloatingPointError("the training loss is not finite")

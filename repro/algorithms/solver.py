@@ -17,6 +17,7 @@ class Solver(ABC):
     Args:
         game: a game whose infosets can be listed.
         dtype: of the tables.
+        rows: of the tables, if they are not one per infoset.
 
     Attributes:
         iteration: iterations done.
@@ -24,11 +25,12 @@ class Solver(ABC):
         nodes_touched: histories visited so far, decision and terminal ones.
     """
 
-    def __init__(self, game: Game, dtype: torch.dtype = torch.float64) -> None:
+    def __init__(self, game: Game, dtype: torch.dtype = torch.float64, rows: int | None = None) -> None:
         self.game = game
         self.iteration = 0
         self.nodes_touched = 0
-        self.regrets = torch.zeros(game.legal.shape, dtype=dtype, device=game.device)
+        shape = (game.infosets if rows is None else rows, game.num_actions)
+        self.regrets = torch.zeros(shape, dtype=dtype, device=game.device)
         self.sums = torch.zeros_like(self.regrets)
 
     @abstractmethod

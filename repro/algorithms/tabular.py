@@ -29,13 +29,14 @@ from torch import Tensor
 
 from repro.algorithms.base import Algorithm, largest_divisor
 from repro.algorithms.holdem_cfr import HoldemCFR
+from repro.algorithms.holdem_mccfr import AbstractMCCFR
 from repro.algorithms.solver import Solver, discount
 from repro.config import AlgorithmConfig, MCCFRConfig, ReadoutConfig, TabularCFRConfig, check, check_variant
 from repro.engine.sampling import SamplingEngine
 from repro.engine.sequence_form import SequenceForm
 from repro.errors import ReproError
 from repro.games.game import Game
-from repro.games.one_card import OneCard
+from repro.games.holdem import HoldemCards
 from repro.policies.base import TabularPolicy
 from repro.seeding import generator
 
@@ -174,10 +175,13 @@ class MonteCarloCFR(Solver):
 
 def solver_of(game: Game, config: AlgorithmConfig, seed: int) -> Solver:
     """The solver of a configuration."""
+    holdem = isinstance(game.cards, HoldemCards)
     if isinstance(config, MCCFRConfig):
-        return MonteCarloCFR(game, config, seed)
+        if config.buckets is not None and not holdem:
+            raise ReproError(f"algorithm.buckets is {config.buckets}; the game {game.name} takes null only.")
+        return AbstractMCCFR(game, config, seed) if holdem else MonteCarloCFR(game, config, seed)
     assert isinstance(config, TabularCFRConfig)
-    return ExactCFR(game, config) if isinstance(game.cards, OneCard) else HoldemCFR(game, config)
+    return HoldemCFR(game, config) if holdem else ExactCFR(game, config)
 
 
 class TabularCFR(Algorithm):

@@ -263,6 +263,33 @@ def own_reach(
 
 
 @_compiled
+def equity(trees: Subtrees, boards: Boards, begin: int, end: int, strongest: int, share: Array) -> None:
+    """`share` `[cells]`: how many of the `strongest` hands of each board a hand beats, ties counting half."""
+    hands = boards.first.shape[1]
+    for b in range(begin, end):
+        first, second, tie, cell = boards.first[b], boards.second[b], boards.tie[b], boards.cell[b]
+        total, of_card, member = 0.0, np.zeros(_CARDS), np.zeros(hands)
+        won, h = np.zeros(hands), 0
+        while h < hands:
+            stop = tie[h]
+            for i in range(h, stop):
+                won[i] = total - of_card[first[i]] - of_card[second[i]]
+            for i in range(h, stop):
+                if i >= hands - strongest:
+                    member[i] = 1.0
+                    total += 1.0
+                    of_card[first[i]] += 1.0
+                    of_card[second[i]] += 1.0
+            for i in range(h, stop):
+                # Itself is in the total once, and in both its cards' sums.
+                won[i] += total - of_card[first[i]] - of_card[second[i]] + member[i]
+            h = stop
+        for i in range(hands):
+            met = total - of_card[first[i]] - of_card[second[i]] + member[i]
+            share[boards.start[b] + cell[i]] = won[i] / (2 * max(met, 1.0))
+
+
+@_compiled
 def match_regrets(regrets: Array, child: Array, sigma: Array) -> None:
     """`sigma` `[n, actions]` in proportion to positive `regrets`; uniform over the legal actions where there are none."""
     actions = len(child)

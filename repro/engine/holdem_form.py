@@ -99,7 +99,7 @@ class HoldemForm:
         self.sample = all_boards(game) if sample is None else sample
         cards = _one_board(game.to("cpu"))
         self.boards, cells = _prepare(cards, self.sample)
-        self.actions = game.num_actions
+        self.actions, self.suits = game.num_actions, cards.suits
         first, infosets = np.zeros(game.tree.nodes, np.int64), []
         player, round_ = game.tree.player.tolist(), game.tree.round.tolist()
         rows, ends = 0, [0, 0]

@@ -113,7 +113,7 @@ class SamplingEngine:
         """Deal `n` times, each time from a full deck."""
         return self.game.cards.deal(n, generator)
 
-    def _infosets(self, node: Tensor, deal: Tensor, deals: Deals) -> Tensor:
+    def infosets(self, node: Tensor, deal: Tensor, deals: Deals) -> Tensor:
         """Infosets of the players to act at decision nodes `node` of deals number `deal`."""
         cell = deals.cells.flatten().index_select(0, deal * self._columns + self._column.index_select(0, node))
         return self.game.first_infoset.index_select(0, node) + cell
@@ -141,7 +141,7 @@ class SamplingEngine:
         visited: list[_Visited] = []
         touched = traversals
         while len(node):
-            infosets = self._infosets(node, deal, deals)
+            infosets = self.infosets(node, deal, deals)
             probabilities = policy.probabilities(infosets).float()
             mine = tree.player.index_select(0, node) == traverser
             t, o = mine.nonzero().flatten(), (~mine).nonzero().flatten()
@@ -219,7 +219,7 @@ class SamplingEngine:
             for seat in range(2):
                 rows = (player == seat).nonzero().flatten()
                 at, hand = node.index_select(0, rows), deal.index_select(0, rows)
-                infosets = self._infosets(at, hand, deals)
+                infosets = self.infosets(at, hand, deals)
                 sigma = policy.probabilities(infosets).float()
                 legal = tree.legal.index_select(0, at)
                 mixture = _explore(legal.float(), sigma, exploration) if seat == traverser else sigma
@@ -280,7 +280,7 @@ class SamplingEngine:
                 if not len(rows):
                     continue
                 at, mine = node.index_select(0, rows), deal.index_select(0, rows)
-                action = sample_actions(strategies(self._infosets(at, mine, deals), mine).float(), generator)
+                action = sample_actions(strategies(self.infosets(at, mine, deals), mine).float(), generator)
                 after.append(tree.child.flatten().index_select(0, at * actions + action))
                 whose.append(mine)
             node, deal = torch.cat(after), torch.cat(whose)

@@ -145,10 +145,9 @@ def _legal_actions(state: _State, rules: BettingRules) -> list[int]:
 
 
 def _raise(state: _State, rules: BettingRules) -> float:
-    """Chips that a raise puts in."""
+    """Chips that a raise puts in, if the stack covers it."""
     bet = rules.rounds[state.round].bet
-    more = state.owed + (sum(state.chips) + state.owed if bet is None else bet)
-    return min(more, rules.stack - state.chips[state.player])
+    return state.owed + (sum(state.chips) + state.owed if bet is None else bet)
 
 
 def _act(state: _State, action: int, rules: BettingRules) -> _State:
@@ -156,8 +155,9 @@ def _act(state: _State, action: int, rules: BettingRules) -> _State:
     history = (*state.history[:-1], (*state.history[-1], action))
     if action == FOLD:
         return replace(state, folded=me, history=history)
-    put_in = _raise(state, rules) if action == RAISE else state.owed
-    chips = (state.chips[0] + put_in, state.chips[1]) if me == 0 else (state.chips[0], state.chips[1] + put_in)
+    # A call is to the opponent's chips, a raise at most to the stack: exactly, though chips may be fractions.
+    mine = min(state.chips[me] + _raise(state, rules), rules.stack) if action == RAISE else state.chips[1 - me]
+    chips = (mine, state.chips[1]) if me == 0 else (state.chips[0], mine)
     after = replace(
         state, player=1 - me, chips=chips, history=history, acted=state.acted + 1,
         raises=state.raises + (action == RAISE),

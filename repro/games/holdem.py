@@ -60,13 +60,16 @@ class HoldemCards(Cards):
         rank = cards // self.suits + hand_strength.RANKS - self.ranks
         return hand_strength.hand_strength(rank, cards % self.suits)
 
+    def draw(self, n: int, generator: torch.Generator) -> Tensor:
+        """Deal `n` times: `[n, 4 + board]` cards, player 0's hand, player 1's, and the board in the order dealt."""
+        key = torch.rand(n, self.ranks * self.suits, generator=generator, device=generator.device, dtype=torch.float64)
+        return key.topk(4 + self.board_cards[-1]).indices
+
     def deal(self, n: int, generator: torch.Generator) -> Deals:
-        board = self.board_cards[-1]
-        draw = torch.rand(n, self.ranks * self.suits, generator=generator, device=generator.device, dtype=torch.float64)
-        return self.dealt(draw.topk(4 + board).indices)
+        return self.dealt(self.draw(n, generator))
 
     def dealt(self, cards: Tensor) -> Deals:
-        """The deals of given cards `[n, 4 + board]`: player 0's hand, player 1's, and the board in the order dealt."""
+        """The deals of given cards, as `draw` returns them."""
         board = cards[:, 4:]
         seen = [torch.cat([board, cards[:, 2 * p : 2 * p + 2]], 1) for p in range(2)]
         cells = []
@@ -92,7 +95,8 @@ class HoldemCards(Cards):
 
 
 def holdem_cards(ranks: int, suits: int, streets: tuple[int, ...]) -> HoldemCards:
-    """The cards of a Hold'em game; `streets` are the public cards dealt before each round."""
+    """The cards of a Hold'em game; `streets` are the public cards dealt before each round, none before the first."""
+    assert streets[0] == 0
     board_cards = tuple(sum(streets[: r + 1]) for r in range(len(streets)))
     codes = tuple(_list_codes(ranks, suits, streets[1 : r + 1]) for r in range(len(streets)))
     return HoldemCards(ranks=ranks, suits=suits, board_cards=board_cards, streets=streets, codes=codes)

@@ -18,7 +18,7 @@ _RANK_BITS = 13
 
 def combination(cards: Tensor) -> Tensor:
     """`[n, k]` sets of cards, ascending -> `[n]` their numbers in colexicographic order, `sum of C(card_i, i)`."""
-    number = torch.zeros_like(cards[:, 0])
+    number = cards.new_zeros(len(cards))
     for i, column in enumerate(cards.unbind(1), start=1):
         number += _binomials(i, cards.device).take(column)
     return number
@@ -80,7 +80,7 @@ class Coding:
 
     def encode(self, cards: Tensor) -> Tensor:
         """`[n, cards]` any deal -> `[n]` code of its canonical one."""
-        code = torch.zeros_like(cards[:, 0])
+        code = cards.new_zeros(len(cards))
         for part, size in zip(self.canonical(cards).split(self.sets, 1), self.sizes, strict=True):
             code = code * size + combination(part)
         return code

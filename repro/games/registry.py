@@ -89,13 +89,15 @@ class FHP:
     blinds: tuple[float, float] = (50.0, 100.0)
 
     def build(self, name: str) -> Game:
-        _check_holdem(name, self.ranks, self.suits, self.flop_cards, self.blinds)
         if not 3 <= self.flop_cards <= 5:
             raise ReproError(f"game {name}: flop_cards is {self.flop_cards}; allowed are 3 to 5.")
+        _check_holdem(name, self.ranks, self.suits, self.flop_cards, self.blinds)
         if self.bet is not None and self.bet <= 0:
             raise ReproError(f"game {name}: bet is {self.bet}; a positive number of chips is needed, or null (the pot).")
         if not all(0 <= most <= MAX_RAISES for most in self.max_raises):
             raise ReproError(f"game {name}: max_raises is {self.max_raises}; allowed are two of 0 to {MAX_RAISES}.")
+        if not (self.may_open_with_call or self.max_raises[0]):
+            raise ReproError(f"game {name}: max_raises is {self.max_raises}; without an opening call the first must be 1.")
         rounds = tuple(BettingRound(self.bet, most, first) for first, most in enumerate(self.max_raises))
         rules = BettingRules(self.blinds, rounds, may_open_with_call=self.may_open_with_call)
         cards = holdem_cards(self.ranks, self.suits, (0, self.flop_cards))
@@ -137,7 +139,8 @@ class PotHUNL:
         _check_holdem(name, self.ranks, self.suits, 5, self.blinds)
         if not max(self.blinds) < self.stack <= MAX_STACK * max(self.blinds):
             raise ReproError(
-                f"game {name}: stack is {self.stack}; more than the big blind is needed, and at most {MAX_STACK} of them."
+                f"game {name}: stack is {self.stack} with blinds {self.blinds}; it must be more than the big blind and at most "
+                f"{MAX_STACK} times as much."
             )
         rounds = tuple(BettingRound(None, None, first) for first in (0, 1, 1, 1))
         cards = holdem_cards(self.ranks, self.suits, (0, 3, 1, 1))
@@ -168,7 +171,7 @@ _KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
         "two positive numbers",
     ),
     "tuple[int, int]": (
-        lambda v: isinstance(v, tuple) and len(v) == 2 and all(isinstance(x, int) for x in v),
+        lambda v: isinstance(v, tuple) and len(v) == 2 and all(type(x) is int for x in v),
         "two whole numbers",
     ),
     "float | None": (lambda v: v is None or _is_number(v), "a number or null"),

@@ -136,7 +136,8 @@ def deep_cfr(columns: Columns, width: int, card_width: int, actions: int, head: 
     """
     cards = slice(columns.cards[0].start, columns.cards[-1].stop)
     sets = [slice(c.start - cards.start, c.stop - cards.start) for c in columns.cards]
-    embeddings = [nn.Sequential(_embedding(c.stop - c.start, width)) for c in sets]
+    # Weights start as those of torch's linear layers do: as large as `nn.Embedding`'s are, they make networks memorise.
+    embeddings = [nn.Sequential(nn.Linear(c.stop - c.start, width, bias=False)) for c in sets]
     last = Residual(width) if card_width == width else nn.Linear(card_width, width)
     card_branch = nn.Sequential(
         Merge(sets, embeddings, width, card_width), nn.ReLU(), Residual(card_width), nn.ReLU(), last, nn.ReLU()
@@ -148,13 +149,6 @@ def deep_cfr(columns: Columns, width: int, card_width: int, actions: int, head: 
         body.extend([Residual(width), nn.ReLU()])
     body.extend([Normalise(), nn.Linear(width, actions)])
     return Network(body, head)
-
-
-def _embedding(inputs: int, width: int) -> nn.Linear:
-    """A linear layer that sums embeddings; its weights start as those of `nn.Embedding` do."""
-    layer = nn.Linear(inputs, width, bias=False)
-    nn.init.normal_(layer.weight)
-    return layer
 
 
 def _body(config: NetworkConfig, columns: Columns) -> nn.Sequential:

@@ -1,0 +1,65 @@
+"""What the figures of Flop Hold'em share: total exploitability in mbb/g of the runs of a sweep.
+
+A figure's data is one tidy DataFrame (target, scale, algorithm, variant, seed, metric, step, value); `variant` says which
+value of the swept key a run has, e.g. `algorithm.traversals=3000`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pandas as pd
+import torch
+
+from repro.evaluation import nash_conv
+from repro.evaluation.units import exploitability as in_unit
+from repro.games import Game, load
+from repro.games.betting import CALL, RAISE
+from repro.policies import TabularPolicy, uniform
+
+UNIT = "mbb/g"
+LABEL = f"total exploitability ({UNIT})"
+
+
+def curves(data: pd.DataFrame, algorithm: str, variant: str = "", by: str = "step") -> pd.DataFrame:
+    """Exploitability in mbb/g: one row per seed, one column per CFR iteration (or per mean `nodes_touched` there)."""
+    mine = data[(data.algorithm == algorithm) & (data.variant.fillna("") == variant)]
+    table = mine[mine.metric == "exploitability"].pivot(index="seed", columns="step", values="value")
+    if by == "nodes_touched":
+        nodes = mine[mine.metric == "nodes_touched"].groupby("step").value.mean()
+        table.columns = pd.Index([float(nodes[step]) for step in table.columns])
+    return table
+
+
+def swept(data: pd.DataFrame, key: str) -> dict[int, str]:
+    """Values of a swept key, ascending -> their variants; "None" (lossless, unlimited) comes last, as -1."""
+    variants = [v for v in data.variant.dropna().unique() if v.startswith(f"{key}=")]
+    values = {(-1 if v.endswith("=None") else int(v.split("=")[1])): v for v in variants}
+    return {value: values[value] for value in sorted(values, key=lambda x: (x < 0, x))}
+
+
+def sampling_error(data: pd.DataFrame) -> float:
+    """Mean standard error, in mbb/g, that measuring on a sample of boards adds to the last values; 0 where exact."""
+    errors = data[data.metric == "nash_conv_standard_error"]
+    if errors.empty:
+        return 0.0
+    last = errors[errors.step == errors.step.max()]
+    return in_unit(game(), float(last.value.mean()))
+
+
+@cache
+def game() -> Game:
+    """Flop Hold'em of the figures."""
+    return load("fhp")
+
+
+@cache
+def reference(name: str) -> float:
+    """Exploitability of a fixed policy, in mbb/g: `uniform`, or `call-only`, which raises only where it may not call."""
+    fhp = game()
+    if name == "uniform":
+        return in_unit(fhp, nash_conv(fhp, uniform(fhp)))
+    may_call = fhp.legal[:, CALL]
+    action = torch.where(may_call, CALL, RAISE)
+    policy = TabularPolicy(torch.nn.functional.one_hot(action, fhp.num_actions).double())
+    return in_unit(fhp, nash_conv(fhp, policy))

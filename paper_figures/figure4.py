@@ -1,0 +1,215 @@
+"""Deep CFR Fig. 2: Flop Hold'em, Deep CFR against card abstractions, by nodes touched."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures import style
+from paper_figures.claims import HELD, NOT_TESTABLE, Claim, above, below
+from paper_figures.exploitability_curves import difference, unless_smoke
+from paper_figures.fhp_curves import LABEL, UNIT, curves, sampling_error, swept
+from repro.evaluation.statistics import Estimate, mean_ci
+
+TITLE, GAME = "Deep CFR Fig. 2", "FHP"
+SHOWS = "Deep CFR against card abstractions, by nodes touched"
+
+LOSSLESS = -1
+"""What `swept` calls the abstraction that has a bucket for every suit-isomorphism class."""
+
+COMPARABLE = 1.5
+"""Up to which factor two exploitabilities are "comparable"; no number is the paper's, this is ours."""
+
+_BUCKET_COLOURS = ("#999999", "#56B4E9", "#0072B2", "#000000")
+_DEEP_COLOURS = ("#E69F00", "#D55E00")
+
+
+def abstractions(data: pd.DataFrame) -> dict[int, str]:
+    """Numbers of buckets, coarsest first, lossless last -> their variants."""
+    return swept(data, "algorithm.buckets")
+
+
+def deep(data: pd.DataFrame) -> dict[int, str]:
+    """Deep CFR's traversals per iteration, ascending -> their variants."""
+    return swept(data, "algorithm.traversals")
+
+
+def by_nodes(data: pd.DataFrame, algorithm: str, variant: str) -> pd.DataFrame:
+    """Exploitability, one row per seed, one column per mean number of nodes touched."""
+    return curves(data, algorithm, variant, by="nodes_touched")
+
+
+def _name(buckets: int) -> str:
+    return "lossless" if buckets == LOSSLESS else f"{buckets:,} buckets"
+
+
+# -- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """The paper's plot."""
+    figure = Figure(figsize=(7.2, 4.8))
+    axes: Axes = figure.subplots()
+    for colour, (buckets, variant) in zip(_BUCKET_COLOURS, abstractions(data).items(), strict=False):
+        _curve(axes, by_nodes(data, "es_mccfr", variant), colour, f"Linear MCCFR, {_name(buckets)}")
+    for colour, (traversals, variant) in zip(_DEEP_COLOURS, deep(data).items(), strict=False):
+        _curve(axes, by_nodes(data, "deep_cfr", variant), colour, f"Deep CFR, {traversals:,} traversals")
+    axes.set(xscale="log", yscale="log", xlabel="nodes touched", ylabel=LABEL)
+    axes.legend(fontsize=8)
+    error = sampling_error(data)
+    sampled = f"\nDeep CFR is measured on random flops: standard error {error:.0f} {UNIT} at the end." if error else ""
+    axes.set_title(f"Flop Hold'em, scale: {data.scale.iloc[0]}. Mean with 95% CI, thin lines are runs.{sampled}", fontsize=9)
+    figure.tight_layout()
+    return figure
+
+
+def _curve(axes: Axes, runs: pd.DataFrame, colour: str, label: str) -> None:
+    style.curve(axes, [float(x) for x in runs.columns], runs.to_numpy(), colour=colour, label=label, floor=1.0)
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """Every claim of the figure and its text, judged."""
+    return [*_coarse_against_fine(data), *_fewer_nodes(data), *_comparable(data), _fast_is_efficient(data)]
+
+
+def _last(data: pd.DataFrame, algorithm: str, variant: str) -> pd.Series:
+    return by_nodes(data, algorithm, variant).iloc[:, -1]
+
+
+def _coarse_against_fine(data: pd.DataFrame) -> list[Claim]:
+    """Coarsest and finest: who is ahead at the first common evaluation, and at the last."""
+    known = abstractions(data)
+    coarse, fine = list(known)[0], list(known)[-1]
+    if len(known) < 2:
+        return []
+    found = []
+    for end, wording in ((0, "converges faster"), (-1, "ends more exploitable")):
+        a, b = (np.log(by_nodes(data, "es_mccfr", known[k]).iloc[:, end]) for k in (coarse, fine))
+        measured = difference(a, b)
+        verdict = below(measured, 0) if end == 0 else above(measured, 0)
+        found.append(Claim(
+            f"coarse_{'first' if end == 0 else 'last'}", f"The coarser abstraction {wording}", "Fig. 2",
+            unless_smoke(data, verdict), measured, "log ratio",
+            note=f"{_name(coarse)} against {_name(fine)} at the {'first' if end == 0 else 'last'} evaluation; log of the "
+            f"ratio of exploitabilities, Welch's interval; holds if {'below' if end == 0 else 'above'} 0",
+        ))  # fmt: skip
+    return found
+
+
+def _nodes_to_reach(runs: pd.DataFrame, level: float) -> float:
+    """Nodes at which the mean curve first is at `level`, by interpolation of logarithms; nan if it never is."""
+    mean = runs.mean(axis=0)
+    x, y = np.log(np.array(mean.index, float)), np.log(mean.to_numpy())
+    reached = np.flatnonzero(y <= math.log(level))
+    if not len(reached) or reached[0] == 0:
+        return math.nan
+    i = int(reached[0])
+    return float(np.exp(np.interp(math.log(level), [y[i], y[i - 1]], [x[i], x[i - 1]])))
+
+
+def _fewer_nodes(data: pd.DataFrame) -> list[Claim]:
+    known = abstractions(data)
+    if LOSSLESS not in known:
+        return []
+    lossless = by_nodes(data, "es_mccfr", known[LOSSLESS])
+    found = []
+    for traversals, variant in deep(data).items():
+        runs = by_nodes(data, "deep_cfr", variant)
+        used, levels = float(runs.columns[-1]), runs.iloc[:, -1]
+        needed = np.array([_nodes_to_reach(lossless, level) for level in levels]) / used
+        statement = f"Deep CFR ({traversals:,} traversals) needs 1 to 2 orders of magnitude fewer nodes than lossless"
+        identity = f"fewer_nodes_{traversals}"
+        if np.isnan(needed).any():
+            most = float(lossless.columns[-1]) / used
+            note = f"lossless does not reach Deep CFR's final exploitability within {most:.3g} times its nodes"
+            verdict = unless_smoke(data, HELD if 10 <= most <= 100 else NOT_TESTABLE)
+            found.append(Claim(identity, statement, "Fig. 2", verdict, None, note=note))
+            continue
+        ratio = mean_ci(needed)
+        found.append(Claim(
+            identity, statement, "Fig. 2", unless_smoke(data, above(ratio, 10)), ratio, "times the nodes",
+            note="nodes at which lossless has Deep CFR's final exploitability, over Deep CFR's; holds if above 10",
+        ))  # fmt: skip
+    return found
+
+
+def _at(runs: pd.DataFrame, nodes: float) -> pd.Series:
+    """Each run's exploitability at a number of nodes, by interpolation of logarithms."""
+    x = np.log([float(c) for c in runs.columns])
+    return runs.apply(lambda row: float(np.exp(np.interp(math.log(nodes), x, np.log(row.to_numpy(float))))), axis=1)
+
+
+def _comparable(data: pd.DataFrame) -> list[Claim]:
+    """Deep CFR against 30,000 buckets (or the finest that has fewer) at as many nodes."""
+    finite = {b: v for b, v in abstractions(data).items() if b != LOSSLESS}
+    if not finite:
+        return []
+    buckets = max(b for b in finite)
+    bucketed = by_nodes(data, "es_mccfr", finite[buckets])
+    found = []
+    for traversals, variant in deep(data).items():
+        runs = by_nodes(data, "deep_cfr", variant)
+        nodes = float(runs.columns[-1])
+        parts: dict[str, Any] = {
+            "id": f"comparable_{traversals}",
+            "statement": f"Deep CFR ({traversals:,} traversals) is comparable to {_name(buckets)} at as many nodes",
+            "source": "Fig. 2", "unit": "log ratio",
+        }  # fmt: skip
+        if not bucketed.columns[0] <= nodes <= bucketed.columns[-1]:
+            note = f"{_name(buckets)} has no evaluation near {nodes:.2g} nodes"
+            found.append(Claim(**parts, verdict=NOT_TESTABLE, measured=None, note=note))
+            continue
+        measured: Estimate = difference(np.log(runs.iloc[:, -1]), np.log(_at(bucketed, nodes)))
+        note = (
+            f"log of Deep CFR's exploitability over the abstraction's at {nodes:.2g} nodes, Welch's interval; holds if "
+            f"below log {COMPARABLE:g}, a margin of our own"
+        )
+        verdict = unless_smoke(data, below(measured, math.log(COMPARABLE)))
+        found.append(Claim(**parts, verdict=verdict, measured=measured, note=note))
+    return found
+
+
+def _fast_is_efficient(data: pd.DataFrame) -> Claim:
+    known = deep(data)
+    statement = "Fewer traversals per iteration are more sample-efficient, but take more training"
+    if len(known) < 2:
+        return Claim("fast_is_efficient", statement, "Sec. 6", NOT_TESTABLE, None, note="needs two settings")
+    fast, slow = (by_nodes(data, "deep_cfr", known[k]) for k in (min(known), max(known)))
+    nodes = float(fast.columns[-1])
+    if nodes < slow.columns[0]:
+        note = "the slower setting has no evaluation at so few nodes"
+        return Claim("fast_is_efficient", statement, "Sec. 6", NOT_TESTABLE, None, note=note)
+    ratio = mean_ci(fast.iloc[:, -1] / _at(slow, nodes))
+    return Claim(
+        "fast_is_efficient", statement, "Sec. 6", unless_smoke(data, below(ratio, 1)), ratio, "ratio",
+        note=f"{min(known):,} over {max(known):,} traversals at {nodes:.2g} nodes, paired by seed; holds if below 1",
+    )  # fmt: skip
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(data: pd.DataFrame) -> str:
+    """The end of every curve, and what it cost, as Markdown."""
+    rows = [(f"Linear MCCFR, {_name(b)}", "es_mccfr", v) for b, v in abstractions(data).items()]
+    rows += [(f"Deep CFR, {t:,} traversals per iteration", "deep_cfr", v) for t, v in deep(data).items()]
+    lines = [
+        f"| | nodes touched | exploitability [{UNIT}] | nodes per second | time per run |",
+        "|---|---|---|---|---|",
+    ]
+    for name, algorithm, variant in rows:
+        runs = by_nodes(data, algorithm, variant)
+        mine = data[(data.algorithm == algorithm) & (data.variant == variant) & (data.metric == "wall_seconds")]
+        seconds = float(mine[mine.step == mine.step.max()].value.mean())
+        nodes = float(runs.columns[-1])
+        last = mean_ci(runs.iloc[:, -1])
+        lines.append(f"| {name} | {nodes:.2e} | {last} | {nodes / seconds:,.0f} | {seconds:.0f} s |")
+    return "\n".join(lines)

@@ -1,0 +1,143 @@
+"""Deep CFR Fig. 3: Flop Hold'em, by traversals per iteration and by SGD steps per iteration; tabular Linear CFR."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures import style
+from paper_figures.claims import NOT_TESTABLE, Claim, above, below
+from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.fhp_curves import LABEL, UNIT, curves, reference, sampling_error, swept
+from repro.evaluation.statistics import Estimate, mean_ci
+
+TITLE, GAME = "Deep CFR Fig. 3", "FHP"
+SHOWS = "exploitability by traversals and by SGD steps per iteration; tabular Linear CFR"
+
+PANELS = {"algorithm.traversals": "traversals per iteration", "algorithm.value.steps": "SGD steps per iteration"}
+
+
+# -- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """The paper's two panels."""
+    figure = Figure(figsize=(10.5, 4.4))
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, (key, name) in zip(panels, PANELS.items(), strict=True):
+        _draw_sweep(axes, data, key)
+        axes.set(xscale="log", yscale="log", xlabel="CFR iteration (both players)", title=f"By {name}")
+        axes.legend(fontsize=8, title=name, title_fontsize=8)
+    panels[0].set_ylabel(LABEL)
+    error = sampling_error(data)
+    sampled = f" Measured on random flops: standard error {error:.0f} {UNIT} at the end." if error else ""
+    figure.suptitle(f"Flop Hold'em, Deep CFR, scale: {data.scale.iloc[0]}. Mean with 95% CI, thin lines are runs.{sampled}")
+    figure.tight_layout()
+    return figure
+
+
+def _draw_sweep(axes: Axes, data: pd.DataFrame, key: str) -> None:
+    settings = swept(data, key)
+    colours = mpl.colormaps["viridis"](np.linspace(0.9, 0.05, len(settings)))
+    for colour, (value, variant) in zip(colours, settings.items(), strict=True):
+        runs = curves(data, "deep_cfr", variant)
+        style.curve(axes, [int(x) for x in runs.columns], runs.to_numpy(), colour=colour, label=f"{value:,}", floor=1.0)
+    floor = curves(data, "linear_cfr")
+    axes.plot(floor.columns, floor.to_numpy()[0], "k--", linewidth=1.2, label="Linear CFR, exact")
+    for name, line in (("uniform", ":"), ("call-only", "-.")):
+        axes.axhline(reference(name), color="grey", linestyle=line, linewidth=1)
+        axes.text(axes.get_xlim()[0], reference(name), f" {name}", fontsize=7, va="bottom", color="grey")
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """Every claim of the figure and its text, judged."""
+    found = []
+    for key, name in PANELS.items():
+        found += [_more_is_better(data, key, name), _diminishing(data, key, name)]
+    return [*found, *(_beats(data, name) for name in ("uniform", "call-only")), _above_floor(data)]
+
+
+def _last(data: pd.DataFrame, variant: str) -> pd.Series:
+    """Exploitability at the last iteration, by seed."""
+    return curves(data, "deep_cfr", variant).iloc[:, -1]
+
+
+def _more_is_better(data: pd.DataFrame, key: str, name: str) -> Claim:
+    settings = swept(data, key)
+    least, most = min(settings), max(settings)
+    ratio = mean_ci(_last(data, settings[most]) / _last(data, settings[least]))
+    return Claim(
+        f"more_{key.split('.')[-1]}", f"More {name} end less exploitable ({most:,} over {least:,})", "Fig. 3",
+        unless_smoke(data, below(ratio, 1)), ratio, "ratio", note="paired by seed; holds if the interval is below 1",
+    )  # fmt: skip
+
+
+def _diminishing(data: pd.DataFrame, key: str, name: str) -> Claim:
+    """Per factor of the setting, less is gained between the last two values than between the first two."""
+    settings = swept(data, key)
+    values = list(settings)
+    statement, source = f"Diminishing returns in {name}", "Sec. 6, Fig. 3"
+    identity = f"diminishing_{key.split('.')[-1]}"
+    if len(values) < 3:
+        return Claim(identity, statement, source, NOT_TESTABLE, None, note="needs three settings")
+
+    def gain(a: int, b: int) -> pd.Series:
+        return np.log(_last(data, settings[a]) / _last(data, settings[b])) / np.log(b / a)
+
+    less = mean_ci(gain(values[0], values[1]) - gain(values[-2], values[-1]))
+    return Claim(
+        identity, statement, source, unless_smoke(data, above(less, 0)), less, "",
+        note=f"fall of log exploitability per unit of log {name}: between {values[0]:,} and {values[1]:,}, minus between "
+        f"{values[-2]:,} and {values[-1]:,}; paired by seed; holds if the interval is above 0",
+    )  # fmt: skip
+
+
+def _beats(data: pd.DataFrame, name: str) -> Claim:
+    every = [v for key in PANELS for v in swept(data, key).values()]
+    worst = max(every, key=lambda v: _last(data, v).mean())
+    ratio = mean_ci(_last(data, worst) / reference(name))
+    return Claim(
+        f"beats_{name.replace('-', '_')}", f"Every setting ends less exploitable than the {name} policy", "ours",
+        unless_smoke(data, below(ratio, 1)), ratio, f"of {name}'s",
+        note=f"{name}: {reference(name):,.0f} {UNIT}, exact; the worst setting is {worst}",
+    )  # fmt: skip
+
+
+def _above_floor(data: pd.DataFrame) -> Claim:
+    every = {v for key in PANELS for v in swept(data, key).values()}
+    best = min(every, key=lambda v: _last(data, v).mean())
+    runs = curves(data, "deep_cfr", best)
+    floor = curves(data, "linear_cfr")
+    ratio: Estimate = mean_ci(runs.iloc[:, -1] / float(floor.loc[:, floor.columns <= runs.columns[-1]].iloc[0, -1]))
+    return Claim(
+        "above_linear_cfr", "Deep CFR stays above tabular Linear CFR at the same number of iterations", "Fig. 3",
+        unless_smoke(data, above(ratio, 1)), ratio, "of Linear CFR's", note=f"the best setting is {best}",
+    )  # fmt: skip
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(data: pd.DataFrame) -> str:
+    """Exploitability at the last iteration, and what it cost, as Markdown."""
+    lines = [
+        f"| setting | iterations | exploitability [{UNIT}] | nodes touched | time per run |",
+        "|---|---|---|---|---|",
+    ]
+    rows = [("deep_cfr", variant) for key in PANELS for variant in swept(data, key).values()]
+    for algorithm, variant in [*rows, ("linear_cfr", "")]:
+        mine = data[(data.algorithm == algorithm) & (data.variant.fillna("") == variant)]
+        last = mine[mine.step == mine.step.max()]
+        of = {metric: last[last.metric == metric].value for metric in ("exploitability", "nodes_touched", "wall_seconds")}
+        name = f"`{variant}`" if variant else "Linear CFR on tables, exact"
+        lines.append(
+            f"| {name} | {mine.step.max()} | {mean_ci(of['exploitability'])} | {of['nodes_touched'].mean():.2e} | "
+            f"{of['wall_seconds'].mean():.0f} s |"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,112 @@
+"""SD-CFR Table 1: how far the average strategies of SD-CFR and Deep CFR are apart in 5-FHP, by depth."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures import style
+from paper_figures.claims import Claim, above, below
+from paper_figures.exploitability_curves import unless_smoke
+from repro.evaluation.statistics import mean_ci
+
+TITLE, GAME = "SD-CFR Table 1", "5-FHP"
+SHOWS = "disagreement of the two average strategies by depth"
+
+GOOD = 0.05
+"""Up to which disagreement an approximation on early levels is "good"; no number is the paper's, this is ours."""
+
+
+@cache
+def paper() -> pd.DataFrame:
+    """The published table: depth, round, mean, std, decisions."""
+    return pd.read_csv(Path(__file__).parent / "reference" / "table1.csv").set_index("depth")
+
+
+def measured(data: pd.DataFrame, statistic: str) -> pd.DataFrame:
+    """`mean`, `std` or number of `decisions`: one row per seed, one column per depth."""
+    pattern = rf"disagreement/(\d+)/{statistic}$"
+    depth = data.metric.str.extract(pattern)[0]
+    mine = data.assign(depth=depth)[depth.notna() & (data.algorithm == "sd_cfr")]
+    return mine.astype({"depth": int}).pivot(index="seed", columns="depth", values="value")
+
+
+# -- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """The table's means as points, with intervals over runs, beside the paper's."""
+    figure = Figure(figsize=(6.0, 4.0))
+    axes: Axes = figure.subplots()
+    ours = measured(data, "mean")
+    estimates = [mean_ci(ours[depth]) for depth in ours.columns]
+    mean = np.array([e.mean for e in estimates])
+    error = np.array([[e.mean - e.low, e.high - e.mean] for e in estimates]).T
+    x = np.array([float(str(c)) for c in ours.columns])
+    axes.errorbar(
+        x - 0.06, mean, yerr=np.nan_to_num(error), fmt="o", capsize=3, color=style.COLOURS["sd_cfr"],
+        label=f"ours, mean of {len(ours)} runs with 95% CI",
+    )  # fmt: skip
+    published = paper()
+    axes.plot(published.index + 0.06, published["mean"], "kx", label="paper")
+    axes.set(
+        yscale="log", xlabel="depth: actions before the decision", ylabel="mean absolute difference, summed over actions"
+    )
+    axes.set_xticks(published.index, [f"{d}\n{r}" for d, r in published["round"].items()])
+    axes.set_title(f"SD-CFR and Deep CFR in 5-FHP, scale: {data.scale.iloc[0]}")
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    return figure
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """Every claim of the table and its text, judged."""
+    return [_good_early(data), _worse_later(data)]
+
+
+def _good_early(data: pd.DataFrame) -> Claim:
+    early = mean_ci(measured(data, "mean")[[0, 1]].mean(axis=1))
+    return Claim(
+        "good_early", "Deep CFR's approximation is good on early levels of the tree (depths 0 and 1)", "Sec. 6.2.1",
+        unless_smoke(data, below(early, GOOD)), early, "", float(paper()["mean"].loc[[0, 1]].mean()),
+        f"interval over runs; holds if below {GOOD:g}, a margin of our own",
+    )  # fmt: skip
+
+
+def _worse_later(data: pd.DataFrame) -> Claim:
+    ours = measured(data, "mean")
+    last = int(str(ours.columns[-1]))
+    ratio = mean_ci(ours[last] / ours[0])
+    published = paper()["mean"]
+    return Claim(
+        "worse_later", "It has a larger error where several decisions came before", "Sec. 6.2.1, Table 1",
+        unless_smoke(data, above(ratio, 1)), ratio, "ratio", float(published[last] / published[0]),
+        f"depth {last} over depth 0, paired by run; holds if above 1",
+    )  # fmt: skip
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(data: pd.DataFrame) -> str:
+    """The paper's table with our numbers beside its own, as Markdown."""
+    lines = [
+        "| depth | round | mean, ours | mean, paper | std, ours | std, paper | decisions per run, ours | paper |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    mean, std, count = (measured(data, s) for s in ("mean", "std", "decisions"))
+    for depth in mean.columns:
+        p = paper().loc[depth]
+        lines.append(
+            f"| {depth} | {p['round']} | {mean_ci(mean[depth])} | {p['mean']:.3f} | {std[depth].mean():.3f} | "
+            f"{p['std']:.3f} | {count[depth].mean():,.0f} | {p['decisions']:,.0f} |"
+        )
+    return "\n".join(lines)
