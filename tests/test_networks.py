@@ -31,7 +31,7 @@ from repro.networks.optimizers import FlatAdam
 from repro.networks.rules import MergeRule
 
 BUILDERS = {"value": value_network, "average": average_network}
-ARCHITECTURES = [("brown", None), ("sd_cfr", None), ("fc", 0), ("fc", 1), ("fc", 3)]
+ARCHITECTURES = [("deep_cfr", None), ("brown", None), ("sd_cfr", None), ("fc", 0), ("fc", 1), ("fc", 3)]
 EVERY_NETWORK = [(kind, *architecture) for kind in BUILDERS for architecture in ARCHITECTURES]
 SHAPES = [(1, 5, 8, 3), (7, 26, 64, 3), (40, 3, 4, 2), (144, 11, 16, 4)]
 """Rows, features, width, actions."""
@@ -39,7 +39,7 @@ SHAPES = [(1, 5, 8, 3), (7, 26, 64, 3), (40, 3, 4, 2), (144, 11, 16, 4)]
 
 def build(kind: str, architecture: str, layers: int | None, shape: tuple[int, int, int, int], seed: int = 0) -> Network:
     _, features, width, actions = shape
-    card_width = width + 2 if architecture == "brown" else None
+    card_width = width + 2 if architecture in ("deep_cfr", "brown") else None
     torch.manual_seed(seed)
     return BUILDERS[kind](NetworkConfig(architecture, width, layers, card_width), columns(features), actions)
 
@@ -135,13 +135,14 @@ def test_rows_of_weight_zero_and_targets_of_illegal_actions_do_not_matter(kind):
 
 
 @pytest.mark.parametrize(("game", "distinct"), [("leduc", 12 + 18), ("big_leduc", 156 + 98)])
+@pytest.mark.parametrize("architecture", ["deep_cfr", "brown"])
 @pytest.mark.parametrize("kind", BUILDERS)
-def test_branches_run_on_the_distinct_rows_of_a_table(kind, game, distinct):
+def test_branches_run_on_the_distinct_rows_of_a_table(kind, architecture, game, distinct):
     game = load(game)
     mine = game.player_slice[1]
     x, legal = infoset_features(game)[mine], game.legal[mine]
     torch.manual_seed(0)
-    network = BUILDERS[kind](NetworkConfig("brown", 8, None, 10), feature_columns(game), game.num_actions)
+    network = BUILDERS[kind](NetworkConfig(architecture, 8, None, 10), feature_columns(game), game.num_actions)
     FlatAdam(network, 1e-3, 1.0)
     gradients = HandDifferentiated(network)
     gradients.prepare(x, legal)
@@ -380,7 +381,11 @@ def test_parameter_counts(shape):
     body = cards + state + (2 * w * w + w) + (w * w + w)
     assert parameter_count(build("value", "brown", None, shape)) == body + dueling
     assert parameter_count(build("average", "brown", None, shape)) == body + (w * w + w) + (w * a + a)
+    # Embeddings without bias, no dueling head, and one more layer before the output.
+    cards -= sets * w
+    body = cards + state + (2 * w * w + w) + 2 * (w * w + w)
     for kind in BUILDERS:
+        assert parameter_count(build(kind, "deep_cfr", None, shape)) == body + (w * a + a)
         assert parameter_count(build(kind, "fc", 0, shape)) == f * a + a
         for layers in (1, 2, 5):
             expected = (f * w + w) + (layers - 1) * (w * w + w) + (w * a + a)
@@ -506,7 +511,20 @@ def test_hand_written_gradients_in_any_order_of_modules(seed):
     assert torch.allclose(found[0], found[1], rtol=1e-3, atol=1e-5)
 
 
-def test_a_layer_without_bias_goes_through_autograd():
-    network = Network(nn.Sequential(nn.Linear(4, 3, bias=False)), MaskedLinear())
+@pytest.mark.parametrize("rows", [1, 9])
+def test_layers_without_bias_are_differentiated_by_hand(rows):
+    torch.manual_seed(0)
+    body = nn.Sequential(
+        nn.Linear(5, 7, bias=False), nn.ReLU(), Residual(7), nn.Linear(7, 6, bias=False), Normalise(), nn.Linear(6, 4)
+    )
+    network = Network(body, MaskedLinear())
+    inputs = problem((rows, 5, 7, 4))
+    expected_output, expected = exact_gradients(network, *inputs)
     FlatAdam(network, 1e-3, 1.0)
-    assert isinstance(gradients_of(network), Autograd)
+    gradients = gradients_of(network)
+    assert isinstance(gradients, HandDifferentiated)
+    gradients.prepare(*inputs[:2])
+    output = gradients.compute(*inputs[2:])
+    torch.testing.assert_close(output.double(), expected_output, rtol=1e-4, atol=1e-5)
+    assert len(expected) == 6, "three weights and one bias, and a weight and a bias of the skip layer"
+    assert_same_gradients(network, expected)
