@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from paper_figures import style
 from paper_figures.claims import NOT_TESTABLE, Claim, above, below
-from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.exploitability_curves import is_smoke, label_axis, unless_smoke
 from paper_figures.fhp_curves import LABEL, UNIT, curves, reference, sampling_error, swept
 from repro.evaluation.statistics import Estimate, mean_ci
 
@@ -28,10 +28,15 @@ def draw(data: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(10.5, 4.4))
     panels = figure.subplots(1, 2, sharey=True)
     for axes, (key, name) in zip(panels, PANELS.items(), strict=True):
-        _draw_sweep(axes, data, key)
         axes.set(xscale="log", yscale="log", xlabel="CFR iteration (both players)", title=f"By {name}")
-        axes.legend(fontsize=8, title=name, title_fontsize=8)
+        _draw_sweep(axes, data, key)
+        axes.legend(fontsize=8, title=name, title_fontsize=8, loc="lower left")
+        label_axis(axes.xaxis, data.step)
     panels[0].set_ylabel(LABEL)
+    # Intervals of few seeds reach far down; the runs themselves say how far the axis must.
+    values = data.value[data.metric == "exploitability"]
+    panels[0].set_ylim(0.8 * values.min(), 1.3 * max(values.max(), 0 if is_smoke(data) else reference("uniform")))
+    label_axis(panels[0].yaxis, values)
     error = sampling_error(data)
     sampled = f" Measured on random flops: standard error {error:.0f} {UNIT} at the end." if error else ""
     figure.suptitle(f"Flop Hold'em, Deep CFR, scale: {data.scale.iloc[0]}. Mean with 95% CI, thin lines are runs.{sampled}")
@@ -47,9 +52,10 @@ def _draw_sweep(axes: Axes, data: pd.DataFrame, key: str) -> None:
         style.curve(axes, [int(x) for x in runs.columns], runs.to_numpy(), colour=colour, label=f"{value:,}", floor=1.0)
     floor = curves(data, "linear_cfr")
     axes.plot(floor.columns, floor.to_numpy()[0], "k--", linewidth=1.2, label="Linear CFR, exact")
-    for name, line in (("uniform", ":"), ("call-only", "-.")):
+    # At scale smoke the deck is another one.
+    for name, line in () if is_smoke(data) else (("uniform", ":"), ("call-only", "-.")):
         axes.axhline(reference(name), color="grey", linestyle=line, linewidth=1)
-        axes.text(axes.get_xlim()[0], reference(name), f" {name}", fontsize=7, va="bottom", color="grey")
+        axes.text(1, reference(name), name, fontsize=7, va="bottom", ha="right", color="grey", transform=axes.get_yaxis_transform())
 
 
 # -- claims ----------------------------------------------------------------------------------------------------------
