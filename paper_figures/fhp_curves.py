@@ -1,7 +1,7 @@
 """What the figures of Flop Hold'em share: total exploitability in mbb/g of the runs of a sweep.
 
-A figure's data is one tidy DataFrame (target, scale, algorithm, variant, seed, metric, step, value); `variant` says which
-value of the swept key a run has, e.g. `algorithm.traversals=3000`.
+A figure's data is one tidy DataFrame (target, scale, algorithm, variant, seed, metric, step, value); `variant` says
+which value of the swept key a run has, e.g. `algorithm.traversals=3000`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def game() -> Game:
 
 @cache
 def reference(name: str) -> float:
-    """Exploitability of a fixed policy, in mbb/g: `uniform`, or `call-only`, which raises only where it may not call."""
+    """Exploitability of a policy, in mbb/g: `uniform`, or `call-only`, which raises only where it may not call."""
     fhp = game()
     if name == "uniform":
         return in_unit(fhp, nash_conv(fhp, uniform(fhp)))

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import style
-from paper_figures.claims import HELD, NOT_TESTABLE, Claim, above, below
+from paper_figures.claims import HELD, NOT_TESTABLE, Claim, above
 from paper_figures.exploitability_curves import unless_smoke
 from repro.evaluation.statistics import mean_ci
 
@@ -41,8 +41,9 @@ def full_from(data: pd.DataFrame) -> float:
     """First iteration at the end of which B^s holds as much as it ever will, in all runs; nan if it still grows."""
     size = data[data.metric == "memory/strategy"].pivot(index="seed", columns="step", values="value")
     still = (size.diff(axis=1).iloc[:, 1:] > 0).any(axis=0)
-    growing = [int(str(step)) for step, grows in still.items() if grows]
-    return float("nan") if not growing or max(growing) == size.columns[-1] else float(max(growing))
+    growing = [float(str(step)) for step, grows in still.items() if grows]
+    last = float(str(size.columns[-1]))
+    return float("nan") if not growing or max(growing) == last else max(growing)
 
 
 # -- drawing ---------------------------------------------------------------------------------------------------------
@@ -57,9 +58,11 @@ def draw(data: pd.DataFrame) -> Figure:
     for seed in won.index:
         axes.errorbar(
             x, won.loc[seed], yerr=_QUANTILE * error.loc[seed], color=style.COLOURS["sd_cfr"], alpha=0.45,
-            linewidth=0.9, linestyle="--", capsize=2, label="single runs, 95% CI over hands" if seed == won.index[0] else None,
+            linewidth=0.9, linestyle="--", capsize=2, label="runs, 95% CI over hands" if seed == won.index[0] else None,
         )  # fmt: skip
-    axes.plot(x, won.mean(axis=0), color=style.COLOURS["sd_cfr"], linewidth=2, marker="o", label=f"mean of {len(won)} runs")
+    axes.plot(
+        x, won.mean(axis=0), color=style.COLOURS["sd_cfr"], linewidth=2, marker="o", label=f"mean of {len(won)} runs"
+    )
     axes.axhline(0, color="black", linewidth=0.8)
     full = full_from(data)
     if np.isfinite(full):
@@ -92,7 +95,7 @@ def _at_every_point(data: pd.DataFrame) -> Claim:
     points, won = lowest.size, int((lowest > 0).to_numpy().sum())
     verdict = HELD if won == points else "did not hold" if won < points / 2 else "undecided"
     return Claim(
-        "wins_everywhere", "SD-CFR wins clearly at every point", "Fig. 2", unless_smoke(data, verdict), None,
+        "wins_everywhere", "SD-CFR wins clearly at every point", "Fig. 2", unless_smoke(data, verdict), None, "",
         note=f"{won} of {points} matches have a 95% interval over hands above 0; holds if all have",
     )  # fmt: skip
 
@@ -112,7 +115,7 @@ def _after_full(data: pd.DataFrame) -> Claim:
 
 
 def _precise(data: pd.DataFrame) -> Claim:
-    widest = mean_ci([float(_QUANTILE * errors(data).max(axis=None))])
+    widest = mean_ci([_QUANTILE * float(errors(data).to_numpy().max())])
     return Claim(
         "precise", "Every match has a 95% interval of at most ±7 mbb/g (the paper's are ±5.4 to ±6.51)", "Fig. 2",
         unless_smoke(data, HELD if widest.mean <= 7 else "did not hold"), widest, UNIT, 6.51, "the widest half-width",
@@ -126,6 +129,5 @@ def table(data: pd.DataFrame) -> str:
     """Winnings by iteration, as Markdown."""
     lines = [f"| iteration | SD-CFR's winnings [{UNIT}], mean over runs | half-width of one match |", "|---|---|---|"]
     won, error = winnings(data), errors(data)
-    for step in won.columns:
-        lines.append(f"| {step} | {mean_ci(won[step])} | ±{_QUANTILE * error[step].mean():.1f} |")
+    lines += [f"| {step} | {mean_ci(won[step])} | ±{_QUANTILE * error[step].mean():.1f} |" for step in won.columns]
     return "\n".join(lines)

@@ -63,7 +63,9 @@ def draw(data: pd.DataFrame) -> Figure:
     axes.legend(fontsize=8)
     error = sampling_error(data)
     sampled = f"\nDeep CFR is measured on random flops: standard error {error:.0f} {UNIT} at the end." if error else ""
-    axes.set_title(f"Flop Hold'em, scale: {data.scale.iloc[0]}. Mean with 95% CI, thin lines are runs.{sampled}", fontsize=9)
+    axes.set_title(
+        f"Flop Hold'em, scale: {data.scale.iloc[0]}. Mean with 95% CI, thin lines are runs.{sampled}", fontsize=9
+    )
     figure.tight_layout()
     return figure
 
@@ -87,9 +89,9 @@ def _last(data: pd.DataFrame, algorithm: str, variant: str) -> pd.Series:
 def _coarse_against_fine(data: pd.DataFrame) -> list[Claim]:
     """Coarsest and finest: who is ahead at the first common evaluation, and at the last."""
     known = abstractions(data)
-    coarse, fine = list(known)[0], list(known)[-1]
     if len(known) < 2:
         return []
+    coarse, *_, fine = known
     found = []
     for end, wording in ((0, "converges faster"), (-1, "ends more exploitable")):
         a, b = (np.log(by_nodes(data, "es_mccfr", known[k]).iloc[:, end]) for k in (coarse, fine))
@@ -98,8 +100,8 @@ def _coarse_against_fine(data: pd.DataFrame) -> list[Claim]:
         found.append(Claim(
             f"coarse_{'first' if end == 0 else 'last'}", f"The coarser abstraction {wording}", "Fig. 2",
             unless_smoke(data, verdict), measured, "log ratio",
-            note=f"{_name(coarse)} against {_name(fine)} at the {'first' if end == 0 else 'last'} evaluation; log of the "
-            f"ratio of exploitabilities, Welch's interval; holds if {'below' if end == 0 else 'above'} 0",
+            note=f"{_name(coarse)} against {_name(fine)} at the {'first' if end == 0 else 'last'} evaluation; log of "
+            f"the ratio of exploitabilities, Welch's interval; holds if {'below' if end == 0 else 'above'} 0",
         ))  # fmt: skip
     return found
 
@@ -123,15 +125,15 @@ def _fewer_nodes(data: pd.DataFrame) -> list[Claim]:
     found = []
     for traversals, variant in deep(data).items():
         runs = by_nodes(data, "deep_cfr", variant)
-        used, levels = float(runs.columns[-1]), runs.iloc[:, -1]
+        used, levels = float(str(runs.columns[-1])), runs.iloc[:, -1]
         needed = np.array([_nodes_to_reach(lossless, level) for level in levels]) / used
         statement = f"Deep CFR ({traversals:,} traversals) needs 1 to 2 orders of magnitude fewer nodes than lossless"
         identity = f"fewer_nodes_{traversals}"
         if np.isnan(needed).any():
-            most = float(lossless.columns[-1]) / used
+            most = float(str(lossless.columns[-1])) / used
             note = f"lossless does not reach Deep CFR's final exploitability within {most:.3g} times its nodes"
             verdict = unless_smoke(data, HELD if 10 <= most <= 100 else NOT_TESTABLE)
-            found.append(Claim(identity, statement, "Fig. 2", verdict, None, note=note))
+            found.append(Claim(identity, statement, "Fig. 2", verdict, None, "", note=note))
             continue
         ratio = mean_ci(needed)
         found.append(Claim(
@@ -157,13 +159,13 @@ def _comparable(data: pd.DataFrame) -> list[Claim]:
     found = []
     for traversals, variant in deep(data).items():
         runs = by_nodes(data, "deep_cfr", variant)
-        nodes = float(runs.columns[-1])
+        nodes = float(str(runs.columns[-1]))
         parts: dict[str, Any] = {
             "id": f"comparable_{traversals}",
             "statement": f"Deep CFR ({traversals:,} traversals) is comparable to {_name(buckets)} at as many nodes",
             "source": "Fig. 2", "unit": "log ratio",
         }  # fmt: skip
-        if not bucketed.columns[0] <= nodes <= bucketed.columns[-1]:
+        if not float(str(bucketed.columns[0])) <= nodes <= float(str(bucketed.columns[-1])):
             note = f"{_name(buckets)} has no evaluation near {nodes:.2g} nodes"
             found.append(Claim(**parts, verdict=NOT_TESTABLE, measured=None, note=note))
             continue
@@ -181,12 +183,12 @@ def _fast_is_efficient(data: pd.DataFrame) -> Claim:
     known = deep(data)
     statement = "Fewer traversals per iteration are more sample-efficient, but take more training"
     if len(known) < 2:
-        return Claim("fast_is_efficient", statement, "Sec. 6", NOT_TESTABLE, None, note="needs two settings")
+        return Claim("fast_is_efficient", statement, "Sec. 6", NOT_TESTABLE, None, "", note="needs two settings")
     fast, slow = (by_nodes(data, "deep_cfr", known[k]) for k in (min(known), max(known)))
-    nodes = float(fast.columns[-1])
-    if nodes < slow.columns[0]:
+    nodes = float(str(fast.columns[-1]))
+    if nodes < float(str(slow.columns[0])):
         note = "the slower setting has no evaluation at so few nodes"
-        return Claim("fast_is_efficient", statement, "Sec. 6", NOT_TESTABLE, None, note=note)
+        return Claim("fast_is_efficient", statement, "Sec. 6", NOT_TESTABLE, None, "", note=note)
     ratio = mean_ci(fast.iloc[:, -1] / _at(slow, nodes))
     return Claim(
         "fast_is_efficient", statement, "Sec. 6", unless_smoke(data, below(ratio, 1)), ratio, "ratio",
@@ -209,7 +211,7 @@ def table(data: pd.DataFrame) -> str:
         runs = by_nodes(data, algorithm, variant)
         mine = data[(data.algorithm == algorithm) & (data.variant == variant) & (data.metric == "wall_seconds")]
         seconds = float(mine[mine.step == mine.step.max()].value.mean())
-        nodes = float(runs.columns[-1])
+        nodes = float(str(runs.columns[-1]))
         last = mean_ci(runs.iloc[:, -1])
         lines.append(f"| {name} | {nodes:.2e} | {last} | {nodes / seconds:,.0f} | {seconds:.0f} s |")
     return "\n".join(lines)

@@ -39,7 +39,9 @@ def draw(data: pd.DataFrame) -> Figure:
     label_axis(panels[0].yaxis, values)
     error = sampling_error(data)
     sampled = f" Measured on random flops: standard error {error:.0f} {UNIT} at the end." if error else ""
-    figure.suptitle(f"Flop Hold'em, Deep CFR, scale: {data.scale.iloc[0]}. Mean with 95% CI, thin lines are runs.{sampled}")
+    figure.suptitle(
+        f"Flop Hold'em, Deep CFR, scale: {data.scale.iloc[0]}. Mean with 95% CI, thin lines are runs.{sampled}"
+    )
     figure.tight_layout()
     return figure
 
@@ -55,7 +57,16 @@ def _draw_sweep(axes: Axes, data: pd.DataFrame, key: str) -> None:
     # At scale smoke the deck is another one.
     for name, line in () if is_smoke(data) else (("uniform", ":"), ("call-only", "-.")):
         axes.axhline(reference(name), color="grey", linestyle=line, linewidth=1)
-        axes.text(1, reference(name), name, fontsize=7, va="bottom", ha="right", color="grey", transform=axes.get_yaxis_transform())
+        axes.text(
+            1,
+            reference(name),
+            name,
+            fontsize=7,
+            va="bottom",
+            ha="right",
+            color="grey",
+            transform=axes.get_yaxis_transform(),
+        )
 
 
 # -- claims ----------------------------------------------------------------------------------------------------------
@@ -79,7 +90,8 @@ def _more_is_better(data: pd.DataFrame, key: str, name: str) -> Claim:
     least, most = min(settings), max(settings)
     ratio = mean_ci(_last(data, settings[most]) / _last(data, settings[least]))
     return Claim(
-        f"more_{key.split('.')[-1]}", f"More {name} end less exploitable ({most:,} over {least:,})", "Fig. 3",
+        f"more_{key.rsplit('.', maxsplit=1)[-1]}", f"More {name} end less exploitable ({most:,} over {least:,})",
+        "Fig. 3",
         unless_smoke(data, below(ratio, 1)), ratio, "ratio", note="paired by seed; holds if the interval is below 1",
     )  # fmt: skip
 
@@ -89,9 +101,9 @@ def _diminishing(data: pd.DataFrame, key: str, name: str) -> Claim:
     settings = swept(data, key)
     values = list(settings)
     statement, source = f"Diminishing returns in {name}", "Sec. 6, Fig. 3"
-    identity = f"diminishing_{key.split('.')[-1]}"
+    identity = f"diminishing_{key.rsplit('.', maxsplit=1)[-1]}"
     if len(values) < 3:
-        return Claim(identity, statement, source, NOT_TESTABLE, None, note="needs three settings")
+        return Claim(identity, statement, source, NOT_TESTABLE, None, "", note="needs three settings")
 
     def gain(a: int, b: int) -> pd.Series:
         return np.log(_last(data, settings[a]) / _last(data, settings[b])) / np.log(b / a)
@@ -99,8 +111,8 @@ def _diminishing(data: pd.DataFrame, key: str, name: str) -> Claim:
     less = mean_ci(gain(values[0], values[1]) - gain(values[-2], values[-1]))
     return Claim(
         identity, statement, source, unless_smoke(data, above(less, 0)), less, "",
-        note=f"fall of log exploitability per unit of log {name}: between {values[0]:,} and {values[1]:,}, minus between "
-        f"{values[-2]:,} and {values[-1]:,}; paired by seed; holds if the interval is above 0",
+        note=f"fall of log exploitability per unit of log {name}: between {values[0]:,} and {values[1]:,}, minus "
+        f"between {values[-2]:,} and {values[-1]:,}; paired by seed; holds if the interval is above 0",
     )  # fmt: skip
 
 
@@ -120,7 +132,8 @@ def _above_floor(data: pd.DataFrame) -> Claim:
     best = min(every, key=lambda v: _last(data, v).mean())
     runs = curves(data, "deep_cfr", best)
     floor = curves(data, "linear_cfr")
-    ratio: Estimate = mean_ci(runs.iloc[:, -1] / float(floor.loc[:, floor.columns <= runs.columns[-1]].iloc[0, -1]))
+    there = floor.loc[:, floor.columns <= runs.columns[-1]].to_numpy()[0, -1]
+    ratio: Estimate = mean_ci(runs.iloc[:, -1] / there)
     return Claim(
         "above_linear_cfr", "Deep CFR stays above tabular Linear CFR at the same number of iterations", "Fig. 3",
         unless_smoke(data, above(ratio, 1)), ratio, "of Linear CFR's", note=f"the best setting is {best}",
@@ -140,7 +153,9 @@ def table(data: pd.DataFrame) -> str:
     for algorithm, variant in [*rows, ("linear_cfr", "")]:
         mine = data[(data.algorithm == algorithm) & (data.variant.fillna("") == variant)]
         last = mine[mine.step == mine.step.max()]
-        of = {metric: last[last.metric == metric].value for metric in ("exploitability", "nodes_touched", "wall_seconds")}
+        of = {
+            metric: last[last.metric == metric].value for metric in ("exploitability", "nodes_touched", "wall_seconds")
+        }
         name = f"`{variant}`" if variant else "Linear CFR on tables, exact"
         lines.append(
             f"| {name} | {mine.step.max()} | {mean_ci(of['exploitability'])} | {of['nodes_touched'].mean():.2e} | "

@@ -55,7 +55,9 @@ def draw(data: pd.DataFrame) -> Figure:
     published = paper()
     axes.plot(published.index + 0.06, published["mean"], "kx", label="paper")
     axes.set(
-        yscale="log", xlabel="depth: actions before the decision", ylabel="mean absolute difference, summed over actions"
+        yscale="log",
+        xlabel="depth: actions before the decision",
+        ylabel="mean absolute difference, summed over actions",
     )
     axes.set_xticks(published.index, [f"{d}\n{r}" for d, r in published["round"].items()])
     axes.set_title(f"SD-CFR and Deep CFR in 5-FHP, scale: {data.scale.iloc[0]}")

@@ -39,8 +39,8 @@ _MOST_EXPONENT = 10
 class NetworkConfig:
     """A network architecture."""
 
-    # deep_cfr: the network of Deep CFR, with a branch for the cards; brown: the SD-CFR code's version of it; sd_cfr: the
-    # Leduc network of the SD-CFR code; fc: plain fully-connected layers.
+    # deep_cfr: the network of Deep CFR, with a branch for the cards; brown: the SD-CFR code's version of it;
+    # sd_cfr: the Leduc network of the SD-CFR code; fc: plain fully-connected layers.
     architecture: str = _one_of("deep_cfr", "brown", "sd_cfr", "fc")
     # Units per layer.
     width: int = _at_least(1)
@@ -305,12 +305,14 @@ def _check_together(config: Config) -> None:
 def _check_comparisons(algorithm: DeepCFRConfig) -> None:
     kinds = [readout.kind for readout in algorithm.readouts.values()]
     if algorithm.match_hands % 2:
-        raise ReproError(f"algorithm.match_hands is {algorithm.match_hands}; every deal is played twice, so it must be even.")
+        raise ReproError(
+            f"algorithm.match_hands is {algorithm.match_hands}; every deal is played twice, so it must be even."
+        )
     for key in ("match_hands", "disagreement_rollouts"):
         if getattr(algorithm, key) and kinds[:2] != ["ensemble", "average_network"]:
             raise ReproError(
-                f"algorithm.{key} is {getattr(algorithm, key)}, but algorithm.readouts are of kinds {kinds}; needed are "
-                "an ensemble, then an average_network."
+                f"algorithm.{key} is {getattr(algorithm, key)}, but algorithm.readouts are of kinds {kinds}; needed "
+                "are an ensemble, then an average_network."
             )
 
 

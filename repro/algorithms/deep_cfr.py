@@ -92,8 +92,7 @@ class DeepCFR(Algorithm):
     ) -> float:
         """Take one SGD step per minibatch of the player's infosets; returns the loss. `how` goes to `fit`."""
         mine = self.game.player_slice[player]
-        inputs = {"features": self.features[mine], "legal": self.game.legal[mine]}
-        return fit(network, optimizer, batches, **inputs, **how)
+        return fit(network, optimizer, batches, features=self.features[mine], legal=self.game.legal[mine], **how)
 
     # -- parts ---------------------------------------------------------------------------------------------------
 

@@ -77,7 +77,6 @@ class HoldemDeepCFR(DeepCFR):
     # -- strategies ----------------------------------------------------------------------------------------------
 
     def prepare_strategies(self) -> None:
-        self.features = None
         self._inputs = HoldemFeatures(self.game)
         self.columns = self._inputs.columns
         self._first = [mine.start for mine in self.game.player_slice]
@@ -157,7 +156,7 @@ class HoldemDeepCFR(DeepCFR):
         self.metrics[first]["match/standard_error"] = milli_units(self.game, match.standard_error)
 
     def _compare(self, seats: dict[str, list[Any]]) -> None:
-        """How far the first two read-outs' strategies are apart by depth, over both players, as metrics of the first."""
+        """How far the first two read-outs' strategies are apart by depth, both players together, as metrics."""
         (first, ensemble), (_, network) = list(seats.items())[:2]
         by_depth: dict[int, list[Tensor]] = {}
         for player in range(2):
@@ -168,8 +167,8 @@ class HoldemDeepCFR(DeepCFR):
                 by_depth.setdefault(depth, []).append(apart)
         for depth, parts in by_depth.items():
             apart = torch.cat(parts)
-            measured = {"mean": apart.mean(), "std": apart.std(), "decisions": len(apart)}
-            self.metrics[first].update({f"disagreement/{depth}/{k}": float(v) for k, v in measured.items()})
+            measured = {"mean": float(apart.mean()), "std": float(apart.std()), "decisions": float(len(apart))}
+            self.metrics[first].update({f"disagreement/{depth}/{k}": v for k, v in measured.items()})
 
     def _trained_average(self) -> tuple[list[Any], float]:
         losses = [self.train_average_network(player) for player in range(2)]
@@ -187,7 +186,13 @@ class HoldemDeepCFR(DeepCFR):
         opening = torch.stack([self.opening_strategies[player][m] for m in members])
         weight = torch.tensor([m + 1.0 for m in members], device=self.game.device)
         return NetworkSampling(
-            network, parameters, self._inputs.rows, self.algorithm.when_no_positive, opening, self._first[player], weight
+            network,
+            parameters,
+            self._inputs.rows,
+            self.algorithm.when_no_positive,
+            opening,
+            self._first[player],
+            weight,
         )
 
     def _members(self, player: int, capacity: int | None) -> list[int]:

@@ -1,7 +1,8 @@
 """Memories of sampled regrets or strategies, and the minibatches that networks are trained on.
 
 An entry is an infoset (int32, or int64 in games with more than 2^31 of them), the iteration it was collected in (int32)
-and one target per action (float32): 20 or 24 bytes with three actions. Features are made only when a network needs them.
+and one target per action (float32): 20 or 24 bytes with three actions. Features are made only when a network needs
+them.
 """
 
 from __future__ import annotations

@@ -30,5 +30,7 @@ def build(game: Game, config: Config) -> Algorithm:
     if config.algorithm.USES_NETWORK:
         needed.append(config.network)
     kind = type(config.algorithm)
-    module = HoldemDeepCFR if kind is DeepCFRConfig and isinstance(game.cards, HoldemCards) else _MODULES[kind]
+    module = _MODULES[kind]
+    if kind is DeepCFRConfig and isinstance(game.cards, HoldemCards):
+        module = HoldemDeepCFR
     return module(*needed, seed=config.seed)

@@ -25,7 +25,6 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from torch import Tensor
 
 from repro.algorithms.base import Algorithm, largest_divisor
 from repro.algorithms.holdem_cfr import HoldemCFR

@@ -12,7 +12,7 @@ spread over the hands of a cell at terminal nodes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numba
 import numpy as np
@@ -28,7 +28,7 @@ _CARDS = 64
 
 
 def _compiled(function: F) -> F:
-    return numba.njit(nogil=True, cache=True)(function)  # type: ignore[no-any-return]
+    return cast(F, numba.njit(nogil=True, cache=True)(function))
 
 
 class Subtrees(NamedTuple):
@@ -41,7 +41,7 @@ class Subtrees(NamedTuple):
         pay: `[nodes]` chips that player 0 wins after a fold, or that the better hand wins.
         child: `[nodes, actions]` counted from the entry's first node; -1 where illegal.
         row: `[nodes]` table row of the decision node's first cell.
-        slot: `[nodes, 2]` number of each player's last own (node, action) in the entry, 0 for none: who has which reach.
+        slot: `[nodes, 2]` number of each player's last own (node, action) in the entry, 0 for none: where the reach is.
     """
 
     start: Array
@@ -62,7 +62,7 @@ class Boards(NamedTuple):
         tie: `[boards, hands]` one past the last hand that is as strong.
         cell: `[boards, hands]` cell, counted from the board's first.
         weight: `[boards]` probability of one pair of hands and any board isomorphic to this one.
-        count: `[cells]` hands per cell.
+        members: `[cells]` hands per cell.
         opening: `[cells]` cell of the same hand before the board.
     """
 
@@ -72,7 +72,7 @@ class Boards(NamedTuple):
     tie: Array
     cell: Array
     weight: Array
-    count: Array
+    members: Array
     opening: Array
 
 
@@ -182,7 +182,7 @@ def _to_opening(boards: Boards, b: int, value: Array, below: Array) -> None:
     first_cell = boards.start[b]
     for c in range(boards.start[b + 1] - first_cell):
         cell = first_cell + c
-        below[boards.opening[cell]] += value[c] * boards.count[cell] * boards.weight[b]
+        below[boards.opening[cell]] += value[c] * boards.members[cell] * boards.weight[b]
 
 
 @_compiled
@@ -235,7 +235,7 @@ def evaluate(
                             to = trees.child[top + i, a]
                             if to >= 0:
                                 for c in range(cells):
-                                    scale = boards.count[first_cell + c] * boards.weight[b]
+                                    scale = boards.members[first_cell + c] * boards.weight[b]
                                     action_values[row + c, a] = value[to, c] * scale
             _to_opening(boards, b, value[0], below[b, entry])
 
@@ -291,7 +291,7 @@ def equity(trees: Subtrees, boards: Boards, begin: int, end: int, strongest: int
 
 @_compiled
 def match_regrets(regrets: Array, child: Array, sigma: Array) -> None:
-    """`sigma` `[n, actions]` in proportion to positive `regrets`; uniform over the legal actions where there are none."""
+    """`sigma` `[n, actions]` in proportion to positive `regrets`; uniform over legal actions where there are none."""
     actions = len(child)
     legal = 0
     for a in range(actions):
@@ -362,7 +362,7 @@ def cfr(
                         continue
                     row, arrival = trees.row[top + i] + first_cell, reach[player, trees.slot[top + i, player]]
                     for c in range(cells):
-                        scale = boards.count[first_cell + c] * boards.weight[b]
+                        scale = boards.members[first_cell + c] * boards.weight[b]
                         for a in range(actions):
                             to = trees.child[top + i, a]
                             if to >= 0:

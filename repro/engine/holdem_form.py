@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from math import comb
 from typing import Any
 
@@ -124,12 +125,11 @@ class HoldemForm:
         threads, count = torch.get_num_threads(), len(self.boards.weight)
         # Boards have different numbers of cells, so each thread takes many small shares.
         edges = np.linspace(0, count, min(count, 8 * threads if threads > 1 else 1) + 1).astype(int).tolist()
-        pairs = zip(edges[:-1], edges[1:], strict=True)
         if threads == 1:
             kernel(self.trees, self.boards, 0, count, *arguments)
             return
         with ThreadPoolExecutor(threads) as pool:
-            work = [pool.submit(kernel, self.trees, self.boards, b, e, *arguments) for b, e in pairs]
+            work = [pool.submit(kernel, self.trees, self.boards, b, e, *arguments) for b, e in pairwise(edges)]
             for job in work:
                 job.result()
 
@@ -144,7 +144,7 @@ class HoldemForm:
             action_values: `[rows, actions]`, if given filled at the player's rows.
 
         Returns:
-            the chips, and `[boards, entries, opening cells]` how much of the values before the board is from each board.
+            the chips, and `[boards, entries, opening cells]`: the values before the board, by board.
         """
         strategies = table.numpy()
         sigma = self.opening.rows(strategies)
@@ -327,7 +327,7 @@ def _prepare(cards: HoldemCards, sample: BoardSample) -> tuple[Boards, Tensor]:
         tie=tie.numpy(),
         cell=(cell - start[:-1, None]).short().numpy(),
         weight=weight.numpy(),
-        count=count.double().numpy(),
+        members=count.double().numpy(),
         opening=opening.short().numpy(),
     ), codes if listed is None else torch.searchsorted(listed, codes)
 
@@ -361,6 +361,7 @@ def _subtrees(game: Game, first_row: NDArray[np.int64], entries: Sequence[int]) 
             row.append(int(first_row[node]))
             slot.append(last[node])
         start.append(start[-1] + len(nodes))
-    whole = [np.array(values, np.int64) for values in (start, kind, actor)]
-    rest = [np.array(values, np.int64) for values in (children, row, slot)]
-    return Subtrees(*whole, np.array(pay), *rest)
+    begin, kinds, actors, below, rows, slots = (
+        np.array(values, np.int64) for values in (start, kind, actor, children, row, slot)
+    )
+    return Subtrees(begin, kinds, actors, np.array(pay), below, rows, slots)

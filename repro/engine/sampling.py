@@ -77,7 +77,8 @@ class _Decisions:
     """The traverser's decisions of one level of `outcome_sampling`, a row each.
 
     Attributes:
-        legal, sigma: `[rows, actions]` legal mask and probabilities; `action` `[rows, 1]` what was sampled, and `q` with which probability.
+        legal, sigma: `[rows, actions]` legal mask and probabilities; `action` `[rows, 1]` what was sampled, and `q`
+            with which probability.
         regret_weight, strategy_weight: `[rows, 1]` the opponent's and the traverser's reach of the infoset over the
             probability of the sample (the deal's left out of the latter: it is the same for all samples of an infoset).
     """

@@ -284,7 +284,9 @@ def _payoffs(game: Game, r: int) -> tuple[Tensor, Tensor]:
 
 
 def _sum_by_class(game: Game, r: int, joint: Tensor) -> Tensor:
-    for dimension, classes in enumerate((game.one_card.board_class[r], game.one_card.hand_class, game.one_card.hand_class)):
+    for dimension, classes in enumerate(
+        (game.one_card.board_class[r], game.one_card.hand_class, game.one_card.hand_class)
+    ):
         shape = list(joint.shape)
         shape[dimension] = int(classes.max()) + 1
         joint = joint.new_zeros(shape).index_add_(dimension, classes, joint)

@@ -80,7 +80,9 @@ def abstraction(game: Game, buckets: int | None) -> Abstraction:
         if len(cards.streets) != 2 or cards.codes[1] is None:
             raise ReproError(f"game is {game.name}; buckets are made for games of one board that can be listed.")
         if not 1 <= buckets <= cards.cells[1]:
-            raise ReproError(f"algorithm.buckets is {buckets}; allowed are 1 to {cards.cells[1]:,}, or null (lossless).")
+            raise ReproError(
+                f"algorithm.buckets is {buckets}; allowed are 1 to {cards.cells[1]:,}, or null (lossless)."
+            )
         grouped = (None, _buckets(game.name, tuple(sorted(game.parameters.items())), buckets).to(game.device))
     sizes = [n if b is None else int(b.max()) + 1 for n, b in zip(cards.cells, grouped, strict=True)]
     first, size, legal, owner = torch.zeros(game.tree.nodes, dtype=torch.int64), 0, [], []
@@ -98,20 +100,21 @@ def abstraction(game: Game, buckets: int | None) -> Abstraction:
 def _buckets(name: str, parameters: tuple[tuple[str, object], ...], buckets: int) -> Tensor:
     from repro.games.registry import load  # noqa: PLC0415  (the registry need not know about abstractions)
 
-    form = HoldemForm(load(name, **dict(parameters)))
-    weight = form.boards.count * np.repeat(form.boards.weight, np.diff(form.boards.start))
+    given: dict[str, Any] = dict(parameters)
+    form = HoldemForm(load(name, **given))
+    weight = form.boards.members * np.repeat(form.boards.weight, np.diff(form.boards.start))
     return torch.from_numpy(cluster(features(form), weight, buckets))
 
 
 def features(form: HoldemForm) -> Floats:
     """`[cells, 7]` the features above."""
-    boards, cells = form.boards, len(form.boards.count)
+    boards, cells = form.boards, len(form.boards.members)
     hands = boards.first.shape[1]
     shares = np.zeros((3, cells))
     for column, strongest in zip(shares, (hands, hands // 2, hands // 8), strict=True):
         form.over_boards(kernels.equity, strongest, column)
     per_board = np.diff(boards.start)
-    weight = boards.count * np.repeat(boards.weight, per_board)
+    weight = boards.members * np.repeat(boards.weight, per_board)
     before = np.bincount(boards.opening, weight * shares[0]) / np.bincount(boards.opening, weight)
     board = form.sample.boards.numpy()
     rank, suit = board // form.suits, board % form.suits

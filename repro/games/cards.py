@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -66,4 +66,5 @@ class Cards(ABC):
                 return tuple(move(v) for v in value)
             return value
 
-        return type(self)(**{f.name: move(getattr(self, f.name)) for f in fields(self)})
+        moved: dict[str, Any] = {f.name: move(getattr(self, f.name)) for f in fields(self)}
+        return type(self)(**moved)

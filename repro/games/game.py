@@ -116,7 +116,7 @@ class Game:
     def _located(self) -> tuple[Tensor, Tensor]:
         if not self.listed:
             raise ReproError(
-                f"game {self.name} has {self.infosets:,} infosets; more than {MOST_LISTED:,} cannot be listed in a table."
+                f"game {self.name} has {self.infosets:,} infosets; tables can list {MOST_LISTED:,} at most."
             )
         return self.locate(torch.arange(self.infosets, device=self.device))
 

@@ -1,6 +1,6 @@
 """Suit isomorphism: deals that differ by a renaming of suits are one, and its canonical member is found by sorting.
 
-What matters of a suit is its *signature*: which of its ranks are on each street of the board, and which are in the hand.
+What matters of a suit is its *signature*: which of its ranks are on each street of the board, and which in the hand.
 Two deals are isomorphic if and only if they have the same signatures, in any order. So the canonical deal gives the
 suits new names in descending order of signature. Streets come first in a signature: a canonical deal's board is the
 canonical board. A *code* packs a canonical deal into one integer.
@@ -74,7 +74,9 @@ class Coding:
         )
         signature.scatter_add_(1, suit, torch.ones_like(rank) << (rank + shift))
         order = signature.argsort(1, descending=True)
-        renamed = torch.empty_like(order).scatter_(1, order, torch.arange(self.suits, device=cards.device).expand_as(order))
+        renamed = torch.empty_like(order).scatter_(
+            1, order, torch.arange(self.suits, device=cards.device).expand_as(order)
+        )
         moved = rank * self.suits + renamed.gather(1, suit)
         return torch.cat([part.sort(1).values for part in moved.split(self.sets, 1)], 1)
 

@@ -10,9 +10,9 @@ import torch
 
 from repro.errors import ReproError
 from repro.games.betting import BettingRound, BettingRules
-from repro.games.one_card import one_card_each
 from repro.games.game import Game
 from repro.games.holdem import holdem_cards
+from repro.games.one_card import one_card_each
 
 MAX_DECK = 104
 """Largest deck of a one-card game; the dense showdown matrices grow with its cube."""
@@ -93,11 +93,15 @@ class FHP:
             raise ReproError(f"game {name}: flop_cards is {self.flop_cards}; allowed are 3 to 5.")
         _check_holdem(name, self.ranks, self.suits, self.flop_cards, self.blinds)
         if self.bet is not None and self.bet <= 0:
-            raise ReproError(f"game {name}: bet is {self.bet}; a positive number of chips is needed, or null (the pot).")
+            raise ReproError(
+                f"game {name}: bet is {self.bet}; a positive number of chips is needed, or null (the pot)."
+            )
         if not all(0 <= most <= MAX_RAISES for most in self.max_raises):
             raise ReproError(f"game {name}: max_raises is {self.max_raises}; allowed are two of 0 to {MAX_RAISES}.")
         if not (self.may_open_with_call or self.max_raises[0]):
-            raise ReproError(f"game {name}: max_raises is {self.max_raises}; without an opening call the first must be 1.")
+            raise ReproError(
+                f"game {name}: max_raises is {self.max_raises}; without an opening call the first must be 1."
+            )
         rounds = tuple(BettingRound(self.bet, most, first) for first, most in enumerate(self.max_raises))
         rules = BettingRules(self.blinds, rounds, may_open_with_call=self.may_open_with_call)
         cards = holdem_cards(self.ranks, self.suits, (0, self.flop_cards))
@@ -139,8 +143,8 @@ class PotHUNL:
         _check_holdem(name, self.ranks, self.suits, 5, self.blinds)
         if not max(self.blinds) < self.stack <= MAX_STACK * max(self.blinds):
             raise ReproError(
-                f"game {name}: stack is {self.stack} with blinds {self.blinds}; it must be more than the big blind and at most "
-                f"{MAX_STACK} times as much."
+                f"game {name}: stack is {self.stack} with blinds {self.blinds}; it must be more than the big blind and at "
+                f"most {MAX_STACK} times as much."
             )
         rounds = tuple(BettingRound(None, None, first) for first in (0, 1, 1, 1))
         cards = holdem_cards(self.ranks, self.suits, (0, 3, 1, 1))

@@ -43,7 +43,8 @@ def openspiel_game(game: Game) -> pyspiel.Game:
         return spiel.load_game("kuhn_poker")
     if shape == _LEDUC:
         return spiel.load_game("leduc_poker")
-    chips = [*rules.ante, *(r.bet for r in rules.rounds)]
+    bets = [r.bet for r in rules.rounds if r.bet is not None]
+    chips = [*rules.ante, *bets]
     whole = all(float(c).is_integer() and c <= _MAX_CHIPS for c in chips)
     supported = "kuhn with ranks=3 and leduc with ranks=3, suits=2, max_raises=2, bet_sizes=(2, 4) and ante=1"
     universal = "universal_poker" in spiel.registered_names()
@@ -62,7 +63,7 @@ def openspiel_game(game: Game) -> pyspiel.Game:
             "numPlayers": 2,
             "numRounds": len(rules.rounds),
             "blind": _joined(rules.ante),
-            "raiseSize": _joined(r.bet for r in rules.rounds),
+            "raiseSize": _joined(bets),
             "maxRaises": _joined(r.max_raises for r in rules.rounds),
             "firstPlayer": _joined(r.first_player + 1 for r in rules.rounds),
             "numRanks": cards.ranks,

@@ -107,7 +107,7 @@ def value_network(config: NetworkConfig, columns: Columns, actions: int) -> Netw
 
 
 def average_network(config: NetworkConfig, columns: Columns, actions: int) -> Network:
-    """The average-strategy network: the configured body, one more layer (but for `fc` and `deep_cfr`), masked softmax."""
+    """The average-strategy network: the configured body, one more layer (but for `fc`, `deep_cfr`), masked softmax."""
     if config.architecture == "fc":
         return fc(columns.count, config.width, actions, config.layers or 0, MaskedSoftmax())
     if config.architecture == "deep_cfr":

@@ -67,7 +67,9 @@ class Seats:
     def probabilities(self, infosets: Tensor) -> Tensor:
         second = infosets >= self._border
         parts = [(~second).nonzero().flatten(), second.nonzero().flatten()]
-        answers = [p.probabilities(infosets.index_select(0, rows)) for p, rows in zip(self._policies, parts, strict=True)]
+        answers = [
+            p.probabilities(infosets.index_select(0, rows)) for p, rows in zip(self._policies, parts, strict=True)
+        ]
         found = torch.empty(len(infosets), answers[0].shape[1], dtype=answers[0].dtype, device=infosets.device)
         for rows, answer in zip(parts, answers, strict=True):
             found.index_copy_(0, rows, answer.to(found.dtype))
