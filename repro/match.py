@@ -1,7 +1,7 @@
 """Play two strategies against each other: `python -m repro.match leduc uniform strategy.csv --hands 1000000`.
 
-Prints what A wins per game against B, the mean over both seatings: as played, every deal once in each seating, and
-exactly.
+Prints what A wins per game against B, the mean over both seatings: as played, every deal once in each seating, and, in
+games with one private card each, exactly.
 """
 
 from __future__ import annotations
@@ -18,12 +18,18 @@ from repro.errors import ReproError
 from repro.evaluation.head_to_head import Match, average_policy, exact, play_match
 from repro.evaluation.units import milli_units, unit_name
 from repro.games import Game, load
-from repro.policies import TabularPolicy, load_strategy, uniform
-from repro.policies.ensemble import NetworkSampling, load_networks
+from repro.games.one_card import OneCard
+from repro.policies import TabularPolicy, load_strategy, table_of
+from repro.policies.ensemble import NetworkSampling, load_average_networks, load_networks
+from repro.policies.network import NetworkPolicy, Seats, Uniform
 from repro.seeding import generator
 from repro.tracking.progress import console
 
-Player = TabularPolicy | tuple[NetworkSampling, NetworkSampling]
+AVERAGE = ":average"
+"""After `networks.pt`: Deep CFR's S-hat, instead of the value networks that SD-CFR averages."""
+
+Networks = tuple[NetworkSampling, NetworkSampling]
+Player = TabularPolicy | Uniform | Networks | tuple[NetworkPolicy, NetworkPolicy]
 """What a command line can name: a strategy for both seats, or the stored networks of each seat."""
 
 _WORDS: dict[str, bool] = {"true": True, "false": False}
@@ -66,19 +72,23 @@ def _value(text: str) -> object:
 
 
 def read_player(game: Game, argument: str, text: str) -> Player:
-    """The player that A or B names: `uniform`, a `strategy.csv` or a `networks.pt`.
+    """The player that A or B names: `uniform`, a `strategy.csv`, a `networks.pt` or a `networks.pt:average`.
 
     Raises:
         ReproError: it is none of these, or for another game.
     """
     if text == "uniform":
-        return uniform(game)
-    path = Path(text)
+        return Uniform(game)
+    path = Path(text.removesuffix(AVERAGE))
     if path.suffix not in (".csv", ".pt"):
-        raise ReproError(f"{argument} is {text!r}; it must be uniform, a strategy.csv or a networks.pt.")
+        raise ReproError(
+            f"{argument} is {text!r}; it must be uniform, a strategy.csv, a networks.pt or a networks.pt{AVERAGE}."
+        )
     if not path.is_file():
         raise ReproError(f"{argument} is {text!r}; there is no such file.")
     try:
+        if text.endswith(AVERAGE):
+            return load_average_networks(game, path)
         return load_networks(game, path) if path.suffix == ".pt" else load_strategy(game, path)
     except ReproError as error:
         raise ReproError(f"{argument}: {error}") from error
@@ -126,8 +136,15 @@ def _table(game: Game, name: str, player: Player, bars: Progress) -> TabularPoli
     """The table of a player; that of stored networks is their average strategy."""
     if isinstance(player, TabularPolicy):
         return player
-    task = bars.add_task(f"average strategy of {name}", total=sum(len(seat.weight) for seat in player))
-    return average_policy(game, player, lambda done: bars.update(task, completed=done))
+    if not isinstance(player, tuple):
+        return TabularPolicy(table_of(game, player))
+    first, second = player
+    if isinstance(first, NetworkPolicy) and isinstance(second, NetworkPolicy):
+        return TabularPolicy(table_of(game, Seats(game, first, second)))
+    assert isinstance(first, NetworkSampling)
+    assert isinstance(second, NetworkSampling)
+    task = bars.add_task(f"average strategy of {name}", total=sum(len(seat.weight) for seat in (first, second)))
+    return average_policy(game, (first, second), lambda done: bars.update(task, completed=done))
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -147,6 +164,8 @@ def run(arguments: argparse.Namespace) -> None:
     digits = max(0, 2 - math.floor(math.log10(high - low))) if high > low else 1
     mean, unit = milli_units(game, match.mean), unit_name(game)
     print(f"sampled  {mean:.{digits}f} {unit}, 95% CI [{low:.{digits}f}, {high:.{digits}f}], {match.hands} hands")
+    if not isinstance(game.cards, OneCard):
+        return
     with _bars() as bars:
         value = exact(game, _table(game, "A", a, bars), _table(game, "B", b, bars))
     print(f"exact    {milli_units(game, value):.3f} {unit}")
@@ -154,7 +173,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, or 2 if the request was at fault."""
-    player = "uniform, a strategy.csv, or a networks.pt (played by drawing one network per hand)"
+    player = "uniform, a strategy.csv, a networks.pt (one network is drawn per hand), or networks.pt:average (S-hat)"
     parser = argparse.ArgumentParser(prog="python -m repro.match", description="Play A against B.", allow_abbrev=False)
     parser.add_argument("game", metavar="GAME", help="name of a game, with :KEY=VALUE for each parameter to change")
     parser.add_argument("A", help=player)

@@ -143,8 +143,8 @@ class PotHUNL:
         _check_holdem(name, self.ranks, self.suits, 5, self.blinds)
         if not max(self.blinds) < self.stack <= MAX_STACK * max(self.blinds):
             raise ReproError(
-                f"game {name}: stack is {self.stack} with blinds {self.blinds}; it must be more than the big blind and at "
-                f"most {MAX_STACK} times as much."
+                f"game {name}: stack is {self.stack} with blinds {self.blinds}; it must be more than the big blind and "
+                f"at most {MAX_STACK} times as much."
             )
         rounds = tuple(BettingRound(None, None, first) for first in (0, 1, 1, 1))
         cards = holdem_cards(self.ranks, self.suits, (0, 3, 1, 1))

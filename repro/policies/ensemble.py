@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,10 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from repro.config import NetworkConfig
 from repro.errors import ReproError
 from repro.games import Game, load_game
-from repro.networks.features import feature_columns, infoset_features
-from repro.networks.modules import parameter_count, value_network
+from repro.networks.inputs import Inputs, network_inputs
+from repro.networks.modules import average_network, parameter_count, value_network
 from repro.policies.base import Ensemble, HandStrategies
-from repro.policies.network import Inputs, NetworkPolicy
+from repro.policies.network import NetworkPolicy
 from repro.policies.regret_matching import regret_matching
 
 
@@ -217,12 +218,19 @@ _NOT_SUCH_A_FILE = (
 """What reading a file of another kind ends in."""
 
 
-def load_networks(game: Game, path: Path | str) -> tuple[NetworkSampling, NetworkSampling]:
-    """Per seat, the B^M that a finished run left as `networks.pt`. The file is mapped into memory, not read.
+@dataclass(frozen=True)
+class _Stored:
+    """What `networks.pt` holds, checked against a game; `opening` and `average_opening` of Hold'em games only."""
 
-    Raises:
-        ReproError: the file is not of that kind, or is for another game.
-    """
+    architecture: NetworkConfig
+    when_no_positive: str
+    value: list[Tensor]
+    average: list[dict[str, Tensor]]
+    opening: list[Tensor] | None
+    average_opening: list[Tensor] | None
+
+
+def _read(game: Game, path: Path | str) -> _Stored:
     try:
         stored = dict(torch.load(path, map_location="cpu", mmap=True, weights_only=True))
         config, (first, second) = stored["config"], stored["value"]
@@ -238,21 +246,59 @@ def load_networks(game: Game, path: Path | str) -> tuple[NetworkSampling, Networ
             f"{path} holds networks for game {trained_on.name} with {trained_on.parameters}, not for {game.name} with "
             f"{game.parameters}."
         )
-    features, columns = infoset_features(game), feature_columns(game)
+    for parameters in (first, second):
+        if not bool(parameters.isfinite().all()):
+            raise ReproError(f"{path} holds parameters that are not finite.")
+    return _Stored(
+        architecture, when_no_positive, [first, second], stored["average"], stored.get("opening"),
+        stored.get("average_opening"),
+    )  # fmt: skip
 
-    def inputs(infosets: Tensor) -> tuple[Tensor, Tensor]:
-        return features.index_select(0, infosets), game.legal.index_select(0, infosets)
 
-    def seat(parameters: Tensor) -> NetworkSampling:
-        network = value_network(architecture, columns, game.num_actions).to(game.device)
+def load_networks(game: Game, path: Path | str) -> tuple[NetworkSampling, NetworkSampling]:
+    """Per seat, the B^M that a finished run left as `networks.pt`. The file is mapped into memory, not read.
+
+    Raises:
+        ReproError: the file is not of that kind, or is for another game.
+    """
+    stored = _read(game, path)
+    inputs, columns = network_inputs(game)
+
+    def seat(player: int) -> NetworkSampling:
+        parameters = stored.value[player]
+        network = value_network(stored.architecture, columns, game.num_actions).to(game.device)
         if parameters.shape[1] != parameter_count(network):
             # Columns were added to the features since, for example.
             raise ReproError(
                 f"{path} holds networks of {parameters.shape[1]} parameters; here this architecture has "
                 f"{parameter_count(network)}."
             )
-        if not bool(parameters.isfinite().all()):
-            raise ReproError(f"{path} holds parameters that are not finite.")
-        return NetworkSampling(network, parameters, inputs, when_no_positive)
+        opening = None if stored.opening is None else stored.opening[player].to(game.device)
+        first = game.player_slice[player].start
+        return NetworkSampling(network, parameters, inputs, stored.when_no_positive, opening, first)
 
-    return seat(first), seat(second)
+    return seat(0), seat(1)
+
+
+def load_average_networks(game: Game, path: Path | str) -> tuple[NetworkPolicy, NetworkPolicy]:
+    """Per seat, the S-hat that a finished run of Deep CFR left in `networks.pt`.
+
+    Raises:
+        ReproError: as for `load_networks`.
+    """
+    stored = _read(game, path)
+    inputs, columns = network_inputs(game)
+
+    def seat(player: int) -> NetworkPolicy:
+        network = average_network(stored.architecture, columns, game.num_actions).to(game.device)
+        try:
+            network.load_state_dict(stored.average[player])
+        except RuntimeError as error:
+            raise ReproError(f"{path} holds average networks of another shape than here.") from error
+        none = torch.zeros(0, game.num_actions)
+        opening = none if stored.average_opening is None else stored.average_opening[player]
+        return NetworkPolicy(
+            network, inputs, lambda output, _: output, opening.to(game.device), game.player_slice[player].start
+        )
+
+    return seat(0), seat(1)

@@ -11,10 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from repro.games.game import Game
+from repro.networks.inputs import Inputs
 from repro.policies.base import Policy
-
-Inputs = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""`[n]` infosets -> features `[n, features]` and legal mask `[n, actions]` bool."""
 
 Reading = Callable[[Tensor, Tensor], Tensor]
 """A network's output and the legal mask, `[n, actions]` each -> probabilities `[n, actions]`."""
