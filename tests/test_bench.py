@@ -25,6 +25,8 @@ def test_quick_benchmark_writes_every_row(tmp_path):
         "leduc_cfr",
         "leduc_es_mccfr_1000",
         "leduc_nfsp",
+        "flop_showdown",
+        "seven_card_strength",
     }
     assert names <= {row["name"] for row in rows}
     for row in rows:

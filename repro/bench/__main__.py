@@ -5,7 +5,7 @@ file holds a list of `{"name", "ours", "peer", "unit", "ratio"}`. A ratio above 
 the one exception is `leduc_sgd_overhead`, whose ratio is the cost of everything around the SGD steps (ours / peer, at
 best 1, wanted is at most 1.15).
 
-All measurements are on Leduc; what each one does is in the docstring of its function, in `repro/bench/`.
+Most measurements are on Leduc, those of `repro.bench.holdem` on Hold'em and beside plain ways to do the same; what each one does is in the docstring of its function, in `repro/bench/`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from repro.bench import deep_cfr, nfsp, tabular
+from repro.bench import deep_cfr, holdem, nfsp, tabular
 from repro.bench.measure import FULL, QUICK, Effort, Row, one_thread
 from repro.errors import ReproError
 
@@ -31,7 +31,7 @@ def run(effort: Effort) -> list[Row]:
         ReproError: OpenSpiel is not installed.
     """
     with one_thread():
-        return [*deep_cfr.rows(effort), *tabular.rows(effort), *nfsp.rows(effort)]
+        return [*deep_cfr.rows(effort), *tabular.rows(effort), *nfsp.rows(effort), *holdem.rows(effort)]
 
 
 def show(rows: Sequence[Row], effort: Effort) -> None:

@@ -77,7 +77,7 @@ class Boards(NamedTuple):
 
 
 @_compiled
-def _terminal(kind: int, pay: float, reach: Array, boards: Boards, b: int, r: Array, value: Array) -> None:
+def terminal_value(kind: int, pay: float, reach: Array, boards: Boards, b: int, r: Array, value: Array) -> None:
     """`value` `[cells]` of a player's hands at a terminal node, against the opponent's `reach` `[cells]`.
 
     `pay` is signed for that player; `r` `[hands]` is a buffer.
@@ -151,7 +151,7 @@ def _values_at_end(
         if kind != DECISION:
             theirs = reach[1 - player, trees.slot[begin + i, 1 - player]]
             # A showdown pays whoever wins it.
-            _terminal(kind, -pay if kind == FOLDED and player == 1 else pay, theirs, boards, b, r, value[i])
+            terminal_value(kind, -pay if kind == FOLDED and player == 1 else pay, theirs, boards, b, r, value[i])
 
 
 @_compiled
