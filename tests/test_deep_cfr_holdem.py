@@ -81,7 +81,7 @@ def opening_rows(game: Game, player: int) -> Tensor:
 
 
 def tables(model: HoldemDeepCFR, player: int) -> list[Tensor]:
-    """`[the player's infosets, actions]` float64 of every iteration, from the stored networks and opening strategies."""
+    """Per iteration `[the player's infosets, actions]` float64, from the stored networks and opening strategies."""
     game = model.game
     mine = game.player_slice[player]
     network = value_network(NETWORK, model.columns, 3)
@@ -148,7 +148,9 @@ def test_opening_table_by_hand(when_no_positive):
 def test_opening_tables_sum_what_was_sampled_weighted_by_iteration(monkeypatch, divide_by_legal):
     # Few traversals, so that some hands are never dealt.
     game = load("fhp", ranks=5, suits=2)
-    model = holdem_model(game, traversals=40, divide_by_legal=divide_by_legal, value=RegressionConfig(2, 2, start="random"))
+    model = holdem_model(
+        game, traversals=8, divide_by_legal=divide_by_legal, value=RegressionConfig(2, 1, start="random")
+    )
     recorded = Recorded(model, monkeypatch)
     regrets, sums = ([torch.zeros_like(o.regrets) for o in model.openings] for _ in range(2))
     for _ in range(3):
@@ -564,11 +566,11 @@ def test_the_estimate_and_its_error_are_of_the_exact_value(finished):
         ("algorithm.evaluation_boards=0", "algorithm.evaluation_boards is 0; it must be at least 1."),
         (
             "algorithm=sd_cfr algorithm.match_hands=2",
-            "algorithm.match_hands is 2, but algorithm.readouts are of kinds ['ensemble']; needed are an ensemble, then",
+            "algorithm.match_hands is 2, but algorithm.readouts are of kinds ['ensemble']; needed are an ensemble",
         ),
         (
             "algorithm=deep_cfr '+algorithm.readouts.sd_cfr={kind: ensemble}' algorithm.match_hands=2",
-            "algorithm.readouts are of kinds ['average_network', 'ensemble']; needed are an ensemble, then an average_net",
+            "algorithm.readouts are of kinds ['average_network', 'ensemble']; needed are an ensemble, then an",
         ),
         (
             "algorithm=sd_cfr algorithm.disagreement_rollouts=10",

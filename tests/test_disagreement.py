@@ -41,11 +41,12 @@ def every_deal(game: Game) -> Tensor:
     cards = game.cards
     assert isinstance(cards, HoldemCards)
     deck = set(range(cards.ranks * cards.suits))
-    found = []
-    for first in combinations(sorted(deck), 2):
-        for second in combinations(sorted(deck - set(first)), 2):
-            for board in combinations(sorted(deck - set(first) - set(second)), cards.board_cards[-1]):
-                found.append([*first, *second, *board])
+    found = [
+        [*first, *second, *board]
+        for first in combinations(sorted(deck), 2)
+        for second in combinations(sorted(deck - set(first)), 2)
+        for board in combinations(sorted(deck - set(first) - set(second)), cards.board_cards[-1])
+    ]
     return cards.dealt(torch.tensor(found)).cells
 
 
@@ -127,7 +128,7 @@ def compare(game: Game, player: int, ensemble: Any, other: Any, rollouts: int, s
 @pytest.mark.parametrize("kind", ["random", "deterministic"])
 @pytest.mark.parametrize("player", [0, 1])
 def test_equals_the_reach_weighted_mean_over_all_deals(name, kind, player):
-    game, rollouts = small_game(name), 40_000
+    game, rollouts = small_game(name), 200_000
     ensemble = Tables(members_of(game, kind), [2.0, 5.0, 1.0])
     other = random_policy(game, seeded(9))
     average = average_of(game, player, ensemble)
@@ -145,7 +146,7 @@ def test_equals_the_reach_weighted_mean_over_all_deals(name, kind, player):
 @pytest.mark.parametrize("player", [0, 1])
 def test_the_enumeration_can_tell_wrong_averages(player):
     """What ignores the reaches, or the weights, differs by many standard errors of the test above."""
-    game, rollouts = small_game(), 40_000
+    game, rollouts = small_game(), 200_000
     ensemble = Tables(members_of(game, "random"), [2.0, 5.0, 1.0])
     other = random_policy(game, seeded(9)).table
     right = enumerated(game, player, average_of(game, player, ensemble), other)
@@ -158,7 +159,7 @@ def test_the_enumeration_can_tell_wrong_averages(player):
         for depth, mean in right.mean.items():
             error = (right.square[depth] - mean**2) ** 0.5 / (rollouts * right.decisions[depth]) ** 0.5
             apart.append(abs(found.mean[depth] - mean) / error)
-        assert max(apart) > 10
+        assert max(apart) > 8
 
 
 @pytest.mark.parametrize("player", [0, 1])

@@ -185,13 +185,14 @@ def test_rows_by_hand():
     x, legal = features.rows(game.first_infoset[node] + cards.cell(1, dealt))
     assert legal.tolist() == [[True, True, True]]
     # Before the flop a raise to 300 on 150 in the pot (50 to call, then 200), and a call.
-    state = [1, 250 / 150, 0] + [0, 0, 0]
+    state: list[float] = [1, 250 / 150, 0, 0, 0, 0]
     # A check, a bet of the pot, player 1 to act; a fourth position that is not reached.
-    state += [0, 0, 0] + [1, 1.0, 0] + [0, 0, 1] + [0, 0, 0]
+    state += [0, 0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0]
     # Hearts have three cards on the flop and come first in the canonical deal: they are suit 0 now.
-    hand = [0, 0, 0, 0, 1, 0, 0, 0, 0, 1] + [0, 0, 1, 0, 1] + [1, 1]
-    flop = [1, 0, 0, 0, 0, 0, 1, 0, 1, 0] + [1, 0, 0, 1, 1] + [3, 0]
-    torch.testing.assert_close(x[0], torch.tensor([*state, *hand, *flop], dtype=torch.float32))
+    hand = {"cards": [0, 0, 0, 0, 1, 0, 0, 0, 0, 1], "ranks": [0, 0, 1, 0, 1], "suits": [1, 1]}
+    flop = {"cards": [1, 0, 0, 0, 0, 0, 1, 0, 1, 0], "ranks": [1, 0, 0, 1, 1], "suits": [3, 0]}
+    counts = [float(n) for shown in (hand, flop) for part in shown.values() for n in part]
+    torch.testing.assert_close(x[0], torch.tensor([*state, *counts]))
 
 
 @pytest.mark.parametrize(
@@ -313,7 +314,7 @@ def test_parameter_counts(key, card_width, count):
 
 @pytest.mark.parametrize(("card_width", "skips"), [(8, 5), (24, 4)])
 def test_the_network_written_out(card_width, skips):
-    """Three layers on the sum of embeddings, two on the bets, three on both, of Fig. 1; skips where widths are equal."""
+    """Fig. 1: three layers on the sets' embeddings, two on the bets, three on both; skips where widths are equal."""
     game = load("hunl_pot", ranks=4, suits=3, stack=1050.0)
     features = HoldemFeatures(game)
     torch.manual_seed(0)

@@ -12,6 +12,7 @@ from repro.algorithms.kuhn_post import KuhnPost
 from repro.algorithms.nfsp import NFSP
 from repro.algorithms.tabular import TabularCFR
 from repro.config import Config, DeepCFRConfig, KuhnPostConfig, MCCFRConfig, NFSPConfig, TabularCFRConfig
+from repro.errors import ReproError
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards
 
@@ -25,7 +26,13 @@ _MODULES: dict[type, Callable[..., Algorithm]] = {
 
 
 def build(game: Game, config: Config) -> Algorithm:
-    """The algorithm of a run."""
+    """The algorithm of a run.
+
+    Raises:
+        ReproError: the algorithm does not go with the game.
+    """
+    if isinstance(config.algorithm, DeepCFRConfig):
+        _check_evaluation(game, config.algorithm)
     needed: list[Any] = [game, config.algorithm]
     if config.algorithm.USES_NETWORK:
         needed.append(config.network)
@@ -34,3 +41,27 @@ def build(game: Game, config: Config) -> Algorithm:
     if kind is DeepCFRConfig and isinstance(game.cards, HoldemCards):
         module = HoldemDeepCFR
     return module(*needed, seed=config.seed)
+
+
+def _check_evaluation(game: Game, algorithm: DeepCFRConfig) -> None:
+    """How the read-outs are measured must go with the game; keys without effect are refused."""
+    if not isinstance(game.cards, HoldemCards):
+        for key, nothing in (("evaluation_boards", None), ("match_hands", 0), ("disagreement_rollouts", 0)):
+            if getattr(algorithm, key) != nothing:
+                allowed = "null" if nothing is None else nothing
+                raise ReproError(
+                    f"algorithm.{key} is {getattr(algorithm, key)}; the game {game.name} is no Hold'em game and takes "
+                    f"{allowed} only."
+                )
+        return
+    one_board = len(game.cards.streets) == 2
+    if one_board and algorithm.evaluation_boards is None and not game.listed:
+        raise ReproError(
+            f"algorithm.evaluation_boards is null, but the game {game.name} is too large to measure on all boards; a "
+            "number is needed."
+        )
+    if not one_board and algorithm.evaluation_boards is not None:
+        raise ReproError(
+            f"algorithm.evaluation_boards is {algorithm.evaluation_boards}; the game {game.name} has more than one "
+            "board and takes null only."
+        )

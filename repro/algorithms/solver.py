@@ -26,6 +26,8 @@ class Solver(ABC):
     """
 
     def __init__(self, game: Game, dtype: torch.dtype = torch.float64, rows: int | None = None) -> None:
+        if rows is None:
+            game.check_listed()
         self.game = game
         self.iteration = 0
         self.nodes_touched = 0

@@ -5,7 +5,8 @@ file holds a list of `{"name", "ours", "peer", "unit", "ratio"}`. A ratio above 
 the one exception is `leduc_sgd_overhead`, whose ratio is the cost of everything around the SGD steps (ours / peer, at
 best 1, wanted is at most 1.15).
 
-Most measurements are on Leduc, those of `repro.bench.holdem` on Hold'em and beside plain ways to do the same; what each one does is in the docstring of its function, in `repro/bench/`.
+Most measurements are on Leduc; those of `repro.bench.holdem` are on Hold'em, beside plain ways to do the same. What
+each one does is in the docstring of its function, in `repro/bench/`.
 """
 
 from __future__ import annotations

@@ -75,6 +75,8 @@ def abstraction(game: Game, buckets: int | None) -> Abstraction:
     """
     cards = game.cards
     assert isinstance(cards, HoldemCards)
+    if buckets is None:
+        game.check_listed()
     grouped: tuple[Tensor | None, ...] = (None,) * game.tree.rounds
     if buckets is not None:
         if len(cards.streets) != 2 or cards.codes[1] is None:

@@ -76,6 +76,17 @@ class Game:
         """Whether every infoset can be listed, as tables and the properties below need."""
         return self.infosets <= MOST_LISTED
 
+    def check_listed(self) -> None:
+        """Refuse what needs a table of all infosets.
+
+        Raises:
+            ReproError: there are too many.
+        """
+        if not self.listed:
+            raise ReproError(
+                f"game {self.name} has {self.infosets:,} infosets; tables can list {MOST_LISTED:,} at most."
+            )
+
     def locate(self, infosets: Tensor) -> tuple[Tensor, Tensor]:
         """`[n]` infosets -> their betting nodes and cells, `[n]` each."""
         which = torch.bucketize(infosets, self._starts, right=True) - 1
@@ -114,10 +125,7 @@ class Game:
 
     @cached_property
     def _located(self) -> tuple[Tensor, Tensor]:
-        if not self.listed:
-            raise ReproError(
-                f"game {self.name} has {self.infosets:,} infosets; tables can list {MOST_LISTED:,} at most."
-            )
+        self.check_listed()
         return self.locate(torch.arange(self.infosets, device=self.device))
 
     @property

@@ -1,0 +1,456 @@
+"""Card abstractions and the Monte Carlo CFR that plays on them, on decks so small that all deals can be listed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from repro import run
+from repro.algorithms.holdem_mccfr import AbstractMCCFR
+from repro.algorithms.tabular import MonteCarloCFR, TabularCFR, solve, solver_of
+from repro.config import MCCFRConfig, ReadoutConfig
+from repro.engine.holdem_form import HoldemForm
+from repro.engine.sampling import Traversals
+from repro.errors import ReproError
+from repro.evaluation import expected_value, nash_conv
+from repro.games import Game, load
+from repro.games import abstraction as module
+from repro.games.abstraction import _apportion, abstraction, cluster, features
+from repro.games.holdem import HoldemCards
+from repro.policies import uniform
+from tests.holdem_reference import best_five
+
+
+def small_game(**changes: Any) -> Game:
+    return load("fhp", **{"ranks": 5, "suits": 2, **changes})
+
+
+def cards_in(game: Game) -> HoldemCards:
+    assert isinstance(game.cards, HoldemCards)
+    return game.cards
+
+
+def every(game: Game) -> Tensor:
+    return torch.arange(game.infosets)
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["fhp", "fhp_limit"])
+def test_lossless_is_the_identity(name):
+    game = load(name, ranks=4, suits=2)
+    lossless = abstraction(game, None)
+    assert torch.equal(lossless.rows(every(game)), every(game))
+    assert torch.equal(lossless.legal, game.legal)
+    assert torch.equal(lossless.owner.long(), game.infoset_player)
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 12, 300, 1260])
+def test_rows_are_node_and_bucket(buckets):
+    game = small_game()
+    grouped = abstraction(game, buckets)
+    bucket = grouped.bucket[1]
+    assert grouped.bucket[0] is None
+    assert bucket is not None
+    used = int(bucket.max()) + 1
+    assert 1 <= used <= buckets
+    assert set(bucket.tolist()) == set(range(used))
+    rows, tree = grouped.rows(every(game)), game.tree
+    # Before the board every infoset has a row of its own.
+    early = tree.round[game.infoset_node] == 0
+    assert len(rows[early].unique()) == int(early.sum())
+    # On the board infosets share a row if and only if they are of one node and one bucket.
+    late = ~early
+    pair = torch.stack([game.infoset_node[late], bucket[game.infoset_cell[late]], rows[late]], 1).unique(dim=0)
+    assert len(pair) == len(pair[:, :2].unique(dim=0)) == len(pair[:, 2].unique())
+    assert not set(rows[early].tolist()) & set(rows[late].tolist())
+    # Without gaps, and of the right player with the right actions.
+    assert len(rows.unique()) == len(grouped.legal) == len(grouped.owner) == int(rows.max()) + 1
+    assert torch.equal(grouped.legal[rows], game.legal)
+    assert torch.equal(grouped.owner[rows].long(), game.infoset_player)
+
+
+def test_rows_of_mixed_and_repeated_infosets():
+    game = small_game()
+    grouped = abstraction(game, 12)
+    drawn = torch.randint(game.infosets, (500,), generator=torch.Generator().manual_seed(0))
+    assert torch.equal(grouped.rows(drawn), grouped.rows(every(game))[drawn])
+    assert len(grouped.rows(drawn[:0])) == 0
+
+
+def test_isomorphic_hands_share_a_row():
+    game = load("fhp", ranks=4, suits=3)
+    grouped, cards = abstraction(game, 30), cards_in(game)
+    dealt = cards.draw(300, torch.Generator().manual_seed(0))[:, [4, 5, 6, 0, 1]]
+    suit = torch.tensor([2, 0, 1])
+    renamed = (dealt // 3 * 3 + suit[dealt % 3])[:, [1, 2, 0, 4, 3]]
+    assert not torch.equal(dealt, renamed)
+    for node in range(game.tree.nodes):
+        if game.tree.player[node] >= 0 and game.tree.round[node] == 1:
+            rows = [grouped.rows(game.first_infoset[node] + cards.cell(1, c)) for c in (dealt, renamed)]
+            assert torch.equal(*rows)
+
+
+def test_games_of_one_name_have_buckets_of_their_own():
+    small, large = abstraction(load("fhp", ranks=4, suits=2), 9), abstraction(small_game(), 9)
+    assert small.bucket[1] is not None
+    assert large.bucket[1] is not None
+    assert len(small.bucket[1]) == 280
+    assert len(large.bucket[1]) == 1260
+    again = abstraction(small_game(), 9).bucket[1]
+    assert again is not None
+    assert torch.equal(large.bucket[1], again)
+
+
+# -- features ----------------------------------------------------------------------------------------------------------
+
+
+def hands_on(game: Game, board: tuple[int, ...]) -> dict[tuple[int, int], tuple[Any, ...]]:
+    """Strength of every hand that the board leaves."""
+    cards = cards_in(game)
+    deck = [c for c in range(cards.ranks * cards.suits) if c not in board]
+    return {hand: best_five((*board, *hand), cards.suits, cards.ranks) for hand in combinations(deck, 2)}
+
+
+def share_beaten(hand: tuple[int, int], others: list[tuple[int, int]], strength: dict[Any, Any]) -> float:
+    """How many of the others that share no card with the hand it beats, ties counting half."""
+    met = [o for o in others if not set(o) & set(hand)]
+    won = sum((strength[hand] > strength[o]) + 0.5 * (strength[hand] == strength[o]) for o in met)
+    return won / len(met) if met else 0.0
+
+
+def strongest(strength: dict[Any, Any], count: int) -> Iterator[list[tuple[int, int]]]:
+    """Every way to choose the strongest hands: at the border some of equal ones are left out."""
+    if not count:
+        yield []
+        return
+    ordered = sorted(strength, key=lambda h: strength[h], reverse=True)
+    border = strength[ordered[count - 1]]
+    above = [h for h in ordered if strength[h] > border]
+    for some in combinations([h for h in ordered if strength[h] == border], count - len(above)):
+        yield above + list(some)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("fhp", {"ranks": 5, "suits": 2}),
+        ("fhp", {"ranks": 3, "suits": 4}),
+        ("fhp", {"ranks": 13, "suits": 1}),
+        ("fhp5", {"ranks": 5, "suits": 2}),
+    ],
+)
+def test_features_equal_brute_force(name, parameters):
+    game = load(name, **parameters)
+    cards, form = cards_in(game), HoldemForm(game)
+    found = features(form)
+    assert found.shape == (cards.cells[1], 7)
+    k, suits = cards.board_cards[1], cards.suits
+    before: dict[int, list[float]] = {}
+    seen: set[tuple[int, int]] = set()
+    exact = [0, 0]
+    boards = list(combinations(range(cards.ranks * suits), k))
+    # All boards tell how a hand does before the board; a part of them is enough for the rest.
+    part = set(boards[:: max(1, len(boards) // 40)])
+    for board in boards:
+        strength = hands_on(game, board)
+        hands = list(strength)
+        cells = cards.cell(1, torch.tensor([[*board, *h] for h in hands])).tolist()
+        opening = cards.cell(0, torch.tensor(hands)).tolist()
+        chosen = [list(strongest(strength, len(hands) // d)) for d in (2, 8)] if board in part else []
+        suited = max(sum(c % suits == s for c in board) for s in range(suits)) / k / 2
+        paired = (len({c // suits for c in board}) < k) / 2
+        mean_rank = sum(c // suits for c in board) / k / (cards.ranks - 1) / 4
+        for hand, cell, early in zip(hands, cells, opening, strict=True):
+            share = share_beaten(hand, hands, strength)
+            before.setdefault(early, []).append(share)
+            assert found[cell, 0] == pytest.approx(share, abs=1e-12)
+            assert found[cell, 4:] == pytest.approx([suited, paired, mean_rank], abs=1e-12)
+            for column, ways in enumerate(chosen, start=1):
+                possible = {round(share_beaten(hand, others, strength), 9) for others in ways}
+                assert round(float(found[cell, column]), 9) in possible
+                exact[column - 1] += len(possible) == 1
+        seen.update(zip(cells, opening, strict=True))
+    assert len({cell for cell, _ in seen}) == cards.cells[1]
+    for cell, early in seen:
+        assert found[cell, 3] == pytest.approx(float(np.mean(before[early])), abs=1e-12)
+    assert min(exact) > 0, "somewhere the border must not be between equal hands"
+
+
+def test_features_are_between_0_and_1_and_differ():
+    found = features(HoldemForm(small_game()))
+    assert float(found.min()) >= 0
+    assert float(found.max()) <= 1
+    assert all(len(np.unique(column)) > 1 for column in found.T)
+
+
+# -- clusters ----------------------------------------------------------------------------------------------------------
+
+
+def points_of(count: int, seed: int = 0, copies: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    points = np.repeat(rng.random((count, 3)), copies, 0)
+    return points, rng.random(len(points)) + 0.1
+
+
+@pytest.mark.parametrize("most_at_once", [512, 8])
+@pytest.mark.parametrize("clusters", [1, 2, 9, 40, 300])
+def test_clusters(monkeypatch, most_at_once, clusters):
+    monkeypatch.setattr(module, "_MOST_AT_ONCE", most_at_once)
+    points, weight = points_of(250, copies=2)
+    found = cluster(points, weight, clusters)
+    assert found.shape == (500,)
+    names = np.unique(found)
+    assert names.tolist() == list(range(len(names))), "no name may be left out"
+    assert len(names) <= clusters
+    assert len(names) >= min(clusters, 250) * 0.8
+    # Equal points are together, and with as many clusters as places every place is one.
+    assert np.array_equal(found[::2], found[1::2])
+    if clusters == 300 and most_at_once == 512:
+        assert len(names) == 250
+    assert np.array_equal(found, cluster(points.copy(), weight.copy(), clusters))
+
+
+@pytest.mark.parametrize("most_at_once", [512, 4])
+def test_clusters_of_clear_groups_are_the_groups(monkeypatch, most_at_once):
+    monkeypatch.setattr(module, "_MOST_AT_ONCE", most_at_once)
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(9), 20)
+    centre = np.stack([group // 3 * 10.0, group % 3 * 1.0], 1)
+    points = centre + 0.01 * rng.random((180, 2))
+    found = cluster(points, np.ones(180), 9)
+    assert len(np.unique(found)) == 9
+    assert len(np.unique(np.stack([found, group]), axis=1).T) == 9
+
+
+def test_clusters_stay_at_most_as_many_as_asked_when_groups_are_uneven(monkeypatch):
+    """A dense crowd and a few points far away, which the first step gives groups of their own."""
+    monkeypatch.setattr(module, "_MOST_AT_ONCE", 8)
+    rng = np.random.default_rng(0)
+    far = np.array([[100.0, 0], [0, 100], [-100, 0]])
+    points = np.concatenate([rng.random((1000, 2)), *(f + rng.random((2, 2)) for f in far)])
+    found = cluster(points, np.ones(len(points)), 16)
+    assert len(np.unique(found)) <= 16
+
+
+def test_weights_draw_the_clusters():
+    points = np.array([[0.0], [1.0], [3.0]])
+    assert len(set(cluster(points, np.array([1.0, 1.0, 1.0]), 2)[:2])) == 1
+    # The mean of 1 and 3 lies near 3 when that weighs most, and 0 and 1 are expensive to join.
+    heavy = cluster(points, np.array([1000.0, 1000.0, 0.001]), 2)
+    assert heavy[0] != heavy[1]
+
+
+@settings(deadline=None, derandomize=True, database=None)
+@given(st.data())
+def test_parts_add_up(data):
+    sizes = np.array(data.draw(st.lists(st.integers(1, 50), min_size=1, max_size=12)))
+    total = data.draw(st.integers(len(sizes), int(sizes.sum())))
+    parts = _apportion(sizes, total)
+    assert all(1 <= p <= s for p, s in zip(parts, sizes, strict=True))
+    assert sum(parts) == total
+
+
+def test_parts_are_in_proportion():
+    assert _apportion(np.array([10, 20, 30, 40]), 10) == [1, 2, 3, 4]
+    # 1.5, 2.5 and 6: what is left goes to the largest remainders.
+    assert sorted(_apportion(np.array([15, 25, 60]), 10)) in ([1, 3, 6], [2, 2, 6])
+    assert _apportion(np.array([15, 26, 59]), 10) == [1, 3, 6]
+    assert _apportion(np.array([3, 3, 3]), 9) == [3, 3, 3]
+
+
+# -- Monte Carlo CFR ---------------------------------------------------------------------------------------------------
+
+
+def mccfr_config(**changes: Any) -> MCCFRConfig:
+    values = {"name": "mccfr", "iterations": 4, "evaluate_every": 2, "sampling": "external", "traversals": 200}
+    return MCCFRConfig(**{**values, "readouts": {"average": ReadoutConfig("average")}, **changes})
+
+
+def solved(game: Game, iterations: int, seed: int = 0, **changes: Any) -> AbstractMCCFR:
+    solver = solver_of(game, mccfr_config(**changes), seed)
+    assert isinstance(solver, AbstractMCCFR)
+    for _ in range(iterations):
+        solver.step()
+    return solver
+
+
+@pytest.mark.parametrize("linear", [True, False])
+def test_lossless_is_plain_monte_carlo_cfr(linear):
+    game = load("fhp", ranks=4, suits=2)
+    ours = solved(game, 4, linear=linear)
+    theirs = MonteCarloCFR(game, mccfr_config(linear=linear), 0)
+    for _ in range(4):
+        theirs.step()
+    assert ours.nodes_touched == theirs.nodes_touched
+    torch.testing.assert_close(ours.regrets, theirs.regrets, rtol=1e-5, atol=1e-3)
+    torch.testing.assert_close(ours.sums, theirs.sums, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(ours.average().table, theirs.average().table, rtol=0, atol=1e-5)
+    torch.testing.assert_close(ours.current().table, theirs.current().table, rtol=0, atol=1e-5)
+
+
+def test_every_hand_in_a_bucket_of_its_own_is_lossless(monkeypatch):
+    game = small_game()
+    cells = cards_in(game).cells[1]
+    order = torch.randperm(cells, generator=torch.Generator().manual_seed(1))
+    monkeypatch.setattr(module, "_buckets", lambda *_: order)
+    grouped, lossless = solved(game, 4, buckets=7), solved(game, 4)
+    rows = grouped.abstraction.rows(every(game))
+    assert len(rows.unique()) == game.infosets
+    assert not torch.equal(rows, every(game))
+    assert torch.equal(grouped.regrets[rows], lossless.regrets)
+    assert torch.equal(grouped.sums[rows], lossless.sums)
+    assert torch.equal(grouped.average().table, lossless.average().table)
+
+
+def test_converges():
+    game = load("fhp", ranks=4, suits=2)
+    solver = solved(game, 0, linear=True, traversals=1000)
+    start = nash_conv(game, uniform(game))
+    assert nash_conv(game, solver.average()) == pytest.approx(start)
+    found = []
+    for _ in range(3):
+        for _ in range(50):
+            solver.step()
+        found.append(nash_conv(game, solver.average()))
+    assert found[-1] < 0.05 * start
+    assert found[-1] < found[0]
+    *_, (_, exact) = solve(game, "linear_cfr", 200, every=200)
+    value = expected_value(game, exact)[0]
+    assert nash_conv(game, exact) < 0.01 * start
+    # In a zero-sum game no two near-equilibria differ by more than how far they can be exploited.
+    assert abs(expected_value(game, solver.average())[0] - value) <= found[-1] + nash_conv(game, exact)
+
+
+def test_more_buckets_come_closer():
+    game = small_game()
+    start = nash_conv(game, uniform(game))
+    found = []
+    for buckets in (1, 30):
+        solver = solved(game, 60, linear=True, traversals=500, buckets=buckets)
+        found.append(nash_conv(game, solver.average()))
+    assert found[1] < 0.5 * found[0]
+    assert found[1] < 0.5 * start
+
+
+def test_tables_are_constant_on_buckets():
+    game = small_game()
+    solver = solved(game, 3, buckets=10)
+    rows, bucket = solver.abstraction.rows(every(game)), solver.abstraction.bucket[1]
+    assert bucket is not None
+    late = game.tree.round[game.infoset_node] == 1
+    for policy in (solver.average(), solver.current()):
+        torch.testing.assert_close(policy.table.sum(1), torch.ones(game.infosets).double())
+        assert bool((policy.table[~game.legal] == 0).all())
+        for node in game.infoset_node[late].unique().tolist():
+            here = game.infoset_node == node
+            pairs = torch.cat([bucket[game.infoset_cell[here]][:, None].double(), policy.table[here]], 1)
+            assert len(pairs.unique(dim=0)) == len(pairs[:, 0].unique())
+    # What was summed is in the table, and what is asked of the solver as a policy is its current strategy.
+    torch.testing.assert_close(solver.probabilities(every(game)), solver.current().table)
+    total = solver.sums[rows].sum(1, keepdim=True)
+    expected = torch.where(total > 0, solver.sums[rows] / total, game.uniform)
+    torch.testing.assert_close(solver.average().table, expected)
+
+
+@pytest.mark.parametrize("linear", [True, False])
+def test_updates_are_sums_over_the_samples_of_a_bucket(monkeypatch, linear):
+    game = small_game()
+    solver = solved(game, 0, buckets=10, linear=linear)
+    calls: list[tuple[int, Tensor, Traversals]] = []
+    original = solver._engine.external_sampling
+
+    def spy(policy: Any, player: int, traversals: int, draw: torch.Generator) -> Traversals:
+        met = policy.probabilities(every(game)).clone()
+        found = original(policy, player, traversals, draw)
+        calls.append((player, met, found))
+        return found
+
+    monkeypatch.setattr(solver._engine, "external_sampling", spy)
+    regrets, sums = torch.zeros_like(solver.regrets), torch.zeros_like(solver.sums)
+    rows = solver.abstraction.rows(every(game))
+    for t in range(1, 4):
+        solver.step()
+        weight = t if linear else 1
+        for player, met, found in calls[-2:]:
+            positive = regrets.clamp(min=0)
+            total = positive.sum(1, keepdim=True)
+            expected = torch.where(total[rows] > 0, (positive / total)[rows], game.uniform)
+            torch.testing.assert_close(met, expected, rtol=0, atol=1e-6)
+            owners = {int(o) for o in game.infoset_player[found.advantages.infosets].unique()}
+            assert owners == {player}
+            for samples, into in ((found.advantages, regrets), (found.strategies, sums)):
+                for infoset, target in zip(samples.infosets.tolist(), samples.targets.double(), strict=True):
+                    into[rows[infoset]] += weight * target
+    torch.testing.assert_close(solver.regrets, regrets, rtol=1e-6, atol=1e-3)
+    torch.testing.assert_close(solver.sums, sums, rtol=1e-6, atol=1e-4)
+    assert [c[0] for c in calls] == [0, 1] * 3
+    assert solver.nodes_touched == sum(c[2].nodes_touched for c in calls)
+
+
+def test_the_same_seed_repeats_and_a_resumed_solver_goes_on():
+    game = small_game()
+    straight, other = solved(game, 4, buckets=10), solved(game, 4, seed=1, buckets=10)
+    assert not torch.equal(straight.regrets, other.regrets)
+    half, resumed = solved(game, 2, buckets=10), solved(game, 0, buckets=10)
+    resumed.resume(2, half.nodes_touched, half.regrets, half.sums)
+    for _ in range(2):
+        resumed.step()
+    assert torch.equal(resumed.regrets, straight.regrets)
+    assert torch.equal(resumed.sums, straight.sums)
+    assert resumed.nodes_touched == straight.nodes_touched
+
+
+def test_a_run_measures_it():
+    game = small_game()
+    model = TabularCFR(game, mccfr_config(buckets=10), seed=0)
+    for _ in range(model.steps):
+        model.training_step(None, 0)
+    solver = solved(game, 4, buckets=10)
+    measured = model.metrics["average"]
+    assert measured["nodes_touched"] == solver.nodes_touched
+    assert measured["nash_conv"] == pytest.approx(nash_conv(game, solver.average()))
+    assert measured["exploitability"] == pytest.approx(1000 * measured["nash_conv"] / 100)
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def test_buckets_that_cannot_be_made_are_refused():
+    with pytest.raises(ReproError, match=r"algorithm\.buckets is 1261; allowed are 1 to 1,260, or null"):
+        abstraction(small_game(), 1261)
+    with pytest.raises(ReproError, match="game is hunl_pot; buckets are made for games of one board"):
+        abstraction(load("hunl_pot", ranks=4, suits=3), 5)
+    with pytest.raises(ReproError, match="game is fhp5; buckets are made for games of one board that can be listed"):
+        abstraction(load("fhp5"), 5)
+    with pytest.raises(ReproError, match=r"algorithm\.buckets is 5; the game leduc takes null only"):
+        solver_of(load("leduc"), mccfr_config(buckets=5), 0)
+
+
+def test_outcome_sampling_is_refused():
+    with pytest.raises(ReproError, match=r"algorithm\.sampling is outcome; on Hold'em games it must be external"):
+        solver_of(small_game(), mccfr_config(sampling="outcome", exploration=0.6), 0)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ("algorithm.buckets=0", "algorithm.buckets is 0; it must be at least 1."),
+        ("algorithm.traversals=0", "algorithm.traversals is 0; it must be at least 1."),
+        ("algorithm.exploration=0.5", "external sampling takes null"),
+    ],
+)
+def test_bad_configuration_is_refused(overrides, sentence):
+    with pytest.raises(ReproError) as caught:
+        run.plan(["game=fhp", "algorithm=es_mccfr", *shlex.split(overrides)], multirun=False)
+    assert sentence in str(caught.value)
