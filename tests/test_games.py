@@ -59,15 +59,15 @@ def test_infoset_numbering(name, parameters):
     seen = set()
     for round_ in range(game.tree.rounds):
         nodes = torch.tensor([n for level in game.tree.levels[round_] for n in range(level.start, level.stop)])
-        boards, hands = torch.arange(game.cards.boards(round_)), torch.arange(game.cards.hands)
+        boards, hands = torch.arange(game.one_card.boards(round_)), torch.arange(game.one_card.hands)
         grid = game.infoset(nodes[:, None, None], boards[:, None], hands)
         for node, board, hand in ((grid >= 0).nonzero()).tolist():
             infoset = int(grid[node, board, hand])
-            assert game.infoset_hand[infoset] == game.cards.hand_class[hand]
-            assert game.infoset_board[infoset] == game.cards.board_class[round_][board]
+            assert game.infoset_hand[infoset] == game.one_card.hand_class[hand]
+            assert game.infoset_board[infoset] == game.one_card.board_class[round_][board]
             seen.add(infoset)
         collides = (grid < 0).all(0)
-        assert torch.equal(collides, game.cards.blocked[round_])
+        assert torch.equal(collides, game.one_card.blocked[round_])
         assert torch.equal((grid < 0).any(0), collides)
     assert seen == set(range(game.infosets))
 
@@ -287,14 +287,14 @@ def test_parameters_are_kept_with_defaults():
 def test_deals_are_uniform_and_without_replacement(name, parameters, dealt):
     game = load(name, **parameters)
     n = 60_000
-    hands, boards = game.cards.draw(n, torch.Generator().manual_seed(1))
+    hands, boards = game.one_card.draw(n, torch.Generator().manual_seed(1))
     assert hands.shape == (n, 2)
     assert boards.shape == (n, game.tree.rounds)
     assert hands.dtype == boards.dtype == torch.int64
     assert set(boards[:, 0].tolist()) == {0}
     cards = torch.cat([hands, boards[:, 1:]], 1)
     assert cards.shape[1] == dealt
-    possible = set(permutations(range(game.cards.hands), dealt))
+    possible = set(permutations(range(game.one_card.hands), dealt))
     count = Counter(map(tuple, cards.tolist()))
     assert set(count) <= possible
     expected = n / len(possible)
@@ -304,7 +304,7 @@ def test_deals_are_uniform_and_without_replacement(name, parameters, dealt):
 
 
 def test_deals_repeat_with_the_seed():
-    cards = load("leduc").cards
+    cards = load("leduc").one_card
     first, again, other = (cards.draw(50, torch.Generator().manual_seed(s)) for s in (3, 3, 4))
     assert torch.equal(first[0], again[0])
     assert torch.equal(first[1], again[1])
@@ -312,18 +312,18 @@ def test_deals_repeat_with_the_seed():
 
 
 def test_strength_by_hand():
-    cards = load("leduc").cards
+    cards = load("leduc").one_card
     # Board: card 0, of rank 0. Its pair beats everything; the deck is rank * 2 + suit.
     kings, queens, pair = cards.strength[0, 4], cards.strength[0, 2], cards.strength[0, 1]
     assert pair > kings > queens
     assert cards.strength[0, 4] == cards.strength[0, 5]
-    kuhn = load("kuhn").cards.strength[0].tolist()
+    kuhn = load("kuhn").one_card.strength[0].tolist()
     assert kuhn == sorted(set(kuhn))
 
 
 @pytest.mark.parametrize(("name", "parameters"), TINY_GAMES)
 def test_probabilities_of_deals_sum_to_one(name, parameters):
-    cards = load(name, **parameters).cards
+    cards = load(name, **parameters).one_card
     for blocked, probability in zip(cards.blocked, cards.pair_probability, strict=True):
         free = (~blocked).sum(1)
         assert float((free * (free - 1)).sum()) * probability == pytest.approx(1, abs=1e-12)
@@ -332,19 +332,19 @@ def test_probabilities_of_deals_sum_to_one(name, parameters):
 def test_to_cpu():
     game = load("leduc")
     assert game.to("cpu") is game
-    tree, cards = game.tree.to("cpu"), game.cards.to("cpu")
+    tree, cards = game.tree.to("cpu"), game.one_card.to("cpu")
     assert torch.equal(tree.child, game.tree.child)
     assert tree.levels == game.tree.levels
     assert tree.histories == game.tree.histories
-    assert torch.equal(cards.strength, game.cards.strength)
+    assert torch.equal(cards.strength, game.one_card.strength)
     assert [b.device.type for b in cards.blocked] == ["cpu", "cpu"]
-    assert cards.board_cards == game.cards.board_cards
+    assert cards.board_cards == game.one_card.board_cards
 
 
 def test_move_reaches_every_tensor():
     """The meta device holds no data, so anything left behind shows."""
     game = load("leduc")
-    tree, cards = game.tree.to("meta"), game.cards.to("meta")
+    tree, cards = game.tree.to("meta"), game.one_card.to("meta")
     tensors = [v for v in vars(tree).values() if isinstance(v, torch.Tensor)]
     for value in vars(cards).values():
         tensors += [v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, torch.Tensor)]

@@ -357,3 +357,16 @@ def assert_same_state(one: Memory, other: Memory) -> None:
     first, second = one.state_dict(), other.state_dict()
     assert first.keys() == second.keys()
     assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+@pytest.mark.parametrize("infosets", [10**6, 1 << 33])
+def test_forty_million_entries_of_both_memories_fit_two_gigabytes(infosets):
+    memory = Reservoir(1000, 0, infosets, 3, "cpu")
+    tensors = [value for value in vars(memory).values() if isinstance(value, torch.Tensor)]
+    entry = sum(t.numel() * t.element_size() for t in tensors) / 1000
+    assert 2 * 40_000_000 * entry <= 2e9
+    numbers = torch.tensor([0, infosets - 1, infosets // 2])
+    memory.add(Samples(numbers, torch.zeros(3, 3)), 1, torch.Generator())
+    (batch,) = memory.minibatches(1, 64, 1, 1.0, torch.Generator().manual_seed(0))
+    assert batch.infosets is not None
+    assert set(batch.infosets.tolist()) == set(numbers.tolist())

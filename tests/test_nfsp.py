@@ -90,8 +90,8 @@ def test_transitions_are_the_hands_that_were_played(name):
     """Each hand again in plain Python, from its cards and the recorded actions."""
     game, n = load(name), 400
     engine = SamplingEngine(game)
-    hands, boards = game.cards.draw(n, seeded(0))
-    deals = game.cards.dealt(hands, boards)
+    hands, boards = game.one_card.draw(n, seeded(0))
+    deals = game.one_card.dealt(hands, boards)
     seats = seats_of(game, random_policy(game, seeded(1)).table, random_policy(game, seeded(2)).table, 0.5)
     won = engine.play(seats, deals, seeded(3))
     recorded = [split_hands(seat.transitions(chips)) for seat, chips in zip(seats, (won, -won), strict=True)]

@@ -129,8 +129,11 @@ class HoldemDeepCFR(DeepCFR):
         return fit(network, optimizer, (self._with_inputs(b, player) for b in batches), **how)
 
     def _with_inputs(self, batch: Minibatch, player: int) -> Minibatch:
-        assert batch.infosets is not None
-        return replace(batch, inputs=self._inputs.rows(batch.infosets + self._first[player]))
+        mine = self.game.player_slice[player]
+        if batch.infosets is None:
+            every = torch.arange(mine.start, mine.stop, device=self.game.device)
+            return replace(batch, inputs=self._inputs.rows(every))
+        return replace(batch, inputs=self._inputs.rows(batch.infosets + mine.start))
 
     # -- read-outs -----------------------------------------------------------------------------------------------
 
@@ -167,7 +170,11 @@ class HoldemDeepCFR(DeepCFR):
                 by_depth.setdefault(depth, []).append(apart)
         for depth, parts in by_depth.items():
             apart = torch.cat(parts)
-            measured = {"mean": float(apart.mean()), "std": float(apart.std()), "decisions": float(len(apart))}
+            measured = {
+                "mean": float(apart.mean()),
+                "std": float(apart.std(correction=0)),
+                "decisions": float(len(apart)),
+            }
             self.metrics[first].update({f"disagreement/{depth}/{k}": v for k, v in measured.items()})
 
     def _trained_average(self) -> tuple[list[Any], float]:

@@ -54,6 +54,10 @@ def _check_evaluation(game: Game, algorithm: DeepCFRConfig) -> None:
                     f"{allowed} only."
                 )
         return
+    if algorithm.memory != "reservoir":
+        raise ReproError(
+            f"algorithm.memory is {algorithm.memory}; Hold'em games have too many infosets, use reservoir."
+        )
     one_board = len(game.cards.streets) == 2
     if one_board and algorithm.evaluation_boards is None and not game.listed:
         raise ReproError(

@@ -26,6 +26,9 @@ MEAN, BEST = 0, 1
 
 _CARDS = 64
 
+_NOBODY = 1e-9
+"""Fewer hands than this are the rounding error of none."""
+
 
 def _compiled(function: F) -> F:
     return cast(F, numba.njit(nogil=True, cache=True)(function))
@@ -264,7 +267,10 @@ def own_reach(
 
 @_compiled
 def equity(trees: Subtrees, boards: Boards, begin: int, end: int, strongest: int, share: Array) -> None:
-    """`share` `[cells]`: how many of the `strongest` hands of each board a hand beats, ties counting half."""
+    """`share` `[cells]`: how many of the `strongest` hands of each board a hand beats, ties counting half.
+
+    Where equal hands are at the border of the strongest, each of them counts in part.
+    """
     hands = boards.first.shape[1]
     for b in range(begin, end):
         first, second, tie, cell = boards.first[b], boards.second[b], boards.tie[b], boards.cell[b]
@@ -274,19 +280,19 @@ def equity(trees: Subtrees, boards: Boards, begin: int, end: int, strongest: int
             stop = tie[h]
             for i in range(h, stop):
                 won[i] = total - of_card[first[i]] - of_card[second[i]]
+            part = min(max((stop - (hands - strongest)) / (stop - h), 0.0), 1.0)
             for i in range(h, stop):
-                if i >= hands - strongest:
-                    member[i] = 1.0
-                    total += 1.0
-                    of_card[first[i]] += 1.0
-                    of_card[second[i]] += 1.0
+                member[i] = part
+                total += part
+                of_card[first[i]] += part
+                of_card[second[i]] += part
             for i in range(h, stop):
-                # Itself is in the total once, and in both its cards' sums.
+                # The hand itself is in the total once, and in both its cards' sums.
                 won[i] += total - of_card[first[i]] - of_card[second[i]] + member[i]
             h = stop
         for i in range(hands):
             met = total - of_card[first[i]] - of_card[second[i]] + member[i]
-            share[boards.start[b] + cell[i]] = won[i] / (2 * max(met, 1.0))
+            share[boards.start[b] + cell[i]] = won[i] / (2 * met) if met > _NOBODY else 0.0
 
 
 @_compiled

@@ -143,12 +143,14 @@ def cluster(points: Floats, weight: Floats, clusters: int) -> NDArray[np.int64]:
 
 
 def _apportion(sizes: NDArray[Any], total: int) -> list[int]:
-    """`total` in proportion to `sizes`, each at least 1 and at most the size (Hamilton's method)."""
+    """`total` in proportion to `sizes`, each at least 1 and at most the size."""
     exact = sizes * (total / sizes.sum())
     parts = np.clip(np.floor(exact), 1, sizes).astype(int)
-    for group in np.argsort(parts - exact, kind="stable").tolist() * 2:
-        if parts.sum() < total and parts[group] < sizes[group]:
-            parts[group] += 1
+    # One at a time, from the group that has most too many, or to the one that has most too few.
+    while parts.sum() > total:
+        parts[np.argmax(np.where(parts > 1, parts - exact, -np.inf))] -= 1
+    while parts.sum() < total:
+        parts[np.argmax(np.where(parts < sizes, exact - parts, -np.inf))] += 1
     return parts.tolist()
 
 
