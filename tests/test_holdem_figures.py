@@ -1,0 +1,203 @@
+"""Figures 2, 4, 5 and Table 1 on made-up data whose verdicts are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+
+from paper_figures import fhp_curves, figure2, figure4, figure5, table1
+from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
+from repro.figure import experiments, variants
+from repro.run import plan, without_hydra
+
+
+def rows(algorithm: str, metric: str, values: dict[int, float], *, variant: str = "", seeds: int = 3) -> pd.DataFrame:
+    """`values` by step, a little different for each seed."""
+    return pd.DataFrame(
+        {"target": "t", "scale": "laptop", "algorithm": algorithm, "variant": variant, "seed": seed, "metric": metric,
+         "step": step, "value": value * (1 + 0.01 * seed)}
+        for seed in range(seeds) for step, value in values.items()
+    )  # fmt: skip
+
+
+def run_of(algorithm: str, exploitability: dict[int, float], nodes: float, variant: str = "") -> pd.DataFrame:
+    """Exploitability by iteration, with `nodes` touched and a second spent in each."""
+    return pd.concat([
+        rows(algorithm, "exploitability", exploitability, variant=variant),
+        rows(algorithm, "nodes_touched", {t: t * nodes / 1.01 for t in exploitability}, variant=variant),
+        rows(algorithm, "wall_seconds", {t: float(t) for t in exploitability}, variant=variant),
+    ])  # fmt: skip
+
+
+def verdicts(module: Any, data: pd.DataFrame) -> dict[str, str]:
+    return {claim.id: claim.verdict for claim in module.claims(data)}
+
+
+def legend(axes: Axes) -> list[str]:
+    found = axes.get_legend()
+    assert found is not None
+    return [text.get_text() for text in found.get_texts()]
+
+
+def figure5_data(by_traversals: tuple[float, ...], by_steps: tuple[float, ...]) -> pd.DataFrame:
+    """Last exploitabilities of three settings of each sweep."""
+    frames = [run_of("linear_cfr", {10: 200.0, 20: 50.0}, 1e9)]
+    for key, ends in (("algorithm.traversals", by_traversals), ("algorithm.value.steps", by_steps)):
+        frames += [
+            run_of("deep_cfr", {10: 2000.0, 20: end}, 1e4, f"{key}={10 ** (i + 2)}") for i, end in enumerate(ends)
+        ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def test_figure5_claims_hold():
+    found = verdicts(figure5, figure5_data((1000, 500, 400), (900, 300, 290)))
+    assert set(found.values()) == {HELD}
+    assert len(found) == 7
+
+
+def test_figure5_claims_fail():
+    found = verdicts(figure5, figure5_data((500, 490, 3600), (300, 290, 30)))
+    assert found["more_traversals"] == found["diminishing_steps"] == DID_NOT_HOLD
+    # Call-only has 3,097 mbb/g, uniform 4,289; Linear CFR has 50 at iteration 20.
+    assert found["beats_call_only"] == DID_NOT_HOLD
+    assert found["beats_uniform"] == HELD
+    assert found["above_linear_cfr"] == DID_NOT_HOLD
+
+
+def test_figure5_is_drawn_and_listed():
+    data = figure5_data((1000, 500, 400), (900, 300, 290))
+    left, right = figure5.draw(data).axes
+    assert legend(left) == [
+        "100",
+        "1,000",
+        "10,000",
+        "Linear CFR, exact",
+    ]
+    assert right.get_title() == "By SGD steps per iteration"
+    lines = figure5.table(data).splitlines()
+    assert len(lines) == 2 + 6 + 1
+    assert lines[2].startswith("| `algorithm.traversals=100` | 20 | 1.01e+03 ")
+
+
+def figure4_data(coarse: tuple[float, float], lossless: tuple[float, ...], deep: float) -> pd.DataFrame:
+    """A coarse and a fine abstraction and the lossless one at 1e6 nodes per iteration; Deep CFR ends at 1e6."""
+    frames = [
+        run_of("es_mccfr", {1: coarse[0], 100: coarse[1]}, 1e6, "algorithm.buckets=100"),
+        run_of("es_mccfr", {1: 400.0, 100: 100.0}, 1e6, "algorithm.buckets=30000"),
+        run_of("es_mccfr", {10**i: y for i, y in enumerate(lossless)}, 1e6, "algorithm.buckets=None"),
+        run_of("deep_cfr", {1: 3000.0, 10: deep}, 1e5, "algorithm.traversals=1000"),
+        run_of("deep_cfr", {1: 3500.0, 10: 2 * deep}, 1e6, "algorithm.traversals=10000"),
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def test_figure4_claims_hold():
+    found = verdicts(figure4, figure4_data((300, 200), (3000, 900, 90), 400))
+    assert found == {
+        "coarse_first": HELD, "coarse_last": HELD, "fewer_nodes_1000": HELD, "fewer_nodes_10000": DID_NOT_HOLD,
+        "comparable_1000": HELD, "comparable_10000": DID_NOT_HOLD, "fast_is_efficient": HELD,
+    }  # fmt: skip
+
+
+def test_figure4_nodes_are_interpolated():
+    """Lossless falls from 1,000 at 1e6 nodes to 10 at 1e8: it is at 100 at 1e7, ten times Deep CFR's nodes."""
+    data = figure4_data((300, 200), (1000, 100, 10), 100)
+    claim = next(c for c in figure4.claims(data) if c.id == "fewer_nodes_1000")
+    assert claim.measured is not None
+    assert claim.measured.mean == pytest.approx(10, rel=0.05)
+    assert claim.verdict == UNDECIDED
+
+
+def test_figure4_a_level_that_is_never_reached():
+    found = {c.id: c for c in figure4.claims(figure4_data((300, 200), (3000, 2900, 2800), 400))}
+    assert found["fewer_nodes_1000"].measured is None
+    # Lossless goes to 100 times the nodes of the fast setting, 10 times those of the slow one.
+    assert "within 100 times" in found["fewer_nodes_1000"].note
+    assert found["fewer_nodes_1000"].verdict == found["fewer_nodes_10000"].verdict == HELD
+    assert verdicts(figure4, figure4_data((500, 50), (300, 200, 100), 50))["coarse_first"] == DID_NOT_HOLD
+
+
+def test_figure4_is_drawn_and_listed():
+    data = figure4_data((300, 200), (3000, 900, 90), 400)
+    (axes,) = figure4.draw(data).axes
+    names = legend(axes)
+    assert names[2:4] == ["Linear MCCFR, lossless", "Deep CFR, 1,000 traversals"]
+    assert len(figure4.table(data).splitlines()) == 2 + 5
+
+
+def figure2_data(won: dict[int, float], error: float, memory: dict[int, float]) -> pd.DataFrame:
+    return pd.concat(
+        [
+            rows("sd_cfr", "match/value", won),
+            rows("sd_cfr", "match/standard_error", dict.fromkeys(won, error)),
+            rows("training", "memory/strategy", memory),
+        ],
+        ignore_index=True,
+    )
+
+
+def test_figure2_claims():
+    memory = {1: 100.0, 2: 200.0, 3: 300.0, 4: 300.0}
+    data = figure2_data({2: 30.0, 4: 20.0}, 3.0, memory)
+    assert figure2.full_from(data) == 3
+    assert set(verdicts(figure2, data).values()) == {HELD}
+    lost = verdicts(figure2, figure2_data({2: 30.0, 4: -20.0}, 4.0, memory))
+    assert lost == {
+        "wins": HELD, "wins_everywhere": UNDECIDED, "wins_after_full": DID_NOT_HOLD, "precise": DID_NOT_HOLD,
+    }  # fmt: skip
+    growing = figure2_data({2: 30.0, 4: 20.0}, 3.0, {1: 100.0, 2: 200.0, 3: 300.0, 4: 400.0})
+    assert np.isnan(figure2.full_from(growing))
+    assert verdicts(figure2, growing)["wins_after_full"] == NOT_TESTABLE
+    (axes,) = figure2.draw(data).axes
+    assert "memories of strategies full" in legend(axes)
+    assert figure2.table(data).splitlines()[2].startswith("| 2 | 30.3 ")
+
+
+def table1_data(means: tuple[float, ...]) -> pd.DataFrame:
+    frames = []
+    for depth, mean in enumerate(means):
+        frames += [rows("sd_cfr", f"disagreement/{depth}/{s}", {20: mean * f})
+                   for s, f in (("mean", 1), ("std", 2), ("decisions", 1e5))]  # fmt: skip
+    return pd.concat(frames, ignore_index=True)
+
+
+def test_table1_claims():
+    like_the_paper = table1_data((0.012, 0.013, 0.052, 0.083, 0.113, 0.175))
+    assert set(verdicts(table1, like_the_paper).values()) == {HELD}
+    claim = table1.claims(like_the_paper)[1]
+    assert claim.paper == pytest.approx(0.175 / 0.012)
+    assert claim.measured is not None
+    assert claim.measured.mean == pytest.approx(claim.paper)
+    assert verdicts(table1, table1_data((0.5, 0.5, 0.4, 0.3, 0.2, 0.1))) == {
+        "good_early": DID_NOT_HOLD, "worse_later": DID_NOT_HOLD,
+    }  # fmt: skip
+    (axes,) = table1.draw(like_the_paper).axes
+    assert "paper" in legend(axes)
+    assert "| 5 | FL | 0.177 " in table1.table(like_the_paper)
+
+
+def test_swept_values_are_in_order():
+    data = pd.concat([rows("x", "m", {1: 1.0}, variant=f"k={v}") for v in ("30", "None", "4")])
+    assert fhp_curves.swept(data, "k") == {4: "k=4", 30: "k=30", -1: "k=None"}
+
+
+def test_reference_policies():
+    """Uniform and call-only, from an evaluation that goes through all flops."""
+    assert fhp_curves.reference("uniform") == pytest.approx(4288.700789644862)
+    assert fhp_curves.reference("call-only") == pytest.approx(3097.0692271785274)
+
+
+@pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
+def test_variants_of_a_sweep(scale):
+    found = {}
+    for experiment in experiments("figure5", scale):
+        configs = [without_hydra(c) for c in plan([f"+experiment={experiment}"], multirun=True)]
+        found[experiment.split("/")[1]] = set(variants(configs))
+    assert found["linear_cfr"] == {""}
+    assert all(v.startswith("algorithm.traversals=") for v in found["traversals"])
+    assert all(v.startswith("algorithm.value.steps=") for v in found["steps"])
+    assert len(found["steps"]) >= 2
