@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
@@ -65,5 +67,8 @@ class AbstractMCCFR(Solver):
         legal = self.abstraction.legal
         total = weights.sum(1, keepdim=True)
         table = torch.where(total > 0, weights / total, legal / legal.sum(1, keepdim=True))
-        every = torch.arange(self.game.infosets, device=self.game.device)
-        return TabularPolicy(table.index_select(0, self.abstraction.rows(every)))
+        return TabularPolicy(table.index_select(0, self._row_of_infoset))
+
+    @cached_property
+    def _row_of_infoset(self) -> Tensor:
+        return self.abstraction.rows(torch.arange(self.game.infosets, device=self.game.device))
