@@ -71,10 +71,10 @@ def _claim(fields: dict[str, Any]) -> Claim:
 
 
 def _departures(sweeps: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """A table per sweep, under the name of its algorithm where there are several."""
+    """A table per sweep, under its name where there are several."""
     for sweep in sweeps:
         if len(sweeps) > 1:
-            yield f"`{sweep['config']['algorithm']['name']}`:"
+            yield f"`{sweep.get('experiment', sweep['config']['algorithm']['name'])}`:"
         yield _deviations(sweep["deviations_from_paper"])
 
 

@@ -122,10 +122,11 @@ def collect(arguments: list[str], output: Path) -> tuple[pd.DataFrame, dict[str,
     provenance = {
         "command": "python -m repro.run " + shlex.join(arguments),
         **{tag: sorted({run.data.tags[tag] for run in finished}) for tag in tags},
-        "seeds": sorted(int(run.data.params["seed"]) for run in finished),
+        "experiment": arguments[1].removeprefix("+experiment="),
+        "seeds": sorted({int(run.data.params["seed"]) for run in finished}),
         "wall_seconds": [round(run.data.metrics["wall_seconds"], 1) for run in finished],
         "config": {k: v for k, v in result_config(configs[0]).items() if k != "seed"},
-        "deviations_from_paper": deviations(arguments[1], configs[0]),
+        "deviations_from_paper": deviations(arguments[1].removeprefix("+experiment="), configs),
     }
     return data, provenance
 
@@ -142,21 +143,29 @@ def variants(configs: list[Any]) -> list[str]:
     return [", ".join(f"{k}={f.get(k)}" for k in swept) for f in flat]
 
 
-def deviations(experiment: str, config: Any) -> dict[str, list[Any]]:
-    """Keys that differ from the target's published setting: `{key: [paper, here]}`."""
-    from hydra import compose, initialize_config_dir  # noqa: PLC0415
+def deviations(experiment: str, configs: list[Any]) -> dict[str, list[Any]]:
+    """Keys in which a sweep differs from the published one: `{key: [paper, here]}`; of swept keys all values."""
+    from repro.run import plan, without_hydra  # noqa: PLC0415  (--draw needs none of this)
 
-    from repro.config import flatten, result_config  # noqa: PLC0415
-    from repro.run import CONF, without_hydra  # noqa: PLC0415
-
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        paper = compose("config", [experiment.rsplit("/", 1)[0] + "/paper"], return_hydra_config=True)
-    theirs, ours = flatten(result_config(without_hydra(paper))), flatten(result_config(config))
+    published = plan([f"+experiment={experiment.rsplit('/', 1)[0]}/paper"], multirun=True)
+    theirs, ours = _values([without_hydra(c) for c in published]), _values(configs)
     return {
         k: [theirs.get(k), ours.get(k)]
         for k in sorted(theirs.keys() | ours.keys())
         if k not in ("seed", "scale") and theirs.get(k) != ours.get(k)
     }
+
+
+def _values(configs: list[Any]) -> dict[str, Any]:
+    """Every key with its value, or, where runs differ, with all of them in order of the runs, as text."""
+    from repro.config import flatten, result_config  # noqa: PLC0415
+
+    flat = [flatten(result_config(c)) for c in configs]
+    found = {}
+    for key in flat[0]:
+        values = list(dict.fromkeys(str(f.get(key)) for f in flat))
+        found[key] = flat[0][key] if len(values) == 1 else ", ".join(values)
+    return found
 
 
 def draw(module: ModuleType, data: pd.DataFrame, folder: Path, target: str) -> None:

@@ -192,7 +192,7 @@ def test_the_paper_scale_is_the_published_setting():
 
 def test_laptop_departs_from_the_paper_in_length_only():
     config = run.without_hydra(run.plan(["+experiment=figure1/laptop"], multirun=True)[0])
-    assert figure.deviations("+experiment=figure1/laptop", config) == {"algorithm.iterations": [2490, 150]}
+    assert figure.deviations("figure1/laptop", [config]) == {"algorithm.iterations": [2490, 150]}
 
 
 def test_an_unknown_target_is_refused():

@@ -155,7 +155,7 @@ def test_the_paper_scale_is_the_published_setting():
 
 def test_laptop_keeps_what_makes_the_game_and_the_comparison():
     config = run.without_hydra(run.plan(["+experiment=figure3/laptop"], multirun=True)[0])
-    departed = figure.deviations("+experiment=figure3/laptop", config)
+    departed = figure.deviations("figure3/laptop", [config])
     sizes = {f"algorithm.{which}.{key}" for which in ("value", "average") for key in ("steps", "batch_size")}
     assert departed.keys() <= {"algorithm.iterations", *sizes}
     evaluated = range(config.algorithm.evaluate_every, config.algorithm.iterations + 1, config.algorithm.evaluate_every)

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from paper_figures import fhp_curves, figure2, figure4, figure5, table1
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
-from repro.figure import experiments, variants
+from repro.figure import deviations, experiments, variants
 from repro.run import plan, without_hydra
 
 
@@ -201,3 +201,11 @@ def test_variants_of_a_sweep(scale):
     assert all(v.startswith("algorithm.traversals=") for v in found["traversals"])
     assert all(v.startswith("algorithm.value.steps=") for v in found["steps"])
     assert len(found["steps"]) >= 2
+
+
+def test_departures_of_a_swept_key_list_its_values():
+    configs = [without_hydra(c) for c in plan(["+experiment=figure5/steps/laptop"], multirun=True)]
+    found = deviations("figure5/steps/laptop", configs)
+    assert found["algorithm.value.steps"] == ["1000, 2000, 4000, 8000, 16000, 32000", "50, 200, 800"]
+    assert found["algorithm.traversals"] == [10000, 30000]
+    assert "seed" not in found
