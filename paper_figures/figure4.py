@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from paper_figures import style
 from paper_figures.claims import HELD, NOT_TESTABLE, Claim, above, below
-from paper_figures.exploitability_curves import difference, unless_smoke
+from paper_figures.exploitability_curves import difference, label_axis, unless_smoke
 from paper_figures.fhp_curves import LABEL, UNIT, curves, sampling_error, swept
 from repro.evaluation.statistics import Estimate, mean_ci
 
@@ -61,6 +61,7 @@ def draw(data: pd.DataFrame) -> Figure:
         _curve(axes, by_nodes(data, "deep_cfr", variant), colour, f"Deep CFR, {traversals:,} traversals")
     axes.set(xscale="log", yscale="log", xlabel="nodes touched", ylabel=LABEL)
     axes.legend(fontsize=8)
+    label_axis(axes.yaxis, data.value[data.metric == "exploitability"])
     error = sampling_error(data)
     sampled = f"\nDeep CFR is measured on random flops: standard error {error:.0f} {UNIT} at the end." if error else ""
     axes.set_title(
