@@ -43,8 +43,9 @@ def sampling_error(data: pd.DataFrame) -> float:
     errors = data[data.metric == "nash_conv_standard_error"]
     if errors.empty:
         return 0.0
-    last = errors[errors.step == errors.step.max()]
-    return in_unit(game(), float(last.value.mean()))
+    # Both are the same quantity in two units.
+    per_chip = data[data.metric == "exploitability"].value.iloc[0] / data[data.metric == "nash_conv"].value.iloc[0]
+    return float(errors[errors.step == errors.step.max()].value.mean() * per_chip)
 
 
 @cache

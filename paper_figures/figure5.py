@@ -116,27 +116,38 @@ def _diminishing(data: pd.DataFrame, key: str, name: str) -> Claim:
     )  # fmt: skip
 
 
+def _settings(data: pd.DataFrame) -> list[str]:
+    """Every variant of Deep CFR, once."""
+    return sorted({variant for key in PANELS for variant in swept(data, key).values()})
+
+
 def _beats(data: pd.DataFrame, name: str) -> Claim:
-    every = [v for key in PANELS for v in swept(data, key).values()]
-    worst = max(every, key=lambda v: _last(data, v).mean())
-    ratio = mean_ci(_last(data, worst) / reference(name))
+    if is_smoke(data):
+        statement = f"Every setting ends less exploitable than the {name} policy"
+        return Claim(f"beats_{name.replace('-', '_')}", statement, "ours", NOT_TESTABLE, None, "", note="another deck")
+    # The setting whose interval reaches highest stands for all of them.
+    ratios = {v: mean_ci(_last(data, v) / reference(name)) for v in _settings(data)}
+    worst = max(ratios, key=lambda v: (ratios[v].high, ratios[v].mean))
+    ratio = ratios[worst]
     return Claim(
         f"beats_{name.replace('-', '_')}", f"Every setting ends less exploitable than the {name} policy", "ours",
-        unless_smoke(data, below(ratio, 1)), ratio, f"of {name}'s",
-        note=f"{name}: {reference(name):,.0f} {UNIT}, exact; the worst setting is {worst}",
+        below(ratio, 1), ratio, f"of {name}'s",
+        note=f"{name}: {reference(name):,.0f} {UNIT}, exact; of {worst}, whose interval reaches highest",
     )  # fmt: skip
 
 
 def _above_floor(data: pd.DataFrame) -> Claim:
-    every = {v for key in PANELS for v in swept(data, key).values()}
-    best = min(every, key=lambda v: _last(data, v).mean())
-    runs = curves(data, "deep_cfr", best)
     floor = curves(data, "linear_cfr")
-    there = floor.loc[:, floor.columns <= runs.columns[-1]].to_numpy()[0, -1]
-    ratio: Estimate = mean_ci(runs.iloc[:, -1] / there)
+    ratios: dict[str, Estimate] = {}
+    for variant in _settings(data):
+        runs = curves(data, "deep_cfr", variant)
+        ratios[variant] = mean_ci(runs.iloc[:, -1] / floor.loc[:, floor.columns <= runs.columns[-1]].to_numpy()[0, -1])
+    best = min(ratios, key=lambda v: (ratios[v].low, ratios[v].mean))
     return Claim(
-        "above_linear_cfr", "Deep CFR stays above tabular Linear CFR at the same number of iterations", "Fig. 3",
-        unless_smoke(data, above(ratio, 1)), ratio, "of Linear CFR's", note=f"the best setting is {best}",
+        "above_linear_cfr", "Deep CFR ends above tabular Linear CFR after the same number of iterations", "Fig. 3",
+        unless_smoke(data, above(ratios[best], 1)), ratios[best], "of Linear CFR's",
+        note=f"of {best}, whose interval reaches lowest; where Deep CFR is measured on random flops, that is a little "
+        "too high",
     )  # fmt: skip
 
 

@@ -11,15 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import style
-from paper_figures.claims import Claim, above, below
+from paper_figures.claims import NOT_TESTABLE, Claim, above
 from paper_figures.exploitability_curves import unless_smoke
 from repro.evaluation.statistics import mean_ci
 
 TITLE, GAME = "SD-CFR Table 1", "5-FHP"
 SHOWS = "disagreement of the two average strategies by depth"
-
-GOOD = 0.05
-"""Up to which disagreement an approximation on early levels is "good"; no number is the paper's, this is ours."""
 
 
 @cache
@@ -33,7 +30,8 @@ def measured(data: pd.DataFrame, statistic: str) -> pd.DataFrame:
     pattern = rf"disagreement/(\d+)/{statistic}$"
     depth = data.metric.str.extract(pattern)[0]
     mine = data.assign(depth=depth)[depth.notna() & (data.algorithm == "sd_cfr")]
-    return mine.astype({"depth": int}).pivot(index="seed", columns="depth", values="value")
+    # A depth that some run never reached says nothing about the others.
+    return mine.astype({"depth": int}).pivot(index="seed", columns="depth", values="value").dropna(axis=1)
 
 
 # -- drawing ---------------------------------------------------------------------------------------------------------
@@ -78,20 +76,19 @@ def _good_early(data: pd.DataFrame) -> Claim:
     early = mean_ci(measured(data, "mean")[[0, 1]].mean(axis=1))
     return Claim(
         "good_early", "Deep CFR's approximation is good on early levels of the tree (depths 0 and 1)", "Sec. 6.2.1",
-        unless_smoke(data, below(early, GOOD)), early, "", float(paper()["mean"].loc[[0, 1]].mean()),
-        f"interval over runs; holds if below {GOOD:g}, a margin of our own",
+        NOT_TESTABLE, early, "", float(paper()["mean"].loc[[0, 1]].mean()),
+        "both are before the board, where Deep CFR's average is a table here and no network",
     )  # fmt: skip
 
 
 def _worse_later(data: pd.DataFrame) -> Claim:
-    ours = measured(data, "mean")
-    last = int(str(ours.columns[-1]))
-    ratio = mean_ci(ours[last] / ours[0])
-    published = paper()["mean"]
+    ours, published = measured(data, "mean"), paper()["mean"]
+    last = max(depth for depth in ours.columns if depth in published.index)
+    ratio = mean_ci(ours[last] / ours[2])
     return Claim(
         "worse_later", "It has a larger error where several decisions came before", "Sec. 6.2.1, Table 1",
-        unless_smoke(data, above(ratio, 1)), ratio, "ratio", float(published[last] / published[0]),
-        f"depth {last} over depth 0, paired by run; holds if above 1",
+        unless_smoke(data, above(ratio, 1)), ratio, "ratio", float(published[last] / published[2]),
+        f"depth {last} over depth 2, the first on the board, paired by run; holds if above 1",
     )  # fmt: skip
 
 
@@ -106,6 +103,8 @@ def table(data: pd.DataFrame) -> str:
     ]
     mean, std, count = (measured(data, s) for s in ("mean", "std", "decisions"))
     for depth in mean.columns:
+        if depth not in paper().index:
+            continue
         p = paper().loc[depth]
         lines.append(
             f"| {depth} | {p['round']} | {mean_ci(mean[depth])} | {p['mean']:.3f} | {std[depth].mean():.3f} | "

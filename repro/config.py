@@ -173,7 +173,7 @@ class DeepCFRConfig(AlgorithmConfig):
     value: RegressionConfig = field(default_factory=RegressionConfig)
     average: RegressionConfig = field(default_factory=RegressionConfig)
     # Hold'em games with one board: measure exploitability on so many random boards; null: on all, which is exact.
-    evaluation_boards: int | None = _at_least(1, None)
+    evaluation_boards: int | None = _at_least(2, None)
     # Hold'em games: hands that the first read-out plays against the second at every evaluation, both seatings counted.
     match_hands: int = _at_least(0, 0)
     # Hold'em games: after the last iteration, hands per player on which the read-outs sd_cfr and deep_cfr are compared.

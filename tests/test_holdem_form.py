@@ -295,7 +295,7 @@ def test_replicates_are_nash_conv_on_boards_drawn_anew():
     boards, third = every.boards[[0, 3, 7]], torch.full((3,), 1 / 3, dtype=torch.float64)
     form = HoldemForm(game, BoardSample(boards, third, 3))
     table = random_table(game, 2)
-    exact, found = form.nash_conv_replicates(table[form.infosets], n, torch.Generator().manual_seed(0))
+    exact, found = form.nash_conv_replicates(table[form.infosets], n, np.random.default_rng(0))
     assert exact == pytest.approx(float(form.best_response_values(table[form.infosets]).sum()), abs=1e-9)
     times = np.zeros(n, int)
     for count in ((a, b, 3 - a - b) for a in range(4) for b in range(4 - a)):
@@ -315,7 +315,7 @@ def test_replicates_spread_as_samples_do():
     values, spreads = np.zeros(samples), np.zeros(samples)
     for i in range(samples):
         form = HoldemForm(game, sample_boards(game, 40, generator))
-        values[i], found = form.nash_conv_replicates(table[form.infosets], 50, generator)
+        values[i], found = form.nash_conv_replicates(table[form.infosets], 50, np.random.default_rng(i))
         spreads[i] = found.std()
     assert 1 / 2 < spreads.mean() / values.std() < 2
     assert values.std() > 0
@@ -348,7 +348,7 @@ def test_results_do_not_depend_on_threads(key, boards):
             ]
         )  # fmt: skip
         if sample is not None:
-            exact, found = form.nash_conv_replicates(table, 20, torch.Generator().manual_seed(2))
+            exact, found = form.nash_conv_replicates(table, 20, np.random.default_rng(2))
             answers[-1].append(torch.tensor([exact, *found], dtype=torch.float64))
     for other in answers[1:]:
         assert all(torch.equal(a, b) for a, b in zip(answers[0], other, strict=True))

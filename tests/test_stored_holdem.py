@@ -37,7 +37,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[HoldemDeepCFR, Pat
     model.evaluate()
     config = {
         "game": {"name": "fhp", **game.parameters},
-        "algorithm": {"when_no_positive": "argmax"},
+        "algorithm": {"when_no_positive": "argmax", "readouts": {"deep_cfr": {"kind": "average_network"}}},
         "network": {"architecture": "deep_cfr", "width": 8, "layers": None, "card_width": 12},
     }
     path = tmp_path_factory.mktemp("stored") / "networks.pt"

@@ -7,10 +7,12 @@ such tables; and read-outs are measured on a sample of boards, where a game has 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import vector_to_parameters
@@ -215,7 +217,7 @@ class HoldemDeepCFR(DeepCFR):
         The boards are drawn once per seed, so that iterations, and runs that differ in a hyperparameter, share them.
         """
         cards = self.game.cards
-        if self._form is None and isinstance(cards, HoldemCards) and len(cards.streets) == 2:
+        if self._form is None and isinstance(cards, HoldemCards) and cards.one_board:
             self._form = HoldemForm(self.game, self._boards())
         return self._form
 
@@ -238,12 +240,15 @@ class HoldemDeepCFR(DeepCFR):
         if form.sample.size is None:
             chips = float(form.best_response_values(table).sum())
             return {"nash_conv": chips, "exploitability": exploitability(self.game, chips)}
-        draw = generator(self.seed, "bootstrap", self.iteration, 0, "cpu")
-        chips, replicates = form.nash_conv_replicates(table, _REPLICATES, draw)
+        size = form.sample.size
+        chips, replicates = form.nash_conv_replicates(table, _REPLICATES, np.random.default_rng(self.seed))
+        # A sample's own spread is too small by this factor.
+        error = float(replicates.std(ddof=1)) * math.sqrt(size / (size - 1))
         return {
             "nash_conv": chips,
-            "nash_conv_standard_error": float(replicates.std(ddof=1)),
+            "nash_conv_standard_error": error,
             "exploitability": exploitability(self.game, chips),
+            "exploitability_standard_error": exploitability(self.game, error),
         }
 
     def _average(self, player: int, capacity: int | None) -> Tensor:

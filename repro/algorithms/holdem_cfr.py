@@ -22,9 +22,10 @@ class HoldemCFR(Solver):
     """
 
     def __init__(self, game: Game, config: TabularCFRConfig) -> None:
-        super().__init__(game, torch.float32)
+        # The kernels are for the CPU, wherever the game's tensors are.
+        super().__init__(game.to("cpu"), torch.float32)
         self._config = config
-        self._form = HoldemForm(game)
+        self._form = HoldemForm(self.game)
         self._child = game.tree.child.numpy()
 
     def match(self, player: int) -> None:

@@ -58,7 +58,7 @@ def _check_evaluation(game: Game, algorithm: DeepCFRConfig) -> None:
         raise ReproError(
             f"algorithm.memory is {algorithm.memory}; Hold'em games have too many infosets, use reservoir."
         )
-    one_board = len(game.cards.streets) == 2
+    one_board = game.cards.one_board
     if one_board and algorithm.evaluation_boards is None and not game.listed:
         raise ReproError(
             f"algorithm.evaluation_boards is null, but the game {game.name} is too large to measure on all boards; a "

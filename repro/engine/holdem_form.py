@@ -72,7 +72,7 @@ def sample_boards(game: Game, size: int, generator: torch.Generator) -> BoardSam
 
 def _one_board(game: Game) -> HoldemCards:
     cards = game.cards
-    if not isinstance(cards, HoldemCards) or len(cards.streets) != 2:
+    if not isinstance(cards, HoldemCards) or not cards.one_board:
         raise ReproError(f"game is {game.name}; exact values of Hold'em games are for those with one board.")
     return cards
 
@@ -97,8 +97,10 @@ class HoldemForm:
     """
 
     def __init__(self, game: Game, sample: BoardSample | None = None) -> None:
+        # The kernels are for the CPU, wherever the game's tensors are.
+        game = game.to("cpu")
         self.sample = all_boards(game) if sample is None else sample
-        cards = _one_board(game.to("cpu"))
+        cards = _one_board(game)
         self.boards, cells = _prepare(cards, self.sample)
         self.actions, self.suits = game.num_actions, cards.suits
         first, infosets = np.zeros(game.tree.nodes, np.int64), []
@@ -123,11 +125,11 @@ class HoldemForm:
     def over_boards(self, kernel: Callable[..., None], *arguments: Any) -> None:
         """Call `kernel(trees, boards, begin, end, *arguments)` for all boards, on as many threads as torch uses."""
         threads, count = torch.get_num_threads(), len(self.boards.weight)
-        # Boards have different numbers of cells, so each thread takes many small shares.
-        edges = np.linspace(0, count, min(count, 8 * threads if threads > 1 else 1) + 1).astype(int).tolist()
         if threads == 1:
             kernel(self.trees, self.boards, 0, count, *arguments)
             return
+        # Boards have different numbers of cells, so each thread takes many small shares.
+        edges = np.linspace(0, count, min(count, 8 * threads) + 1).astype(int).tolist()
         with ThreadPoolExecutor(threads) as pool:
             work = [pool.submit(kernel, self.trees, self.boards, b, e, *arguments) for b, e in pairwise(edges)]
             for job in work:
@@ -146,7 +148,7 @@ class HoldemForm:
         Returns:
             the chips, and `[boards, entries, opening cells]`: the values before the board, by board.
         """
-        strategies = table.numpy()
+        strategies = table.cpu().numpy()
         sigma = self.opening.rows(strategies)
         opening = self.opening.reach(sigma)
         below = np.zeros((len(self.boards.weight), len(self.opening.entries), self.opening.cells))
@@ -178,7 +180,7 @@ class HoldemForm:
 
     def own_reach(self, table: Tensor) -> Tensor:
         """`[rows]` probability that the owner's own actions allow the infoset: `pi_i(I)` of SD-CFR eq. 6."""
-        strategies, arrival = table.numpy(), np.zeros(self.rows)
+        strategies, arrival = table.cpu().numpy(), np.zeros(self.rows)
         opening = self.opening.reach(self.opening.rows(strategies))
         self.opening.arrival(opening, arrival)
         self.over_boards(kernels.own_reach, strategies, self.opening.at_entries(opening), arrival)
@@ -191,14 +193,15 @@ class HoldemForm:
             self.evaluate(table, player, action_values=q)
         return torch.from_numpy(q)
 
-    def nash_conv_replicates(self, table: Tensor, replicates: int, generator: torch.Generator) -> tuple[float, Floats]:
+    def nash_conv_replicates(
+        self, table: Tensor, replicates: int, generator: np.random.Generator
+    ) -> tuple[float, Floats]:
         """NashConv in chips on these boards, and `[replicates]` on samples drawn anew from them (the bootstrap)."""
         assert self.sample.size is not None, "all boards leave nothing to estimate"
         size = self.sample.size
-        drawn = torch.multinomial(self.sample.share, replicates * size, replacement=True, generator=generator)
-        count = torch.nn.functional.one_hot(drawn, len(self.sample.share)).view(replicates, size, -1).sum(1).numpy()
-        factor = count / (size * self.sample.share.numpy())
-        strategies, exact, found = table.numpy(), 0.0, np.zeros(replicates)
+        share = self.sample.share.numpy()
+        factor = generator.multinomial(size, share / share.sum(), replicates) / (size * share)
+        strategies, exact, found = table.cpu().numpy(), 0.0, np.zeros(replicates)
         sigma = self.opening.rows(strategies)
         opening = self.opening.reach(sigma)
         for player in range(2):

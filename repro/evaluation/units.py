@@ -12,9 +12,8 @@ def milli_units(game: Game, chips: float) -> float:
 
 
 def unit_name(game: Game) -> str:
-    """`mA/g` (milli-antes per game), or `mbb/g` (milli-big-blinds per game) where the players put in unequal blinds."""
-    first, second = game.rules.ante
-    return "mA/g" if first == second else "mbb/g"
+    """`mA/g` (milli-antes per game), or in Hold'em games `mbb/g` (milli-big-blinds per game)."""
+    return "mA/g" if isinstance(game.cards, OneCard) else "mbb/g"
 
 
 def sd_cfr_exploitability(game: Game, nash_conv_chips: float) -> float:

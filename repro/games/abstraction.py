@@ -79,7 +79,7 @@ def abstraction(game: Game, buckets: int | None) -> Abstraction:
         game.check_listed()
     grouped: tuple[Tensor | None, ...] = (None,) * game.tree.rounds
     if buckets is not None:
-        if len(cards.streets) != 2 or cards.codes[1] is None:
+        if not cards.one_board or cards.codes[1] is None:
             raise ReproError(f"game is {game.name}; buckets are made for games of one board that can be listed.")
         if not 1 <= buckets <= cards.cells[1]:
             raise ReproError(

@@ -41,6 +41,11 @@ class HoldemCards(Cards):
         return tuple(coding.codes if codes is None else len(codes) for codes, coding in pairs)
 
     @property
+    def one_board(self) -> bool:
+        """Whether all public cards are dealt at once, after the first betting round."""
+        return len(self.streets) == 2
+
+    @property
     def codings(self) -> tuple[Coding, ...]:
         """Per round."""
         return _codings(self.ranks, self.suits, self.streets)

@@ -224,6 +224,7 @@ class _Stored:
 
     architecture: NetworkConfig
     when_no_positive: str
+    readout_kinds: set[str]
     value: list[Tensor]
     average: list[dict[str, Tensor]]
     opening: list[Tensor] | None
@@ -237,6 +238,7 @@ def _read(game: Game, path: Path | str) -> _Stored:
         when_no_positive = config["algorithm"]["when_no_positive"]
         architecture = NetworkConfig(**config["network"])
         trained_on = load_game(config["game"])
+        kinds = {readout["kind"] for readout in config["algorithm"]["readouts"].values()}
         if when_no_positive not in ("argmax", "uniform") or first.dim() != 2 or second.dim() != 2:
             raise ValueError("no value networks")
     except _NOT_SUCH_A_FILE as error:
@@ -250,7 +252,7 @@ def _read(game: Game, path: Path | str) -> _Stored:
         if not bool(parameters.isfinite().all()):
             raise ReproError(f"{path} holds parameters that are not finite.")
     return _Stored(
-        architecture, when_no_positive, [first, second], stored["average"], stored.get("opening"),
+        architecture, when_no_positive, kinds, [first, second], stored["average"], stored.get("opening"),
         stored.get("average_opening"),
     )  # fmt: skip
 
@@ -287,6 +289,8 @@ def load_average_networks(game: Game, path: Path | str) -> tuple[NetworkPolicy, 
         ReproError: as for `load_networks`.
     """
     stored = _read(game, path)
+    if "average_network" not in stored.readout_kinds:
+        raise ReproError(f"{path} is of a run without a read-out of kind average_network: its S-hat was never trained.")
     inputs, columns = network_inputs(game)
 
     def seat(player: int) -> NetworkPolicy:
