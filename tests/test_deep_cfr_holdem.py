@@ -563,7 +563,7 @@ def test_the_estimate_and_its_error_are_of_the_exact_value(finished):
         ("algorithm.match_hands=3", "algorithm.match_hands is 3; every deal is played twice, so it must be even."),
         ("algorithm.match_hands=-2", "algorithm.match_hands is -2; it must be at least 0."),
         ("algorithm.disagreement_rollouts=-1", "algorithm.disagreement_rollouts is -1; it must be at least 0."),
-        ("algorithm.evaluation_boards=0", "algorithm.evaluation_boards is 0; it must be at least 1."),
+        ("algorithm.evaluation_boards=0", "algorithm.evaluation_boards is 0; it must be at least 2."),
         (
             "algorithm=sd_cfr algorithm.match_hands=2",
             "algorithm.match_hands is 2, but algorithm.readouts are of kinds ['ensemble']; needed are an ensemble",

@@ -32,7 +32,7 @@ def largest_divisor(number: int, most: int) -> int:
 
 
 class Algorithm(pl.LightningModule):
-    """An iterative algorithm on a game whose infosets are listed.
+    """An iterative algorithm on a game.
 
     One `training_step`, which is one epoch of Lightning's, does `iterations_per_step` iterations and leaves what it
     measured in `metrics`. A *read-out* is a way to turn what is stored into an average strategy; those of the
@@ -48,7 +48,7 @@ class Algorithm(pl.LightningModule):
         nodes_touched: histories visited so far, decision and terminal ones.
         wall_seconds: time spent in `training_step`, over all the processes that worked on the run.
         metrics: what the last step measured, by read-out name; the key "" holds the run's own.
-        policies: each read-out's average strategy as last evaluated.
+        policies: each read-out's average strategy as last evaluated, where it is a table.
     """
 
     iterations_per_step = 1
@@ -71,9 +71,12 @@ class Algorithm(pl.LightningModule):
     def advance(self) -> dict[str, float]:
         """Do one iteration, of number `self.iteration`, and return measurements of the training itself."""
 
-    @abstractmethod
     def read_out(self, readout: ReadoutConfig) -> tuple[TabularPolicy, dict[str, float]]:
-        """The average strategy of a read-out now, and measurements of its making. Must not change what is learned."""
+        """The average strategy of a read-out now, and measurements of its making. Must not change what is learned.
+
+        An algorithm whose strategies are no tables overrides `evaluate` instead.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def progress(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ the average of B^M (SD-CFR), or the network S-hat trained on the strategy memory
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +26,7 @@ from repro.engine.sampling import Samples, SamplingEngine, Traversals
 from repro.errors import ReproError
 from repro.evaluation.exploitability import exact_engine
 from repro.games.game import Game
-from repro.networks.features import feature_columns, infoset_features
+from repro.networks.features import Columns, feature_columns, infoset_features
 from repro.networks.modules import Network, average_network, value_network
 from repro.networks.optimizers import FlatAdam
 from repro.policies.base import Policy, TabularPolicy, table_of
@@ -34,10 +35,8 @@ from repro.policies.regret_matching import regret_matching
 from repro.seeding import initialisation
 
 
-class DeepCFR(Algorithm):
-    """Deep CFR / SD-CFR on a game whose infosets are listed.
-
-    The value network is evaluated once per iteration on all of its player's infosets; traversals then read a table.
+class DeepCFRFamily(Algorithm):
+    """What Deep CFR and SD-CFR do whatever the size of the game; how strategies are held is a subclass's.
 
     Args:
         game: the game; its tensors decide the device.
@@ -46,8 +45,10 @@ class DeepCFR(Algorithm):
         seed: names all random draws of the run.
 
     Attributes:
-        strategy_buffers: per player, B^M.
+        columns: what the columns of the networks' features show.
     """
+
+    columns: Columns
 
     def __init__(self, game: Game, algorithm: DeepCFRConfig, network: NetworkConfig, seed: int) -> None:
         super().__init__(game, algorithm, seed)
@@ -61,38 +62,31 @@ class DeepCFR(Algorithm):
         self.value_memories = [self._new_memory(algorithm.value_capacity, p) for p in range(2)]
         self.strategy_memories = [self._new_memory(algorithm.strategy_capacity, p) for p in range(2)]
 
-    # -- what depends on whether all infosets are evaluated --------------------------------------------------------
+    # -- what depends on the size of the game --------------------------------------------------------------------
 
+    @abstractmethod
     def prepare_strategies(self) -> None:
-        """Make what holds the current strategies and B^M."""
-        self.features = infoset_features(self.game)
-        self.columns = feature_columns(self.game)
-        self.strategy_buffers = [StrategyBuffer(self.game, p) for p in range(2)]
-        self.strategy = self.game.uniform.float()
+        """Set `columns`, and make what holds the current strategies and B^M."""
 
+    @abstractmethod
     def current_policy(self) -> Policy:
         """The strategies of both players that the next traversal meets."""
-        return TabularPolicy(self.strategy)
 
+    @abstractmethod
     def store_strategy(self, player: int) -> None:
         """Take the player's newly trained value network for the current strategy, and add it to B^M."""
-        mine = self.game.player_slice[player]
-        self.strategy[mine] = self._strategy_of(player)
-        reach = exact_engine(self.game).own_reach(table_of(self.game, TabularPolicy(self.strategy)))[mine]
-        self.strategy_buffers[player].add(self._value_optimizers[player].flat.detach(), self.strategy[mine], reach)
+
+    @abstractmethod
+    def fit_to(
+        self, network: nn.Module, optimizer: FlatAdam, batches: Iterator[Minibatch], player: int, **how: Any
+    ) -> float:
+        """Take one SGD step per minibatch of the player's infosets; returns the loss. `how` goes to `fit`."""
 
     def remember(self, player: int, regrets: Samples, strategies: Samples) -> None:
         """Store what the player's traversals collected: her regrets and the opponent's strategies."""
         keep = self.draws("reservoir", player)
         self.value_memories[player].add(regrets, self.iteration, keep)
         self.strategy_memories[1 - player].add(strategies, self.iteration, keep)
-
-    def fit_to(
-        self, network: nn.Module, optimizer: FlatAdam, batches: Iterator[Minibatch], player: int, **how: Any
-    ) -> float:
-        """Take one SGD step per minibatch of the player's infosets; returns the loss. `how` goes to `fit`."""
-        mine = self.game.player_slice[player]
-        return fit(network, optimizer, batches, features=self.features[mine], legal=self.game.legal[mine], **how)
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
@@ -179,6 +173,51 @@ class DeepCFR(Algorithm):
                 f"algorithm.{which}.learning_rate is {regression.learning_rate}, try a lower one."
             ) from error
 
+    # -- the average network ---------------------------------------------------------------------------------------
+
+    def train_average_network(self, player: int) -> float:
+        """Train the player's S-hat on B^s as it stands; returns the training loss.
+
+        The draws are S-hat's own, so that evaluating more or less often does not change what is learned.
+        """
+        self._check_batch("average", self.strategy_memories[player])
+        network, optimizer = self.average_networks[player], self._average_optimizers[player]
+        if self.algorithm.average.start == "random":
+            fresh = self._new_network(average_network, "average", self.iteration, player)
+            network.load_state_dict(fresh.state_dict())
+        return self._fit(network, optimizer, self.strategy_memories[player], "average", player)
+
+
+class DeepCFR(DeepCFRFamily):
+    """Deep CFR / SD-CFR on a game whose infosets are listed.
+
+    The value network is evaluated once per iteration on all of its player's infosets; traversals then read a table.
+
+    Attributes:
+        strategy_buffers: per player, B^M.
+    """
+
+    def prepare_strategies(self) -> None:
+        self.features = infoset_features(self.game)
+        self.columns = feature_columns(self.game)
+        self.strategy_buffers = [StrategyBuffer(self.game, p) for p in range(2)]
+        self.strategy = self.game.uniform.float()
+
+    def current_policy(self) -> Policy:
+        return TabularPolicy(self.strategy)
+
+    def store_strategy(self, player: int) -> None:
+        mine = self.game.player_slice[player]
+        self.strategy[mine] = self._strategy_of(player)
+        reach = exact_engine(self.game).own_reach(table_of(self.game, TabularPolicy(self.strategy)))[mine]
+        self.strategy_buffers[player].add(self._value_optimizers[player].flat.detach(), self.strategy[mine], reach)
+
+    def fit_to(
+        self, network: nn.Module, optimizer: FlatAdam, batches: Iterator[Minibatch], player: int, **how: Any
+    ) -> float:
+        mine = self.game.player_slice[player]
+        return fit(network, optimizer, batches, features=self.features[mine], legal=self.game.legal[mine], **how)
+
     @torch.no_grad()
     def _strategy_of(self, player: int) -> Tensor:
         mine = self.game.player_slice[player]
@@ -211,18 +250,6 @@ class DeepCFR(Algorithm):
                 table = network(self.features[mine], self.game.legal[mine]).double()
             tables.append(table / table.sum(1, keepdim=True))
         return TabularPolicy(torch.cat(tables)), sum(losses) / 2
-
-    def train_average_network(self, player: int) -> float:
-        """Train the player's S-hat on B^s as it stands; returns the training loss.
-
-        The draws are S-hat's own, so that evaluating more or less often does not change what is learned.
-        """
-        self._check_batch("average", self.strategy_memories[player])
-        network, optimizer = self.average_networks[player], self._average_optimizers[player]
-        if self.algorithm.average.start == "random":
-            fresh = self._new_network(average_network, "average", self.iteration, player)
-            network.load_state_dict(fresh.state_dict())
-        return self._fit(network, optimizer, self.strategy_memories[player], "average", player)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 

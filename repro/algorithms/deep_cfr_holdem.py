@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import vector_to_parameters
 
-from repro.algorithms.deep_cfr import DeepCFR
+from repro.algorithms.deep_cfr import DeepCFRFamily
 from repro.algorithms.memory import Minibatch
 from repro.algorithms.regression import fit
 from repro.config import ReadoutConfig
@@ -67,7 +67,7 @@ class OpeningTable:
         return self._legal / self._legal.sum(1, keepdim=True, dtype=torch.float64)
 
 
-class HoldemDeepCFR(DeepCFR):
+class HoldemDeepCFR(DeepCFRFamily):
     """Deep CFR / SD-CFR on a Hold'em game.
 
     Attributes:
