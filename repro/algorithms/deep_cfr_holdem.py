@@ -33,7 +33,7 @@ from repro.networks.optimizers import FlatAdam
 from repro.policies.base import Policy
 from repro.policies.ensemble import Average, NetworkSampling, reservoir_members
 from repro.policies.network import NetworkPolicy, Seats, Uniform, opening_infosets
-from repro.policies.regret_matching import regret_matching
+from repro.policies.regret_matching import normalised, regret_matching
 from repro.seeding import generator
 
 _REPLICATES = 100
@@ -60,8 +60,7 @@ class OpeningTable:
 
     def average(self) -> Tensor:
         """The summed strategies, normalised; uniform where there are none."""
-        total = self.sums.sum(1, keepdim=True)
-        return torch.where(total > 0, self.sums / total, self._uniform())
+        return normalised(self.sums, self._uniform())
 
     def _uniform(self) -> Tensor:
         return self._legal / self._legal.sum(1, keepdim=True, dtype=torch.float64)

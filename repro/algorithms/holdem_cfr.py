@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from repro.algorithms.solver import Solver, discount
+from repro.algorithms.solver import Solver, discount_factor
 from repro.config import TabularCFRConfig
 from repro.engine import board_kernels as kernels
 from repro.engine.holdem_form import HoldemForm
@@ -42,7 +42,7 @@ class HoldemCFR(Solver):
     def _update(self, players: tuple[int, ...]) -> None:
         form, opening, config, t = self._form, self._form.opening, self._config, self.iteration
         regrets, sums, share = self.regrets.numpy(), self.sums.numpy(), float(t**config.gamma)
-        discounts = (discount(t, config.alpha), discount(t, config.beta), config.floor)
+        discounts = (discount_factor(t, config.alpha), discount_factor(t, config.beta), config.floor)
         sigma = {node: self._matched_opening(node, rows) for node, rows in opening.rows(regrets).items()}
         reach = opening.reach(sigma)
         below = np.zeros((2, len(form.boards.weight), len(opening.entries), opening.cells))
@@ -57,7 +57,7 @@ class HoldemCFR(Solver):
                 summed += share * reach[node][player][:, None] * sigma[node]
                 for a, to in opening.children(node):
                     mine[:, a] += values[to] - values[node]
-                kernels.discount(mine, *discounts)
+                kernels.discount_in_place(mine, *discounts)
 
     def _matched_opening(self, node: int, regrets: NDArray[Any]) -> NDArray[np.float64]:
         sigma = np.zeros(regrets.shape)

@@ -14,7 +14,7 @@ from repro.errors import ReproError
 from repro.games.abstraction import Abstraction, abstraction
 from repro.games.game import Game
 from repro.policies.base import TabularPolicy
-from repro.policies.regret_matching import regret_matching
+from repro.policies.regret_matching import normalised, regret_matching
 from repro.seeding import generator
 
 
@@ -65,8 +65,7 @@ class AbstractMCCFR(Solver):
     def _in_full_game(self, weights: Tensor) -> TabularPolicy:
         """Per infoset, its row's weights in proportion; uniform where they are all 0."""
         legal = self.abstraction.legal
-        total = weights.sum(1, keepdim=True)
-        table = torch.where(total > 0, weights / total, legal / legal.sum(1, keepdim=True))
+        table = normalised(weights, legal / legal.sum(1, keepdim=True))
         return TabularPolicy(table.index_select(0, self._row_of_infoset))
 
     @cached_property

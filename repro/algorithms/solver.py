@@ -9,6 +9,7 @@ from torch import Tensor
 
 from repro.games.game import Game
 from repro.policies.base import TabularPolicy
+from repro.policies.regret_matching import normalised
 
 
 class Solver(ABC):
@@ -45,8 +46,7 @@ class Solver(ABC):
 
     def average(self) -> TabularPolicy:
         """The average strategy; uniform where no strategy was summed yet."""
-        total = self.sums.sum(1, keepdim=True)
-        return TabularPolicy(torch.where(total > 0, self.sums / total, self.game.uniform))
+        return TabularPolicy(normalised(self.sums, self.game.uniform))
 
     def current(self) -> TabularPolicy:
         """The strategy that the next iteration plays."""
@@ -62,11 +62,9 @@ class Solver(ABC):
 
     def _matched(self, mine: slice) -> Tensor:
         # Illegal actions have no regret, so that no mask is needed.
-        positive = self.regrets[mine].clamp(min=0)
-        total = positive.sum(1, keepdim=True)
-        return torch.where(total > 0, positive / total, self.game.uniform[mine])
+        return normalised(self.regrets[mine].clamp(min=0), self.game.uniform[mine])
 
 
-def discount(t: int, exponent: float) -> float:
+def discount_factor(t: int, exponent: float) -> float:
     """Factor of a regret after iteration `t` of Discounted CFR: `t^exponent / (t^exponent + 1)`."""
     return 1.0 if exponent == float("inf") else t**exponent / (t**exponent + 1)

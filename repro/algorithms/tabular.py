@@ -29,7 +29,7 @@ from omegaconf.errors import OmegaConfBaseException
 from repro.algorithms.base import Algorithm, largest_divisor
 from repro.algorithms.holdem_cfr import HoldemCFR
 from repro.algorithms.holdem_mccfr import AbstractMCCFR
-from repro.algorithms.solver import Solver, discount
+from repro.algorithms.solver import Solver, discount_factor
 from repro.config import AlgorithmConfig, MCCFRConfig, ReadoutConfig, TabularCFRConfig, check, check_variant
 from repro.engine.sampling import SamplingEngine
 from repro.engine.sequence_form import SequenceForm
@@ -126,7 +126,7 @@ class ExactCFR(Solver):
         regrets.add_(treeplex.q).addcmul_(treeplex.v[:, None], self._legal[mine], value=-1)
         if self._config.floor:
             regrets.clamp_(min=0)
-        positive, negative = (discount(self.iteration, e) for e in (self._config.alpha, self._config.beta))
+        positive, negative = (discount_factor(self.iteration, e) for e in (self._config.alpha, self._config.beta))
         if positive != negative:
             regrets.copy_(torch.where(regrets > 0, regrets * positive, regrets * negative))
         elif positive != 1:

@@ -66,7 +66,7 @@ class Boards(NamedTuple):
         cell: `[boards, hands]` cell, counted from the board's first.
         weight: `[boards]` probability of one pair of hands and any board isomorphic to this one.
         members: `[cells]` hands per cell.
-        opening: `[cells]` cell of the same hand before the board.
+        before: `[cells]` cell of the same hand before the board.
     """
 
     start: Array
@@ -76,7 +76,7 @@ class Boards(NamedTuple):
     cell: Array
     weight: Array
     members: Array
-    opening: Array
+    before: Array
 
 
 @_compiled
@@ -128,7 +128,7 @@ def _reach_down(
     first_cell, cells = boards.start[b], boards.start[b + 1] - boards.start[b]
     for p in range(2):
         for c in range(cells):
-            reach[p, 0, c] = opening[p, entry, boards.opening[first_cell + c]]
+            reach[p, 0, c] = opening[p, entry, boards.before[first_cell + c]]
     begin = trees.start[entry]
     for i in range(trees.start[entry + 1] - begin):
         if trees.kind[begin + i] != DECISION:
@@ -185,7 +185,7 @@ def _to_opening(boards: Boards, b: int, value: Array, below: Array) -> None:
     first_cell = boards.start[b]
     for c in range(boards.start[b + 1] - first_cell):
         cell = first_cell + c
-        below[boards.opening[cell]] += value[c] * boards.members[cell] * boards.weight[b]
+        below[boards.before[cell]] += value[c] * boards.members[cell] * boards.weight[b]
 
 
 @_compiled
@@ -324,7 +324,7 @@ def discounted(regret: float, positive: float, negative: float, floor: bool) -> 
 
 
 @_compiled
-def discount(regrets: Array, positive: float, negative: float, floor: bool) -> None:
+def discount_in_place(regrets: Array, positive: float, negative: float, floor: bool) -> None:
     """`discounted`, in place."""
     flat = regrets.reshape(-1)
     for i in range(len(flat)):

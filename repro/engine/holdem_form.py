@@ -331,7 +331,7 @@ def _prepare(cards: HoldemCards, sample: BoardSample) -> tuple[Boards, Tensor]:
         cell=(cell - start[:-1, None]).short().numpy(),
         weight=weight.numpy(),
         members=count.double().numpy(),
-        opening=opening.short().numpy(),
+        before=opening.short().numpy(),
     ), codes if listed is None else torch.searchsorted(listed, codes)
 
 

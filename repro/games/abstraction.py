@@ -117,13 +117,13 @@ def features(form: HoldemForm) -> Floats:
         form.over_boards(kernels.equity, strongest, column)
     per_board = np.diff(boards.start)
     weight = boards.members * np.repeat(boards.weight, per_board)
-    before = np.bincount(boards.opening, weight * shares[0]) / np.bincount(boards.opening, weight)
+    before = np.bincount(boards.before, weight * shares[0]) / np.bincount(boards.before, weight)
     board = form.sample.boards.numpy()
     rank, suit = board // form.suits, board % form.suits
     suited = np.stack([(suit == s).sum(1) for s in range(form.suits)]).max(0) / board.shape[1]
     paired = np.array([len(set(r)) < len(r) for r in rank.tolist()], float)
     texture = np.stack([suited / 2, paired / 2, rank.mean(1) / rank.max() / 4], 1)
-    return np.column_stack([*shares, before[boards.opening], np.repeat(texture, per_board, 0)])
+    return np.column_stack([*shares, before[boards.before], np.repeat(texture, per_board, 0)])
 
 
 def cluster(points: Floats, weight: Floats, clusters: int) -> NDArray[np.int64]:

@@ -16,11 +16,16 @@ def regret_matching(advantages: Tensor, legal: Tensor, when_no_positive: str) ->
             choice), or `uniform` (tabular CFR's).
     """
     positive = advantages.clamp(min=0) * legal
-    total = positive.sum(1, keepdim=True)
     if when_no_positive == "uniform":
         otherwise = legal / legal.sum(1, keepdim=True)
     else:
         best = advantages.masked_fill(~legal, -torch.inf).argmax(1)
         otherwise = torch.nn.functional.one_hot(best, advantages.shape[1])
+    return normalised(positive, otherwise.to(positive.dtype))
+
+
+def normalised(weights: Tensor, otherwise: Tensor) -> Tensor:
+    """Rows in proportion to `weights`, none of them negative; those of `otherwise` where all are 0."""
+    total = weights.sum(1, keepdim=True)
     # Where the total is 0 the quotient is nan and not chosen.
-    return torch.where(total > 0, positive / total, otherwise.to(total.dtype))
+    return torch.where(total > 0, weights / total, otherwise)
