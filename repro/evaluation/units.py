@@ -12,8 +12,9 @@ def milli_units(game: Game, chips: float) -> float:
 
 
 def unit_name(game: Game) -> str:
-    """`mA/g` (milli-antes per game), or in Hold'em games `mbb/g` (milli-big-blinds per game)."""
-    return "mA/g" if isinstance(game.cards, OneCard) else "mbb/g"
+    """`mA/g` (milli-antes per game), or `mbb/g` (milli-big-blinds per game) in Hold'em and where blinds differ."""
+    first, second = game.rules.ante
+    return "mA/g" if isinstance(game.cards, OneCard) and first == second else "mbb/g"
 
 
 def sd_cfr_exploitability(game: Game, nash_conv_chips: float) -> float:

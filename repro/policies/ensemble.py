@@ -238,7 +238,7 @@ def _read(game: Game, path: Path | str) -> _Stored:
         when_no_positive = config["algorithm"]["when_no_positive"]
         architecture = NetworkConfig(**config["network"])
         trained_on = load_game(config["game"])
-        kinds = {readout["kind"] for readout in config["algorithm"]["readouts"].values()}
+        kinds = {readout["kind"] for readout in config["algorithm"].get("readouts", {}).values()}
         if when_no_positive not in ("argmax", "uniform") or first.dim() != 2 or second.dim() != 2:
             raise ValueError("no value networks")
     except _NOT_SUCH_A_FILE as error:
@@ -252,7 +252,7 @@ def _read(game: Game, path: Path | str) -> _Stored:
         if not bool(parameters.isfinite().all()):
             raise ReproError(f"{path} holds parameters that are not finite.")
     return _Stored(
-        architecture, when_no_positive, kinds, [first, second], stored["average"], stored.get("opening"),
+        architecture, when_no_positive, kinds, [first, second], stored.get("average", []), stored.get("opening"),
         stored.get("average_opening"),
     )  # fmt: skip
 
