@@ -38,14 +38,15 @@ def swept(data: pd.DataFrame, key: str) -> dict[int, str]:
     return {value: values[value] for value in sorted(values, key=lambda x: (x < 0, x))}
 
 
-def sampling_error(data: pd.DataFrame) -> float:
-    """Mean standard error, in mbb/g, that measuring on a sample of boards adds to the last values; 0 where exact."""
+def sampling_error(data: pd.DataFrame) -> str:
+    """What measuring on a sample of boards adds to a run's last value, for a title; empty where all is exact."""
     errors = data[data.metric == "nash_conv_standard_error"]
     if errors.empty:
-        return 0.0
+        return ""
     # Both are the same quantity in two units.
     per_chip = data[data.metric == "exploitability"].value.iloc[0] / data[data.metric == "nash_conv"].value.iloc[0]
-    return float(errors[errors.step == errors.step.max()].value.mean() * per_chip)
+    last = errors[errors.step == errors.step.max()].value * per_chip
+    return f"measured on random flops: standard error of a run at the end {last.min():.0f} to {last.max():.0f} {UNIT}"
 
 
 @cache

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from paper_figures import style
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, above
 from paper_figures.exploitability_curves import unless_smoke
-from repro.evaluation.statistics import mean_ci
+from repro.evaluation.statistics import bands, mean_ci
 
 TITLE, GAME = "SD-CFR Fig. 2", "5-FHP"
 SHOWS = "SD-CFR against Deep CFR, one-on-one"
@@ -56,14 +56,19 @@ def draw(data: pd.DataFrame) -> Figure:
     axes: Axes = figure.subplots()
     won, error = winnings(data), errors(data)
     x = np.array([float(str(c)) for c in won.columns])
-    for seed in won.index:
+    colour = style.COLOURS["sd_cfr"]
+    # Runs side by side, so that their bars can be told apart.
+    apart = 0.012 * (x.max() - x.min() if len(x) > 1 else 1.0)
+    for i, seed in enumerate(won.index):
         axes.errorbar(
-            x, won.loc[seed], yerr=_QUANTILE * error.loc[seed], color=style.COLOURS["sd_cfr"], alpha=0.45,
-            linewidth=0.9, linestyle="--", capsize=2, label="runs, 95% CI over hands" if seed == won.index[0] else None,
+            x + apart * (i - (len(won) - 1) / 2), won.loc[seed], yerr=_QUANTILE * error.loc[seed], color=colour,
+            alpha=0.45, linewidth=0.9, linestyle="--", capsize=2, label=None if i else "runs, 95% CI over hands",
         )  # fmt: skip
-    axes.plot(
-        x, won.mean(axis=0), color=style.COLOURS["sd_cfr"], linewidth=2, marker="o", label=f"mean of {len(won)} runs"
-    )
+    axes.plot(x, won.mean(axis=0), color=colour, linewidth=2, marker="o", label=f"mean of {len(won)} runs")
+    if len(won) > 1:
+        band = bands(list(won.to_numpy()))
+        axes.fill_between(x, band["low"], band["high"], color=colour, alpha=0.15, linewidth=0, label="95% CI over runs")
+    axes.set_xticks(x)
     axes.axhline(0, color="black", linewidth=0.8)
     full = full_from(data)
     if np.isfinite(full):

@@ -64,7 +64,7 @@ def draw(data: pd.DataFrame) -> Figure:
     axes.legend(fontsize=8)
     label_axis(axes.yaxis, data.value[data.metric == "exploitability"])
     error = sampling_error(data)
-    sampled = f"\nDeep CFR is measured on random flops: standard error {error:.0f} {UNIT} at the end." if error else ""
+    sampled = f"\nDeep CFR is {error}." if error else ""
     axes.set_title(
         f"Flop Hold'em, scale: {data.scale.iloc[0]}. Mean with 95% CI, thin lines are runs.{sampled}", fontsize=9
     )

@@ -38,7 +38,7 @@ def draw(data: pd.DataFrame) -> Figure:
     panels[0].set_ylim(0.8 * values.min(), 1.3 * max(values.max(), 0 if is_smoke(data) else reference("uniform")))
     label_axis(panels[0].yaxis, values)
     error = sampling_error(data)
-    sampled = f" Measured on random flops: standard error {error:.0f} {UNIT} at the end." if error else ""
+    sampled = f"\nDeep CFR is {error}." if error else ""
     figure.suptitle(
         f"Flop Hold'em, Deep CFR, scale: {data.scale.iloc[0]}. Mean with 95% CI, thin lines are runs.{sampled}"
     )

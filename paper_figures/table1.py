@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from paper_figures import style
 from paper_figures.claims import NOT_TESTABLE, Claim, above
-from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.exploitability_curves import is_smoke, unless_smoke
 from repro.evaluation.statistics import mean_ci
 
 TITLE, GAME = "SD-CFR Table 1", "5-FHP"
@@ -46,12 +46,14 @@ def draw(data: pd.DataFrame) -> Figure:
     mean = np.array([e.mean for e in estimates])
     error = np.array([[e.mean - e.low, e.high - e.mean] for e in estimates]).T
     x = np.array([float(str(c)) for c in ours.columns])
-    axes.errorbar(
-        x - 0.06, mean, yerr=np.nan_to_num(error), fmt="o", capsize=3, color=style.COLOURS["sd_cfr"],
-        label=f"ours, mean of {len(ours)} runs with 95% CI",
-    )  # fmt: skip
+    for where, fill, what in ((x < 2, "none", "before the board: tables"), (x >= 2, "full", "on the board")):
+        axes.errorbar(
+            x[where] - 0.06, mean[where], yerr=np.nan_to_num(error[:, where]), fmt="o", capsize=3, fillstyle=fill,
+            color=style.COLOURS["sd_cfr"], label=f"ours, mean of {len(ours)} runs with 95% CI; {what}",
+        )  # fmt: skip
     published = paper()
-    axes.plot(published.index + 0.06, published["mean"], "kx", label="paper")
+    if not is_smoke(data):
+        axes.plot(published.index + 0.06, published["mean"], "kx", label="paper")
     axes.set(
         yscale="log",
         xlabel="depth: actions before the decision",
