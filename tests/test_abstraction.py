@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from repro import run
-from repro.algorithms.holdem_mccfr import AbstractMCCFR
-from repro.algorithms.tabular import MonteCarloCFR, TabularCFR, solve, solver_of
+from repro.algorithms.mccfr import AbstractMCCFR, MonteCarloCFR
+from repro.algorithms.tabular import TabularCFR, solve, solver_of
 from repro.config import MCCFRConfig, ReadoutConfig
 from repro.engine.holdem_form import HoldemForm
 from repro.engine.sampling import Traversals
@@ -51,7 +51,6 @@ def test_lossless_is_the_identity(name):
     lossless = abstraction(game, None)
     assert torch.equal(lossless.rows(every(game)), every(game))
     assert torch.equal(lossless.legal, game.legal)
-    assert torch.equal(lossless.owner.long(), game.infoset_player)
 
 
 @pytest.mark.parametrize("buckets", [1, 2, 12, 300, 1260])
@@ -74,9 +73,8 @@ def test_rows_are_node_and_bucket(buckets):
     assert len(pair) == len(pair[:, :2].unique(dim=0)) == len(pair[:, 2].unique())
     assert not set(rows[early].tolist()) & set(rows[late].tolist())
     # Without gaps, and of the right player with the right actions.
-    assert len(rows.unique()) == len(grouped.legal) == len(grouped.owner) == int(rows.max()) + 1
+    assert len(rows.unique()) == len(grouped.legal) == int(rows.max()) + 1
     assert torch.equal(grouped.legal[rows], game.legal)
-    assert torch.equal(grouped.owner[rows].long(), game.infoset_player)
 
 
 def test_rows_of_mixed_and_repeated_infosets():

@@ -11,7 +11,8 @@ import torch
 from open_spiel.python.algorithms import cfr, discounted_cfr
 from open_spiel.python.algorithms.exploitability import nash_conv as their_nash_conv
 
-from repro.algorithms.tabular import VARIANTS, MonteCarloCFR, TabularCFR, solve, solver_of
+from repro.algorithms.mccfr import MonteCarloCFR
+from repro.algorithms.tabular import VARIANTS, TabularCFR, solve, solver_of
 from repro.config import MCCFRConfig, ReadoutConfig, result_config
 from repro.engine.sampling import SamplingEngine
 from repro.errors import ReproError

@@ -71,12 +71,9 @@ class Algorithm(pl.LightningModule):
     def advance(self) -> dict[str, float]:
         """Do one iteration, of number `self.iteration`, and return measurements of the training itself."""
 
-    def read_out(self, readout: ReadoutConfig) -> tuple[TabularPolicy, dict[str, float]]:
-        """The average strategy of a read-out now, and measurements of its making. Must not change what is learned.
-
-        An algorithm whose strategies are no tables overrides `evaluate` instead.
-        """
-        raise NotImplementedError
+    @abstractmethod
+    def evaluate(self) -> None:
+        """Measure every read-out on what is stored now, into `metrics`. Must not change what is learned."""
 
     @abstractmethod
     def progress(self) -> dict[str, Any]:
@@ -122,29 +119,6 @@ class Algorithm(pl.LightningModule):
             measured["nodes_touched"] = float(self.nodes_touched)
             measured["wall_seconds"] = self.wall_seconds
 
-    def evaluate(self) -> None:
-        """Measure every read-out on what is stored now, into `metrics` and `policies`."""
-        for name, readout in self.readouts.items():
-            policy, extra = self.read_out(readout)
-            chips = nash_conv(self.game, policy)
-            self.policies[name] = policy
-            self.metrics[name] = {
-                "nash_conv": chips,
-                "exploitability": exploitability(self.game, chips),
-                **self._strategy_metrics(policy),
-                **extra,
-            }
-
-    def _strategy_metrics(self, policy: TabularPolicy) -> dict[str, float]:
-        """In games as small as Kuhn poker, the strategy itself: a metric `strategy/<infoset>/<action>` for each action.
-
-        Infosets are written as in `strategy_metric`.
-        """
-        if self.game.infosets > _FEW_INFOSETS:
-            return {}
-        cells = self.game.legal.nonzero().tolist()
-        return {strategy_metric(self.game, i, a): float(policy.table[i, a]) for i, a in cells}
-
     def draws(self, purpose: str, player: int = 0) -> torch.Generator:
         """The generator of this iteration for a purpose and player, on the game's device."""
         return generator(self.seed, purpose, self.iteration, player, self.game.device)
@@ -165,3 +139,34 @@ class Algorithm(pl.LightningModule):
         self.nodes_touched = state["nodes_touched"]
         self.wall_seconds = state["wall_seconds"]
         self.restore(state["progress"])
+
+
+class TableAlgorithm(Algorithm):
+    """An algorithm whose read-outs are tables, measured exactly."""
+
+    @abstractmethod
+    def read_out(self, readout: ReadoutConfig) -> tuple[TabularPolicy, dict[str, float]]:
+        """The average strategy of a read-out now, and measurements of its making. Must not change what is learned."""
+
+    def evaluate(self) -> None:
+        """Measure every read-out, and keep its table in `policies`."""
+        for name, readout in self.readouts.items():
+            policy, extra = self.read_out(readout)
+            chips = nash_conv(self.game, policy)
+            self.policies[name] = policy
+            self.metrics[name] = {
+                "nash_conv": chips,
+                "exploitability": exploitability(self.game, chips),
+                **self._strategy_metrics(policy),
+                **extra,
+            }
+
+    def _strategy_metrics(self, policy: TabularPolicy) -> dict[str, float]:
+        """In games as small as Kuhn poker, the strategy itself: a metric `strategy/<infoset>/<action>` for each action.
+
+        Infosets are written as in `strategy_metric`.
+        """
+        if self.game.infosets > _FEW_INFOSETS:
+            return {}
+        cells = self.game.legal.nonzero().tolist()
+        return {strategy_metric(self.game, i, a): float(policy.table[i, a]) for i, a in cells}

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from repro.algorithms.base import Algorithm
+from repro.algorithms.base import Algorithm, TableAlgorithm
 from repro.algorithms.memory import Aggregated, Memory, Minibatch, Reservoir
 from repro.algorithms.regression import fit
 from repro.config import DeepCFRConfig, NetworkConfig, ReadoutConfig, RegressionConfig
@@ -188,7 +188,7 @@ class DeepCFRFamily(Algorithm):
         return self._fit(network, optimizer, self.strategy_memories[player], "average", player)
 
 
-class DeepCFR(DeepCFRFamily):
+class DeepCFR(DeepCFRFamily, TableAlgorithm):
     """Deep CFR / SD-CFR on a game whose infosets are listed.
 
     The value network is evaluated once per iteration on all of its player's infosets; traversals then read a table.

@@ -2,7 +2,7 @@
 
 What differs from `repro.algorithms.deep_cfr`: traversals ask the value networks about the infosets that they meet; the
 first betting round is a table of summed regrets and strategies, as in the paper (Sec. 5.1); B^M holds networks and
-such tables; and read-outs are measured on a sample of boards, where a game has one board, or against each other.
+such tables; and read-outs are measured on boards, all or a sample, where a game has one, and against each other.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class HoldemCFR(Solver):
         super().__init__(game.to("cpu"), torch.float32)
         self._config = config
         self._form = HoldemForm(self.game)
-        self._child = game.tree.child.numpy()
+        self._child = self.game.tree.child.numpy()
 
     def match(self, player: int) -> None:
         """Nothing to do: a strategy is made where it is needed."""

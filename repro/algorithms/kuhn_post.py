@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from repro.algorithms.base import Algorithm, largest_divisor
+from repro.algorithms.base import TableAlgorithm, largest_divisor
 from repro.config import KuhnPostConfig, ReadoutConfig
 from repro.errors import ReproError
 from repro.games.betting import SHOWDOWN
@@ -42,7 +42,7 @@ _MOST_PER_STEP = 100
 """Iterations in one epoch of Lightning's."""
 
 
-class KuhnPost(Algorithm):
+class KuhnPost(TableAlgorithm):
     """The post's algorithm on Kuhn poker.
 
     Read-outs: `policy`, the strategy network's probabilities, and `greedy`, always its most probable action, which is

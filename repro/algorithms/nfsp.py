@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from repro.algorithms.base import Algorithm, largest_divisor
+from repro.algorithms.base import TableAlgorithm, largest_divisor
 from repro.algorithms.memory import Minibatch, Reservoir
 from repro.algorithms.regression import fit
 from repro.algorithms.replay import Replay, Transitions
@@ -214,7 +214,7 @@ class Player:
 # -- the algorithm ---------------------------------------------------------------------------------------------------
 
 
-class NFSP(Algorithm):
+class NFSP(TableAlgorithm):
     """NFSP on a game whose infosets are listed. One epoch is up to twenty iterations.
 
     Args:

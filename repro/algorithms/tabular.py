@@ -26,18 +26,16 @@ import torch
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from repro.algorithms.base import Algorithm, largest_divisor
+from repro.algorithms.base import TableAlgorithm, largest_divisor
 from repro.algorithms.holdem_cfr import HoldemCFR
-from repro.algorithms.holdem_mccfr import AbstractMCCFR
+from repro.algorithms.mccfr import AbstractMCCFR, MonteCarloCFR
 from repro.algorithms.solver import Solver, discount_factor
 from repro.config import AlgorithmConfig, MCCFRConfig, ReadoutConfig, TabularCFRConfig, check, check_variant
-from repro.engine.sampling import SamplingEngine
 from repro.engine.sequence_form import SequenceForm
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards
 from repro.policies.base import TabularPolicy
-from repro.seeding import generator
 
 _MOST_PER_STEP = 100
 """Iterations in one epoch of Lightning's, which takes milliseconds of its own."""
@@ -134,44 +132,6 @@ class ExactCFR(Solver):
         self.match(player)
 
 
-class MonteCarloCFR(Solver):
-    """External- and outcome-sampling MCCFR [Lanctot et al. 2009].
-
-    External sampling sums the opponent's strategy where its actions were sampled ("simple" averaging), outcome sampling
-    the traverser's with its own reach over the probability of the sample ("stochastically weighted" averaging).
-
-    With more than one traversal per iteration all of them meet the same strategies: a batch update, which needs more
-    traversals for the same exploitability but does each of them much faster.
-    """
-
-    def __init__(self, game: Game, config: MCCFRConfig, seed: int) -> None:
-        super().__init__(game)
-        self._config, self._seed = config, seed
-        self._engine = SamplingEngine(game)
-        self._strategy = game.uniform.float()
-
-    def match(self, player: int) -> None:
-        mine = self.game.player_slice[player]
-        self._strategy[mine] = self._matched(mine).float()
-
-    @torch.inference_mode()
-    def step(self) -> None:
-        self.iteration += 1
-        weight = self.iteration if self._config.linear else 1
-        for player in range(2):
-            draw = generator(self._seed, "traversals", self.iteration, player, self.game.device)
-            policy, n = TabularPolicy(self._strategy), self._config.traversals
-            if self._config.sampling == "external":
-                found = self._engine.external_sampling(policy, player, n, draw)
-            else:
-                assert self._config.exploration is not None
-                found = self._engine.outcome_sampling(policy, player, n, self._config.exploration, draw)
-            for samples, into in ((found.advantages, self.regrets), (found.strategies, self.sums)):
-                into.index_add_(0, samples.infosets, samples.targets.double(), alpha=weight)
-            self.nodes_touched += found.nodes_touched
-            self.match(player)
-
-
 def solver_of(game: Game, config: AlgorithmConfig, seed: int) -> Solver:
     """The solver of a configuration."""
     holdem = isinstance(game.cards, HoldemCards)
@@ -183,13 +143,15 @@ def solver_of(game: Game, config: AlgorithmConfig, seed: int) -> Solver:
     return HoldemCFR(game, config) if holdem else ExactCFR(game, config)
 
 
-class TabularCFR(Algorithm):
+class TabularCFR(TableAlgorithm):
     """A tabular solver as a run: `algorithm=linear_cfr` and the like. One epoch is up to a hundred iterations."""
 
     def __init__(self, game: Game, algorithm: TabularCFRConfig | MCCFRConfig, seed: int) -> None:
-        super().__init__(game, algorithm, seed)
+        solver = solver_of(game, algorithm, seed)
+        # A solver that works on the CPU has its game and its tables there.
+        super().__init__(solver.game, algorithm, seed)
         self.iterations_per_step = largest_divisor(algorithm.evaluate_every, _MOST_PER_STEP)
-        self.solver = solver_of(game, algorithm, seed)
+        self.solver = solver
 
     def advance(self) -> dict[str, float]:
         self.solver.step()

@@ -121,6 +121,16 @@ def terminal_value(kind: int, pay: float, reach: Array, boards: Boards, b: int, 
 
 
 @_compiled
+def _read_strategies(trees: Subtrees, entry: int, first_cell: int, cells: int, table: Array, sigma: Array) -> None:
+    """Fill `sigma` `[nodes, cells, actions]` at the entry's decision nodes from `table` `[rows, actions]`."""
+    begin = trees.start[entry]
+    for i in range(trees.start[entry + 1] - begin):
+        if trees.kind[begin + i] == DECISION:
+            row = trees.row[begin + i] + first_cell
+            sigma[i, :cells] = table[row : row + cells]
+
+
+@_compiled
 def _reach_down(
     trees: Subtrees, entry: int, boards: Boards, b: int, opening: Array, sigma: Array, reach: Array
 ) -> None:
@@ -223,10 +233,7 @@ def evaluate(
         for entry in range(len(trees.start) - 1):
             top = trees.start[entry]
             nodes = trees.start[entry + 1] - top
-            for i in range(nodes):
-                if trees.kind[top + i] == DECISION:
-                    row = trees.row[top + i] + first_cell
-                    sigma[i, :cells] = table[row : row + cells]
+            _read_strategies(trees, entry, first_cell, cells, table, sigma)
             _reach_down(trees, entry, boards, b, opening, sigma, reach)
             _values_at_end(trees, entry, boards, b, player, reach, r, value)
             for i in range(nodes - 1, -1, -1):
@@ -254,10 +261,7 @@ def own_reach(
         for entry in range(len(trees.start) - 1):
             top = trees.start[entry]
             nodes = trees.start[entry + 1] - top
-            for i in range(nodes):
-                if trees.kind[top + i] == DECISION:
-                    row = trees.row[top + i] + first_cell
-                    sigma[i, :cells] = table[row : row + cells]
+            _read_strategies(trees, entry, first_cell, cells, table, sigma)
             _reach_down(trees, entry, boards, b, opening, sigma, reach)
             for i in range(nodes):
                 if trees.kind[top + i] == DECISION:
@@ -272,27 +276,20 @@ def equity(trees: Subtrees, boards: Boards, begin: int, end: int, strongest: int
     Where equal hands are at the border of the strongest, each of them counts in part.
     """
     hands = boards.first.shape[1]
+    member, beaten, met, r = np.zeros(hands), np.zeros(hands), np.zeros(hands), np.zeros(hands)
     for b in range(begin, end):
-        first, second, tie, cell = boards.first[b], boards.second[b], boards.tie[b], boards.cell[b]
-        total, of_card, member = 0.0, np.zeros(_CARDS), np.zeros(hands)
-        won, h = np.zeros(hands), 0
+        h = 0
         while h < hands:
-            stop = tie[h]
+            stop = boards.tie[b, h]
             for i in range(h, stop):
-                won[i] = total - of_card[first[i]] - of_card[second[i]]
-            part = min(max((stop - (hands - strongest)) / (stop - h), 0.0), 1.0)
-            for i in range(h, stop):
-                member[i] = part
-                total += part
-                of_card[first[i]] += part
-                of_card[second[i]] += part
-            for i in range(h, stop):
-                # The hand itself is in the total once, and in both its cards' sums.
-                won[i] += total - of_card[first[i]] - of_card[second[i]] + member[i]
+                member[boards.cell[b, i]] = min(max((stop - (hands - strongest)) / (stop - h), 0.0), 1.0)
             h = stop
-        for i in range(hands):
-            met = total - of_card[first[i]] - of_card[second[i]] + member[i]
-            share[boards.start[b] + cell[i]] = won[i] / (2 * met) if met > _NOBODY else 0.0
+        # Against one hand each, a showdown for 1 is worth the hands beaten minus those that win, a fold all those met.
+        terminal_value(SHOWN, 1.0, member, boards, b, r, beaten)
+        terminal_value(FOLDED, 1.0, member, boards, b, r, met)
+        first_cell = boards.start[b]
+        for c in range(boards.start[b + 1] - first_cell):
+            share[first_cell + c] = (met[c] + beaten[c]) / (2 * met[c]) if met[c] > _NOBODY else 0.0
 
 
 @_compiled

@@ -80,8 +80,8 @@ def _one_board(game: Game) -> HoldemCards:
 class HoldemForm:
     """Exact values, best responses and counterfactual values of one game, over all boards or a sample of them.
 
-    Tables are `[rows, actions]` float64 on the CPU; the rows are the game's infosets, or those of the sample's boards
-    in the same order.
+    Tables are `[rows, actions]` float64; the rows are the game's infosets, or those of the sample's boards in the same
+    order. The work is done on the CPU, and answers are on the table's device.
 
     Args:
         game: a Hold'em game with one board.
@@ -184,14 +184,14 @@ class HoldemForm:
         opening = self.opening.reach(self.opening.rows(strategies))
         self.opening.arrival(opening, arrival)
         self.over_boards(kernels.own_reach, strategies, self.opening.at_entries(opening), arrival)
-        return torch.from_numpy(arrival)
+        return torch.from_numpy(arrival).to(table.device)
 
     def action_values(self, table: Tensor) -> Tensor:
         """`[rows, actions]` counterfactual value of each action under `table`, 0 where illegal."""
         q = np.zeros(table.shape)
         for player in range(2):
             self.evaluate(table, player, action_values=q)
-        return torch.from_numpy(q)
+        return torch.from_numpy(q).to(table.device)
 
     def nash_conv_replicates(
         self, table: Tensor, replicates: int, generator: np.random.Generator

@@ -45,14 +45,12 @@ class Abstraction:
         bucket: per round `[cells]` bucket of each cell; None: each cell is one.
         first: `[nodes]` row of a decision node's first bucket.
         legal: `[rows, actions]` bool.
-        owner: `[rows]` player.
     """
 
     game: Game
     bucket: tuple[Tensor | None, ...]
     first: Tensor
     legal: Tensor
-    owner: Tensor
 
     def rows(self, infosets: Tensor) -> Tensor:
         """`[n]` infosets -> `[n]` rows."""
@@ -87,15 +85,14 @@ def abstraction(game: Game, buckets: int | None) -> Abstraction:
             )
         grouped = (None, _buckets(game.name, tuple(sorted(game.parameters.items())), buckets).to(game.device))
     sizes = [n if b is None else int(b.max()) + 1 for n, b in zip(cards.cells, grouped, strict=True)]
-    first, size, legal, owner = torch.zeros(game.tree.nodes, dtype=torch.int64), 0, [], []
+    first, size, legal = torch.zeros(game.tree.nodes, dtype=torch.int64), 0, []
     for p in range(2):
         for node in (game.tree.player == p).nonzero().flatten().tolist():
             first[node] = size
             here = sizes[int(game.tree.round[node])]
             legal.append(game.tree.legal[node].expand(here, -1))
-            owner.append(torch.full((here,), p, dtype=torch.int8, device=game.device))
             size += here
-    return Abstraction(game, grouped, first.to(game.device), torch.cat(legal), torch.cat(owner))
+    return Abstraction(game, grouped, first.to(game.device), torch.cat(legal))
 
 
 @lru_cache(maxsize=4)
@@ -127,7 +124,7 @@ def features(form: HoldemForm) -> Floats:
 
 
 def cluster(points: Floats, weight: Floats, clusters: int) -> NDArray[np.int64]:
-    """`[points]` cluster of each, by weighted k-means: some of the clusters may stay empty, none is named then."""
+    """`[points]` cluster of each, by weighted k-means; fewer than asked for where points coincide."""
     if clusters <= _MOST_AT_ONCE:
         return _kmeans(points, weight, clusters)
     coarse = _kmeans(points, weight, round(clusters**0.5))

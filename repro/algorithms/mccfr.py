@@ -1,0 +1,125 @@
+"""Monte Carlo CFR on tables [Lanctot et al. 2009], in the game itself and on card abstractions of Hold'em.
+
+External sampling sums the opponent's strategy where its actions were sampled ("simple" averaging), outcome sampling
+the traverser's with its own reach over the probability of the sample ("stochastically weighted" averaging).
+
+With more than one traversal per iteration all of them meet the same strategies: a batch update, which needs more
+traversals for the same exploitability but does each of them much faster.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from repro.algorithms.solver import Solver
+from repro.config import MCCFRConfig
+from repro.engine.sampling import SamplingEngine, Traversals
+from repro.errors import ReproError
+from repro.games.abstraction import abstraction
+from repro.games.game import Game
+from repro.policies.base import Policy, TabularPolicy
+from repro.policies.regret_matching import normalised, regret_matching
+from repro.seeding import generator
+
+
+class SampledCFR(Solver):
+    """What both have in common: traversals, and what becomes of their samples."""
+
+    def __init__(self, game: Game, config: MCCFRConfig, seed: int, rows: int | None = None) -> None:
+        super().__init__(game, rows=rows)
+        self._config, self._seed = config, seed
+        self._engine = SamplingEngine(game)
+
+    @abstractmethod
+    def policy(self) -> Policy:
+        """The current strategies, for traversals."""
+
+    @abstractmethod
+    def rows(self, infosets: Tensor) -> Tensor:
+        """`[n]` infosets -> `[n]` rows of the tables."""
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        self.iteration += 1
+        weight = self.iteration if self._config.linear else 1
+        for player in range(2):
+            found = self._traverse(player)
+            for samples, into in ((found.advantages, self.regrets), (found.strategies, self.sums)):
+                into.index_add_(0, self.rows(samples.infosets), samples.targets.double(), alpha=weight)
+            self.nodes_touched += found.nodes_touched
+            self.match(player)
+
+    def _traverse(self, player: int) -> Traversals:
+        draw = generator(self._seed, "traversals", self.iteration, player, self.game.device)
+        policy, n = self.policy(), self._config.traversals
+        if self._config.sampling == "external":
+            return self._engine.external_sampling(policy, player, n, draw)
+        assert self._config.exploration is not None
+        return self._engine.outcome_sampling(policy, player, n, self._config.exploration, draw)
+
+
+class MonteCarloCFR(SampledCFR):
+    """External- and outcome-sampling MCCFR, with a row for each infoset and a table of the current strategy."""
+
+    def __init__(self, game: Game, config: MCCFRConfig, seed: int) -> None:
+        super().__init__(game, config, seed)
+        self._strategy = game.uniform.float()
+
+    def match(self, player: int) -> None:
+        mine = self.game.player_slice[player]
+        self._strategy[mine] = self._matched(mine).float()
+
+    def policy(self) -> Policy:
+        return TabularPolicy(self._strategy)
+
+    def rows(self, infosets: Tensor) -> Tensor:
+        return infosets
+
+
+class AbstractMCCFR(SampledCFR):
+    """MCCFR on a card abstraction, with a row for each betting node and bucket: the baselines of Deep CFR's Fig. 2.
+
+    Strategies are made from regrets where traversals ask for them: most rows of a large table change rarely.
+    """
+
+    def __init__(self, game: Game, config: MCCFRConfig, seed: int) -> None:
+        if config.sampling != "external":
+            raise ReproError(f"algorithm.sampling is {config.sampling}; on Hold'em games it must be external.")
+        self.abstraction = abstraction(game, config.buckets)
+        super().__init__(game, config, seed, rows=len(self.abstraction.legal))
+
+    def match(self, player: int) -> None:
+        """Nothing to do: a strategy is made where it is needed."""
+
+    def policy(self) -> Policy:
+        return self
+
+    def probabilities(self, infosets: Tensor) -> Tensor:
+        """The current strategies, as a policy."""
+        rows = self.rows(infosets)
+        return regret_matching(
+            self.regrets.index_select(0, rows), self.abstraction.legal.index_select(0, rows), "uniform"
+        )
+
+    def rows(self, infosets: Tensor) -> Tensor:
+        return self.abstraction.rows(infosets)
+
+    def average(self) -> TabularPolicy:
+        return self._in_full_game(self.sums)
+
+    def current(self) -> TabularPolicy:
+        return self._in_full_game(self.regrets.clamp(min=0))
+
+    def _in_full_game(self, weights: Tensor) -> TabularPolicy:
+        """Per infoset, its row's weights in proportion; uniform where they are all 0."""
+        legal = self.abstraction.legal
+        table = normalised(weights, legal / legal.sum(1, keepdim=True))
+        return TabularPolicy(table.index_select(0, self._row_of_infoset))
+
+    @cached_property
+    def _row_of_infoset(self) -> Tensor:
+        return self.rows(torch.arange(self.game.infosets, device=self.game.device))
