@@ -31,6 +31,8 @@ def _one_of(*allowed: str, default: Any = MISSING) -> Any:
     return field(default=default, metadata={"one_of": allowed})
 
 
+_NAME = r"[a-z0-9_]+"
+
 _MOST_EXPONENT = 10
 """Of tabular CFR's discounts; larger ones overflow."""
 
@@ -62,6 +64,8 @@ class RegressionConfig:
     clip_norm: float = _above(0, 10.0)
     # The learning rate over a fit: constant, or falling to 0 along half a cosine (this suite's own option).
     schedule: str = _one_of("constant", "cosine", default="constant")
+    # Matrix products in float32, or in bfloat16 (only with device=cuda).
+    precision: str = _one_of("fp32", "bf16", default="fp32")
     # Weights at the start of a fit: those of the player's previous network, or random ones.
     start: str = _one_of("previous", "random")
 
@@ -127,7 +131,7 @@ class MCCFRConfig(AlgorithmConfig):
     traversals: int = _at_least(1)
     # Weigh the regrets and strategies of iteration t by t.
     linear: bool = False
-    # Hold'em games with one board: hands on the board are grouped into so many buckets; null: none, suits excepted.
+    # Hold'em games: the hands of a round, but the first, are grouped into so many buckets; null: none, suits excepted.
     buckets: int | None = _at_least(1, None)
     # Probability with which outcome sampling lets the traverser play uniformly; external sampling has none: null.
     exploration: float | None = field(default=None, metadata={"above": 0, "at_most": 1})
@@ -174,8 +178,12 @@ class DeepCFRConfig(AlgorithmConfig):
     average: RegressionConfig = field(default_factory=RegressionConfig)
     # Hold'em games with one board: measure exploitability on so many random boards; null: on all, which is exact.
     evaluation_boards: int | None = _at_least(2, None)
-    # Hold'em games: hands that the first read-out plays against the second at every evaluation, both seatings counted.
+    # Hold'em games: hands that the first read-out plays against the second, and every one against each opponent, at
+    # every evaluation; both seatings counted.
     match_hands: int = _at_least(0, 0)
+    # Hold'em games: name -> key of the finished run that left a blueprint.pt; ${run_key:OVERRIDE,...} is the key of
+    # the run that these overrides ask for, with seed, device and threads of this one.
+    opponents: dict[str, str] = field(default_factory=dict)
     # Hold'em games: after the last iteration, hands per player on which the read-outs sd_cfr and deep_cfr are compared.
     disagreement_rollouts: int = _at_least(0, 0)
 
@@ -215,6 +223,9 @@ class Config:
     # null for algorithms without networks.
     network: NetworkConfig | None = None
     seed: int = _at_least(0, 0)
+    # Deep CFR on Hold'em games: train these seeds together, as one batched run, and not `seed`. Each gets the tracked
+    # run that it would get alone.
+    seeds: list[int] | None = None
     # The figure or table that the run belongs to (an MLflow experiment), and the scale it is made at.
     target: str = "runs"
     scale: str = "custom"
@@ -265,7 +276,7 @@ def settings(cfg: DictConfig) -> Config:
 
 def _readout(name: str, given: Any) -> ReadoutConfig:
     key = f"algorithm.readouts.{name}"
-    if not re.fullmatch(r"[a-z0-9_]+", name) or name == "training":
+    if not re.fullmatch(_NAME, name) or name == "training":
         raise ReproError(f"{key}: the name must be of a-z, 0-9 and _, and not 'training'.")
     known = [f.name for f in fields(ReadoutConfig)]
     if not isinstance(given, Mapping) or "kind" not in given or not set(given) <= set(known):
@@ -288,8 +299,15 @@ def _check_together(config: Config) -> None:
             raise ReproError(f"network is null, but the algorithm {algorithm.name} needs one.")
         _check_network(config.network)
     check_variant(algorithm)
+    _check_seeds(config)
     if isinstance(algorithm, DeepCFRConfig):
         _check_comparisons(algorithm)
+        for which in ("value", "average"):
+            if getattr(algorithm, which).precision != "fp32" and config.device != "cuda":
+                raise ReproError(
+                    f"algorithm.{which}.precision is {getattr(algorithm, which).precision} and device {config.device}; "
+                    "only cuda has another than fp32."
+                )
     if isinstance(algorithm, KuhnPostConfig) and config.game.get("name") != "kuhn":
         raise ReproError(f"game is {config.game.get('name')!r}; the algorithm {algorithm.name} plays kuhn only.")
     if isinstance(algorithm, NFSPConfig):
@@ -302,7 +320,27 @@ def _check_together(config: Config) -> None:
     _check_readouts(algorithm)
 
 
+def _check_seeds(config: Config) -> None:
+    if config.seeds is None:
+        return
+    if not isinstance(config.algorithm, DeepCFRConfig):
+        raise ReproError(
+            f"seeds is {config.seeds}, but the algorithm {config.algorithm.name} trains one at a time; use null, and "
+            "-m seed=0,1."
+        )
+    if not config.seeds or len(set(config.seeds)) < len(config.seeds) or min(config.seeds) < 0:
+        raise ReproError(f"seeds is {config.seeds}; it must be different whole numbers, none below 0, or null.")
+
+
 def _check_comparisons(algorithm: DeepCFRConfig) -> None:
+    if algorithm.opponents and not algorithm.match_hands:
+        raise ReproError(
+            f"algorithm.match_hands is 0, but algorithm.opponents are {', '.join(algorithm.opponents)}; a number of "
+            "hands is needed."
+        )
+    for name in algorithm.opponents:
+        if not re.fullmatch(_NAME, name):
+            raise ReproError(f"algorithm.opponents.{name}: the name must be of a-z, 0-9 and _.")
     kinds = [readout.kind for readout in algorithm.readouts.values()]
     if algorithm.match_hands % 2:
         raise ReproError(
@@ -405,10 +443,23 @@ def result_config(cfg: DictConfig) -> dict[str, Any]:
     return {str(k): v for k, v in plain.items() if k not in _PATHS_AND_SWITCHES}
 
 
+def single_runs(cfg: DictConfig) -> list[DictConfig]:
+    """The configuration of each seed of a batched run; of any other run its own."""
+    if cfg.seeds is None:
+        return [cfg]
+    return [OmegaConf.merge(cfg, {"seed": seed, "seeds": None}) for seed in cfg.seeds]  # type: ignore[misc]
+
+
 def run_key(cfg: DictConfig) -> str:
     """Twelve hexadecimal digits that name a run: equal exactly when the configurations agree, paths aside."""
     text = json.dumps(result_config(cfg), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def hyperparameters(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What runs are compared by: `result_config` on one level, without the seed and what follows from it."""
+    apart = ("seed", "algorithm.opponents.")
+    return {k: v for k, v in flatten(config).items() if not k.startswith(apart)}
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

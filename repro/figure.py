@@ -65,8 +65,23 @@ def sweep_arguments(experiment: str, output: Path, jobs: int, device: str, force
     if output != Path("outputs").absolute():
         arguments.append(f"output_dir={output}")
     if device != "cpu":
-        arguments.append(f"device={device}")
+        arguments += [f"device={device}", *_batched(experiment)]
     return [*arguments, "force=true"] if force else arguments
+
+
+def _batched(experiment: str) -> list[str]:
+    """Arguments that make one batched run of the seeds of a sweep, if its algorithm can: they fill a GPU together."""
+    from repro.config import DeepCFRConfig, settings  # noqa: PLC0415  (--draw needs none of this)
+    from repro.games import load_game  # noqa: PLC0415
+    from repro.games.holdem import HoldemCards  # noqa: PLC0415
+    from repro.run import plan, without_hydra  # noqa: PLC0415
+
+    configs = [settings(without_hydra(c)) for c in plan([f"+experiment={experiment}"], multirun=True)]
+    if not isinstance(configs[0].algorithm, DeepCFRConfig):
+        return []
+    if not isinstance(load_game(configs[0].game).cards, HoldemCards):
+        return []
+    return ["seed=0", f"seeds={sorted({c.seed for c in configs})}"]
 
 
 def run_sweep(arguments: list[str]) -> int:
@@ -90,7 +105,7 @@ def collect(arguments: list[str], output: Path) -> tuple[pd.DataFrame, dict[str,
     Raises:
         ReproError: a run of the sweep is not finished.
     """
-    from repro.config import result_config, run_key  # noqa: PLC0415  (--draw needs none of this)
+    from repro.config import result_config, run_key, single_runs  # noqa: PLC0415  (--draw needs none of this)
     from repro.run import plan, without_hydra  # noqa: PLC0415
     from repro.tracking.results import tidy  # noqa: PLC0415
     from repro.tracking.store import (  # noqa: PLC0415
@@ -102,7 +117,7 @@ def collect(arguments: list[str], output: Path) -> tuple[pd.DataFrame, dict[str,
         open_store,
     )  # fmt: skip
 
-    configs = [without_hydra(c) for c in plan(arguments[1:], multirun=True)]
+    configs = [one for c in plan(arguments[1:], multirun=True) for one in single_runs(without_hydra(c))]
     keys = [run_key(c) for c in configs]
     client = open_store(configs[0].tracking_uri or default_uri(output))
     experiment = experiment_id(client, configs[0].target, output / "artifacts")
@@ -136,9 +151,9 @@ def variants(configs: list[Any]) -> list[str]:
 
     The column `variant` of a figure's data; figures that compare algorithms only have none.
     """
-    from repro.config import flatten, result_config  # noqa: PLC0415  (--draw needs none of this)
+    from repro.config import hyperparameters, result_config  # noqa: PLC0415  (--draw needs none of this)
 
-    flat = [{k: v for k, v in flatten(result_config(c)).items() if k != "seed"} for c in configs]
+    flat = [hyperparameters(result_config(c)) for c in configs]
     swept = sorted(k for k in flat[0] if len({str(f.get(k)) for f in flat}) > 1)
     return [", ".join(f"{k}={f.get(k)}" for k in swept) for f in flat]
 
@@ -152,15 +167,15 @@ def deviations(experiment: str, configs: list[Any]) -> dict[str, list[Any]]:
     return {
         k: [theirs.get(k), ours.get(k)]
         for k in sorted(theirs.keys() | ours.keys())
-        if k not in ("seed", "scale") and theirs.get(k) != ours.get(k)
+        if k != "scale" and theirs.get(k) != ours.get(k)
     }
 
 
 def _values(configs: list[Any]) -> dict[str, Any]:
     """Every key with its value, or, where runs differ, with all of them in order of the runs, as text."""
-    from repro.config import flatten, result_config  # noqa: PLC0415
+    from repro.config import hyperparameters, result_config  # noqa: PLC0415
 
-    flat = [flatten(result_config(c)) for c in configs]
+    flat = [hyperparameters(result_config(c)) for c in configs]
     found = {}
     for key in flat[0]:
         values = list(dict.fromkeys(str(f.get(key)) for f in flat))

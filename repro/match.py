@@ -20,6 +20,7 @@ from repro.evaluation.units import milli_units, unit_name
 from repro.games import Game, load
 from repro.games.one_card import OneCard
 from repro.policies import TabularPolicy, load_strategy, table_of
+from repro.policies.blueprint import Blueprint, is_blueprint, load_blueprint
 from repro.policies.ensemble import NetworkSampling, load_average_networks, load_networks
 from repro.policies.network import NetworkPolicy, Seats, Uniform
 from repro.seeding import generator
@@ -29,7 +30,7 @@ AVERAGE = ":average"
 """After `networks.pt`: Deep CFR's S-hat, instead of the value networks that SD-CFR averages."""
 
 Networks = tuple[NetworkSampling, NetworkSampling]
-Player = TabularPolicy | Uniform | Networks | tuple[NetworkPolicy, NetworkPolicy]
+Player = TabularPolicy | Uniform | Blueprint | Networks | tuple[NetworkPolicy, NetworkPolicy]
 """What a command line can name: a strategy for both seats, or the stored networks of each seat."""
 
 _WORDS: dict[str, bool] = {"true": True, "false": False}
@@ -72,7 +73,7 @@ def _value(text: str) -> object:
 
 
 def read_player(game: Game, argument: str, text: str) -> Player:
-    """The player that A or B names: `uniform`, a `strategy.csv`, a `networks.pt` or a `networks.pt:average`.
+    """The player that A or B names: `uniform`, or a `strategy.csv`, `blueprint.pt` or `networks.pt[:average]`.
 
     Raises:
         ReproError: it is none of these, or for another game.
@@ -82,13 +83,16 @@ def read_player(game: Game, argument: str, text: str) -> Player:
     path = Path(text.removesuffix(AVERAGE))
     if path.suffix not in (".csv", ".pt"):
         raise ReproError(
-            f"{argument} is {text!r}; it must be uniform, a strategy.csv, a networks.pt or a networks.pt{AVERAGE}."
+            f"{argument} is {text!r}; it must be uniform, a strategy.csv, a blueprint.pt, a networks.pt or a "
+            f"networks.pt{AVERAGE}."
         )
     if not path.is_file():
         raise ReproError(f"{argument} is {text!r}; there is no such file.")
     try:
         if text.endswith(AVERAGE):
             return load_average_networks(game, path)
+        if is_blueprint(path):
+            return load_blueprint(game, path)
         return load_networks(game, path) if path.suffix == ".pt" else load_strategy(game, path)
     except ReproError as error:
         raise ReproError(f"{argument}: {error}") from error
@@ -173,7 +177,10 @@ def run(arguments: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, or 2 if the request was at fault."""
-    player = "uniform, a strategy.csv, a networks.pt (one network is drawn per hand), or networks.pt:average (S-hat)"
+    player = (
+        "uniform, a strategy.csv, a blueprint.pt, a networks.pt (one network is drawn per hand), or "
+        "networks.pt:average (S-hat)"
+    )
     parser = argparse.ArgumentParser(prog="python -m repro.match", description="Play A against B.", allow_abbrev=False)
     parser.add_argument("game", metavar="GAME", help="name of a game, with :KEY=VALUE for each parameter to change")
     parser.add_argument("A", help=player)

@@ -18,19 +18,21 @@ import traceback
 import uuid
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hydra
 import torch
 from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from rich.table import Table
 
-from repro.config import flatten, register, result_config, run_key, settings
+from repro.config import hyperparameters, register, result_config, run_key, settings, single_runs
 from repro.errors import ReproError
 from repro.games import load_game
 from repro.tracking import status
@@ -61,13 +63,13 @@ def plan(overrides: Sequence[str], multirun: bool) -> list[DictConfig]:
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
             configs = [compose("config", [*job], return_hydra_config=True) for job in _jobs(overrides, multirun)]
+        for config in configs:
+            _check(config)
     except (HydraException, OmegaConfBaseException) as error:
         raise ReproError(_one_sentence(error)) from error
     except (ValueError, AssertionError) as error:
         # What Hydra raises for a choice that is no name, such as network=null, says neither key nor value.
         raise ReproError(f"bad configuration: {' '.join(overrides)}: {error}") from error
-    for config in configs:
-        _check(config)
     return configs
 
 
@@ -82,6 +84,22 @@ def _jobs(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
     master = compose("config", [line for line in fixed if line], return_hydra_config=True)
     swept = [f"{k}={v}" for k, v in (master.hydra.sweeper.get("params") or {}).items()]
     return BasicSweeper.split_arguments(parser.parse_overrides([*swept, *overrides]), None)[0]
+
+
+def _key_of(*overrides: str, _root_: DictConfig) -> str:
+    """`${run_key:OVERRIDE,...}`: the key of another run, with the seed, device and threads of the run that asks."""
+    same = [f"{key}={_root_[key]}" for key in ("seed", "device", "threads")]
+    composing = initialize_config_dir(str(CONF), version_base="1.3") if not GlobalHydra().is_initialized() else None
+    with composing or nullcontext():
+        config = compose("config", [*same, *overrides], return_hydra_config=True)
+    return run_key(without_hydra(config))
+
+
+def _register_resolver() -> None:
+    OmegaConf.register_new_resolver("run_key", _key_of, replace=True)
+
+
+_register_resolver()
 
 
 def _check(config: DictConfig) -> None:
@@ -148,6 +166,8 @@ def run_folder(output_dir: str | Path, key: str) -> Path:
 def execute(config: DictConfig) -> str:
     """Do one run and return the state it ended in. Never raises for a fault of one run: the status file tells it."""
     _end_with_the_command()
+    # A launcher's worker has not run this module's top level.
+    _register_resolver()
     config = without_hydra(config)
     key = run_key(config)
     folder = run_folder(config.output_dir, key)
@@ -169,7 +189,7 @@ def _execute_alone(config: DictConfig, key: str, folder: Path) -> str:
     try:
         from repro.training import train  # noqa: PLC0415  (imports Lightning and MLflow, which takes seconds)
 
-        state.state = train(config, key, folder, state, os.environ.get(_PARENT_RUN) or None)
+        state.state = train(config, folder, state, os.environ.get(_PARENT_RUN) or None)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second.
         state.state, state.message = status.INTERRUPTED, "repeat the command to continue"
         status.write(folder, state)
@@ -274,7 +294,7 @@ def _run(overrides: list[str], multirun: bool) -> int:
             interrupted = error
     failed = _report(jobs, watcher.statuses(), interrupted)
     if interrupted is not None:
-        _close(client, experiment, keys)
+        _close(client, experiment, [run_key(one) for c in plain for one in single_runs(c)])
     client.set_terminated(parent.info.run_id, "FAILED" if failed else "FINISHED")
     if isinstance(interrupted, KeyboardInterrupt):
         raise interrupted
@@ -293,7 +313,7 @@ def _close(client: MlflowClient, experiment: str, keys: Sequence[str]) -> None:
 
 def _labels(configs: Sequence[dict[str, Any]]) -> list[str]:
     """A name per run: game, algorithm, seed, and whatever else differs within the command."""
-    flat = [flatten(c) for c in configs]
+    flat = [{**hyperparameters(c), "seed": c["seed"]} for c in configs]
     always = ("game.name", "algorithm.name", "seed")
     # Keys that only some of the algorithms have say no more than the algorithm's name.
     keys = sorted(set.intersection(*(set(f) for f in flat)) - set(always))

@@ -3,52 +3,72 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytorch_lightning as pl
 import torch
+from mlflow import MlflowClient
+from mlflow.entities import Run
 from omegaconf import DictConfig, OmegaConf
 from threadpoolctl import threadpool_limits
 
 from repro.algorithms.base import Algorithm
-from repro.algorithms.registry import build
-from repro.config import Config, flatten, result_config, settings
+from repro.algorithms.registry import build, together
+from repro.algorithms.tabular import BlueprintCFR
+from repro.config import Config, DeepCFRConfig, flatten, result_config, run_key, settings, single_runs
+from repro.errors import ReproError
 from repro.evaluation.units import unit_name
-from repro.games import load_game
-from repro.policies import save_strategy
+from repro.games import Game, load_game
+from repro.policies import Policy, save_strategy
+from repro.policies.blueprint import load_blueprint
 from repro.tracking import provenance, status
 from repro.tracking.checkpoints import Checkpoints, newest_readable
-from repro.tracking.store import TRAINING, TrackedRun, default_uri, experiment_id, find_runs, is_finished, open_store
+from repro.tracking.store import (
+    TRAINING,
+    TrackedRun,
+    default_uri,
+    experiment_id,
+    find_finished,
+    find_runs,
+    is_finished,
+    open_store,
+)
 
 _MOST_ROWS_IN_A_TABLE = 50_000
 
 
-def train(config: DictConfig, key: str, folder: Path, state: status.Status, parent: str | None) -> str:
+def train(config: DictConfig, folder: Path, state: status.Status, parent: str | None) -> str:
     """Do the run of `config`, or continue it, or skip it when it is finished. Returns its state.
+
+    A batched run (`seeds`) is finished when all its seeds are; otherwise all of them are done.
 
     Raises:
         ReproError: the run cannot be done as asked.
     """
-    checked = settings(config)
+    configs = single_runs(config)
+    checked = [settings(c) for c in configs]
+    first = checked[0]
     _quiet_lightning()
-    tracked = _open_tracked_run(config, checked, key, folder, parent)
-    if tracked is None:
+    tracked = _open_tracked_runs(configs, checked, folder, parent)
+    if not tracked:
         return status.SKIPPED
-    torch.set_num_threads(checked.threads)
+    torch.set_num_threads(first.threads)
     iteration = 0
     try:
-        game = load_game(checked.game, checked.device)
-        model = build(game, checked)
+        game = load_game(first.game, first.device)
+        model = together([build(game, c, opponents_of(game, c)) for c in checked])
         checkpoint, passed_over = newest_readable(folder)
         if passed_over:
             print(f"warning: {passed_over}")
         trainer = pl.Trainer(
             max_epochs=model.steps,
-            accelerator="gpu" if checked.device == "cuda" else "cpu",
+            accelerator="gpu" if first.device == "cuda" else "cpu",
             devices=1,
-            callbacks=[_Report(tracked, folder, state), Checkpoints(folder, checked.checkpoint_every_seconds)],
+            callbacks=[_Report(tracked, folder, state), Checkpoints(folder, first.checkpoint_every_seconds)],
             logger=False,
             enable_checkpointing=False,
             enable_progress_bar=False,
@@ -56,25 +76,50 @@ def train(config: DictConfig, key: str, folder: Path, state: status.Status, pare
             default_root_dir=folder,
         )
         try:
-            with threadpool_limits(checked.threads):
+            with threadpool_limits(first.threads):
                 trainer.fit(model, ckpt_path=checkpoint, weights_only=True)
                 if not model.metrics:
                     # Stopped between its last checkpoint and its end. Read-outs are draws of their own: repeat them.
                     model.evaluate()
         finally:
             iteration = model.iteration
-        _write_artifacts(model, tracked, config, folder)
-        tracked.finish("FINISHED")
+        for one, run, plain in zip(model.replicates, tracked, configs, strict=True):
+            _write_artifacts(one, run, plain, folder)
+        for run in tracked:
+            run.finish("FINISHED")
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt | SystemExit)
         reason = "interrupted" if stopped else str(error)
-        tracked.finish("KILLED" if stopped else "FAILED", f"iteration {iteration}: {reason}")
+        for run in tracked:
+            run.finish("KILLED" if stopped else "FAILED", f"iteration {iteration}: {reason}")
         raise
     state.headline = _headline(model) or state.headline
-    for file in (*folder.glob("*.ckpt"), folder / "networks.pt"):
+    for file in (*folder.glob("*.ckpt"), folder / model.ARTIFACT):
         # The networks are in the artifacts now; the memories serve no one any more.
         file.unlink(missing_ok=True)
     return status.FINISHED
+
+
+def opponents_of(game: Game, checked: Config) -> dict[str, Policy]:
+    """The blueprints that a run is measured against, from the runs that left them.
+
+    Raises:
+        ReproError: there is no such run, or it left nothing that can be played.
+    """
+    keys = checked.algorithm.opponents if isinstance(checked.algorithm, DeepCFRConfig) else {}
+    # A file in a folder beside is no download.
+    os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = "false"
+    client = open_store(checked.tracking_uri or default_uri(Path(checked.output_dir).absolute()))
+    found: dict[str, Policy] = {}
+    for name, key in keys.items():
+        run = find_finished(client, key)
+        if run is None:
+            raise ReproError(
+                f"algorithm.opponents.{name} is {key}; in {checked.output_dir} there is no finished run with this key. "
+                "Make the opponents first."
+            )
+        found[name] = load_blueprint(game, client.download_artifacts(run.info.run_id, BlueprintCFR.ARTIFACT))
+    return found
 
 
 def _quiet_lightning() -> None:
@@ -84,21 +129,36 @@ def _quiet_lightning() -> None:
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
 
 
-def _open_tracked_run(
-    config: DictConfig, checked: Config, key: str, folder: Path, parent: str | None
-) -> TrackedRun | None:
-    """The MLflow runs to log to, or None when this run is finished already."""
-    output = Path(checked.output_dir).absolute()
-    client = open_store(checked.tracking_uri or default_uri(output))
-    experiment = experiment_id(client, checked.target, output / "artifacts")
-    runs = find_runs(client, experiment, key)
-    if not checked.force and is_finished(runs, checked.algorithm.readouts):
-        return None
-    if checked.force or TRAINING not in runs:
-        # Begin anew: as asked, or because the store does not know the run that these checkpoints belong to.
-        runs = {}
+def _open_tracked_runs(
+    configs: Sequence[DictConfig], checked: Sequence[Config], folder: Path, parent: str | None
+) -> list[TrackedRun]:
+    """The MLflow runs to log to, one per seed; none when all are finished already."""
+    first = checked[0]
+    output = Path(first.output_dir).absolute()
+    client = open_store(first.tracking_uri or default_uri(output))
+    experiment = experiment_id(client, first.target, output / "artifacts")
+    found = [find_runs(client, experiment, run_key(c)) for c in configs]
+    if not first.force and all(is_finished(runs, first.algorithm.readouts) for runs in found):
+        return []
+    if first.force or not all(TRAINING in runs for runs in found):
+        # Begin anew: as asked, or because the store does not know the runs that these checkpoints belong to.
+        found = [{} for _ in found]
         for file in folder.glob("*.ckpt"):
             file.unlink()
+    return [
+        _open_tracked_run(client, experiment, *one, folder, parent) for one in zip(configs, checked, found, strict=True)
+    ]
+
+
+def _open_tracked_run(
+    client: MlflowClient,
+    experiment: str,
+    config: DictConfig,
+    checked: Config,
+    runs: Mapping[str, Run],
+    folder: Path,
+    parent: str | None,
+) -> TrackedRun:
     plain = result_config(config)
     flat = {k: v for k, v in flatten(plain).items() if k not in ("seed", "scale", "target")}
     short = {"game": checked.game["name"], "seed": checked.seed, "scale": checked.scale, "target": checked.target}
@@ -108,7 +168,7 @@ def _open_tracked_run(
     tracked = TrackedRun(
         client,
         experiment,
-        key=key,
+        key=run_key(config),
         label=label,
         runs=runs,
         algorithms={TRAINING: checked.algorithm.name, **{name: name for name in checked.algorithm.readouts}},
@@ -123,7 +183,7 @@ def _open_tracked_run(
 class _Report(pl.Callback):
     """Sends each iteration's metrics to MLflow and its progress to the status file."""
 
-    def __init__(self, tracked: TrackedRun, folder: Path, state: status.Status) -> None:
+    def __init__(self, tracked: Sequence[TrackedRun], folder: Path, state: status.Status) -> None:
         self._tracked, self._folder, self._state = tracked, folder, state
         self._started = time.monotonic()
         self._first = 0
@@ -137,8 +197,9 @@ class _Report(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, Algorithm)
-        for readout, measured in pl_module.metrics.items():
-            self._tracked.log(readout or TRAINING, measured, pl_module.iteration)
+        for model, tracked in zip(pl_module.replicates, self._tracked, strict=True):
+            for readout, measured in model.metrics.items():
+                tracked.log(readout or TRAINING, measured, model.iteration)
         self._state.headline = _headline(pl_module) or self._state.headline
         self._state.iteration = pl_module.iteration
         done = pl_module.iteration - self._first
@@ -147,18 +208,26 @@ class _Report(pl.Callback):
 
 
 def _headline(model: Algorithm) -> str:
-    """The newest exploitability of the first two read-outs; empty between evaluations."""
+    """The newest exploitability of the first two read-outs, or else what the first wins; empty between evaluations.
+
+    Of several seeds the first's.
+    """
+    model = model.replicates[0]
     measured = {name: m["exploitability"] for name, m in model.metrics.items() if "exploitability" in m}
     parts = [f"{name} {value:.0f}" for name, value in list(measured.items())[:2]]
+    if not parts:
+        matches = (m.items() for m in model.metrics.values())
+        won = {k: v for m in matches for k, v in m if k.startswith("match") and k.endswith("/value")}
+        parts = [f"{key.removesuffix('/value')} {value:+.0f}" for key, value in list(won.items())[:2]]
     return f"{', '.join(parts)} {unit_name(model.game)}" if parts else ""
 
 
 def _write_artifacts(model: Algorithm, tracked: TrackedRun, config: DictConfig, folder: Path) -> None:
-    """`networks.pt` on the training run; each read-out's last average strategy as `strategy.csv` on its own run."""
-    networks = model.trained_networks()
-    if networks is not None:
-        torch.save({"config": result_config(config), **networks}, folder / "networks.pt")
-        tracked.artifact(TRAINING, folder / "networks.pt")
+    """What was trained, on the training run; each read-out's last average strategy as `strategy.csv` on its own run."""
+    stored = model.artifact()
+    if stored is not None:
+        torch.save({"config": result_config(config), **stored}, folder / model.ARTIFACT)
+        tracked.artifact(TRAINING, folder / model.ARTIFACT)
     if model.game.infosets <= _MOST_ROWS_IN_A_TABLE:
         for readout, policy in model.policies.items():
             path = folder / readout / "strategy.csv"

@@ -9,23 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from repro import run
+from repro.abstraction import Abstraction, abstraction, one_board
+from repro.abstraction.one_board import OneBoardBuckets, features
 from repro.algorithms.mccfr import AbstractMCCFR, MonteCarloCFR
 from repro.algorithms.tabular import TabularCFR, solve, solver_of
 from repro.config import MCCFRConfig, ReadoutConfig
 from repro.engine.holdem_form import HoldemForm
-from repro.engine.sampling import Traversals
+from repro.engine.sampling import SamplingEngine, Traversals
 from repro.errors import ReproError
 from repro.evaluation import expected_value, nash_conv
 from repro.games import Game, load
-from repro.games import abstraction as module
-from repro.games.abstraction import _apportion, abstraction, cluster, features
 from repro.games.holdem import HoldemCards
-from repro.policies import uniform
+from repro.policies import Policy, uniform
 from tests.holdem_reference import best_five
 
 
@@ -42,6 +40,12 @@ def every(game: Game) -> Tensor:
     return torch.arange(game.infosets)
 
 
+def board_buckets(grouped: Abstraction) -> Tensor:
+    """`[cells]` the bucket of each cell on the board."""
+    assert isinstance(grouped.buckets, OneBoardBuckets)
+    return grouped.buckets.of_cells(1, torch.arange(grouped.game.cards.cells[1]))
+
+
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
@@ -49,20 +53,20 @@ def every(game: Game) -> Tensor:
 def test_lossless_is_the_identity(name):
     game = load(name, ranks=4, suits=2)
     lossless = abstraction(game, None)
+    assert lossless.buckets is None
+    assert lossless.abstract is game
     assert torch.equal(lossless.rows(every(game)), every(game))
-    assert torch.equal(lossless.legal, game.legal)
 
 
 @pytest.mark.parametrize("buckets", [1, 2, 12, 300, 1260])
 def test_rows_are_node_and_bucket(buckets):
     game = small_game()
     grouped = abstraction(game, buckets)
-    bucket = grouped.bucket[1]
-    assert grouped.bucket[0] is None
-    assert bucket is not None
+    bucket, abstract = board_buckets(grouped), grouped.abstract
     used = int(bucket.max()) + 1
     assert 1 <= used <= buckets
     assert set(bucket.tolist()) == set(range(used))
+    assert abstract.cards.cells == (game.cards.cells[0], used)
     rows, tree = grouped.rows(every(game)), game.tree
     # Before the board every infoset has a row of its own.
     early = tree.round[game.infoset_node] == 0
@@ -73,8 +77,13 @@ def test_rows_are_node_and_bucket(buckets):
     assert len(pair) == len(pair[:, :2].unique(dim=0)) == len(pair[:, 2].unique())
     assert not set(rows[early].tolist()) & set(rows[late].tolist())
     # Without gaps, and of the right player with the right actions.
-    assert len(rows.unique()) == len(grouped.legal) == int(rows.max()) + 1
-    assert torch.equal(grouped.legal[rows], game.legal)
+    assert len(rows.unique()) == abstract.infosets == int(rows.max()) + 1
+    assert torch.equal(abstract.legal[rows], game.legal)
+    assert torch.equal(abstract.infoset_player[rows], game.infoset_player)
+    # Rows are infosets of the abstract game: of the same node, with the bucket for a cell.
+    assert torch.equal(abstract.infoset_node[rows], game.infoset_node)
+    assert torch.equal(abstract.infoset_cell[rows[late]], bucket[game.infoset_cell[late]])
+    assert torch.equal(abstract.infoset_cell[rows[early]], game.infoset_cell[early])
 
 
 def test_rows_of_mixed_and_repeated_infosets():
@@ -99,14 +108,30 @@ def test_isomorphic_hands_share_a_row():
 
 
 def test_games_of_one_name_have_buckets_of_their_own():
-    small, large = abstraction(load("fhp", ranks=4, suits=2), 9), abstraction(small_game(), 9)
-    assert small.bucket[1] is not None
-    assert large.bucket[1] is not None
-    assert len(small.bucket[1]) == 280
-    assert len(large.bucket[1]) == 1260
-    again = abstraction(small_game(), 9).bucket[1]
-    assert again is not None
-    assert torch.equal(large.bucket[1], again)
+    small, large = (board_buckets(abstraction(game, 9)) for game in (load("fhp", ranks=4, suits=2), small_game()))
+    assert len(small) == 280
+    assert len(large) == 1260
+    assert torch.equal(large, board_buckets(abstraction(small_game(), 9)))
+
+
+def test_the_abstract_game_deals_the_same_cards_as_the_full_one():
+    game = small_game()
+    grouped = abstraction(game, 12)
+    full, seen = (g.cards.deal(500, torch.Generator().manual_seed(0)) for g in (game, grouped.abstract))
+    assert torch.equal(seen.sign, full.sign)
+    assert torch.equal(seen.cells[:, :, 0], full.cells[:, :, 0])
+    assert torch.equal(seen.cells[:, :, 1], board_buckets(grouped)[full.cells[:, :, 1]])
+    assert len(seen.cells[:, :, 1].unique()) > 5
+
+
+def test_the_abstract_game_is_named_after_the_full_one():
+    game = small_game()
+    abstract = abstraction(game, 12).abstract
+    assert abstract.name == game.name
+    assert abstract.parameters == {**game.parameters, "buckets": 12}
+    assert abstract.chips_per_unit == game.chips_per_unit
+    _, betting = game.describe(game.infosets - 1).split("betting ")
+    assert abstract.describe(abstract.infosets - 1) == f"player 1, bucket 11, betting {betting}"
 
 
 # -- features ----------------------------------------------------------------------------------------------------------
@@ -185,81 +210,6 @@ def test_features_are_between_0_and_1_and_differ():
     assert all(len(np.unique(column)) > 1 for column in found.T)
 
 
-# -- clusters ----------------------------------------------------------------------------------------------------------
-
-
-def points_of(count: int, seed: int = 0, copies: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    points = np.repeat(rng.random((count, 3)), copies, 0)
-    return points, rng.random(len(points)) + 0.1
-
-
-@pytest.mark.parametrize("most_at_once", [512, 8])
-@pytest.mark.parametrize("clusters", [1, 2, 9, 40, 300])
-def test_clusters(monkeypatch, most_at_once, clusters):
-    monkeypatch.setattr(module, "_MOST_AT_ONCE", most_at_once)
-    points, weight = points_of(250, copies=2)
-    found = cluster(points, weight, clusters)
-    assert found.shape == (500,)
-    names = np.unique(found)
-    assert names.tolist() == list(range(len(names))), "no name may be left out"
-    assert len(names) <= clusters
-    assert len(names) >= min(clusters, 250) * 0.8
-    # Equal points are together, and with as many clusters as places every place is one.
-    assert np.array_equal(found[::2], found[1::2])
-    if clusters == 300 and most_at_once == 512:
-        assert len(names) == 250
-    assert np.array_equal(found, cluster(points.copy(), weight.copy(), clusters))
-
-
-@pytest.mark.parametrize("most_at_once", [512, 4])
-def test_clusters_of_clear_groups_are_the_groups(monkeypatch, most_at_once):
-    monkeypatch.setattr(module, "_MOST_AT_ONCE", most_at_once)
-    rng = np.random.default_rng(0)
-    group = np.repeat(np.arange(9), 20)
-    centre = np.stack([group // 3 * 10.0, group % 3 * 1.0], 1)
-    points = centre + 0.01 * rng.random((180, 2))
-    found = cluster(points, np.ones(180), 9)
-    assert len(np.unique(found)) == 9
-    assert len(np.unique(np.stack([found, group]), axis=1).T) == 9
-
-
-def test_clusters_stay_at_most_as_many_as_asked_when_groups_are_uneven(monkeypatch):
-    """A dense crowd and a few points far away, which the first step gives groups of their own."""
-    monkeypatch.setattr(module, "_MOST_AT_ONCE", 8)
-    rng = np.random.default_rng(0)
-    far = np.array([[100.0, 0], [0, 100], [-100, 0]])
-    points = np.concatenate([rng.random((1000, 2)), *(f + rng.random((2, 2)) for f in far)])
-    found = cluster(points, np.ones(len(points)), 16)
-    assert len(np.unique(found)) <= 16
-
-
-def test_weights_draw_the_clusters():
-    points = np.array([[0.0], [1.0], [3.0]])
-    assert len(set(cluster(points, np.array([1.0, 1.0, 1.0]), 2)[:2])) == 1
-    # The mean of 1 and 3 lies near 3 when that weighs most, and 0 and 1 are expensive to join.
-    heavy = cluster(points, np.array([1000.0, 1000.0, 0.001]), 2)
-    assert heavy[0] != heavy[1]
-
-
-@settings(deadline=None, derandomize=True, database=None)
-@given(st.data())
-def test_parts_add_up(data):
-    sizes = np.array(data.draw(st.lists(st.integers(1, 50), min_size=1, max_size=12)))
-    total = data.draw(st.integers(len(sizes), int(sizes.sum())))
-    parts = _apportion(sizes, total)
-    assert all(1 <= p <= s for p, s in zip(parts, sizes, strict=True))
-    assert sum(parts) == total
-
-
-def test_parts_are_in_proportion():
-    assert _apportion(np.array([10, 20, 30, 40]), 10) == [1, 2, 3, 4]
-    # 1.5, 2.5 and 6: what is left goes to the largest remainders.
-    assert sorted(_apportion(np.array([15, 25, 60]), 10)) in ([1, 3, 6], [2, 2, 6])
-    assert _apportion(np.array([15, 26, 59]), 10) == [1, 3, 6]
-    assert _apportion(np.array([3, 3, 3]), 9) == [3, 3, 3]
-
-
 # -- Monte Carlo CFR ---------------------------------------------------------------------------------------------------
 
 
@@ -294,7 +244,7 @@ def test_every_hand_in_a_bucket_of_its_own_is_lossless(monkeypatch):
     game = small_game()
     cells = cards_in(game).cells[1]
     order = torch.randperm(cells, generator=torch.Generator().manual_seed(1))
-    monkeypatch.setattr(module, "_buckets", lambda *_: order)
+    monkeypatch.setattr(one_board, "_buckets", lambda *_: order)
     grouped, lossless = solved(game, 4, buckets=7), solved(game, 4)
     rows = grouped.abstraction.rows(every(game))
     assert len(rows.unique()) == game.infosets
@@ -337,8 +287,7 @@ def test_more_buckets_come_closer():
 def test_tables_are_constant_on_buckets():
     game = small_game()
     solver = solved(game, 3, buckets=10)
-    rows, bucket = solver.abstraction.rows(every(game)), solver.abstraction.bucket[1]
-    assert bucket is not None
+    rows, bucket = solver.abstraction.rows(every(game)), board_buckets(solver.abstraction)
     late = game.tree.round[game.infoset_node] == 1
     for policy in (solver.average(), solver.current()):
         torch.testing.assert_close(policy.table.sum(1), torch.ones(game.infosets).double())
@@ -347,29 +296,47 @@ def test_tables_are_constant_on_buckets():
             here = game.infoset_node == node
             pairs = torch.cat([bucket[game.infoset_cell[here]][:, None].double(), policy.table[here]], 1)
             assert len(pairs.unique(dim=0)) == len(pairs[:, 0].unique())
-    # What was summed is in the table, and what is asked of the solver as a policy is its current strategy.
-    torch.testing.assert_close(solver.probabilities(every(game)), solver.current().table)
+    # What was summed is in the table, and what is asked of the solver as a policy is its current strategy
+    # at infosets of the abstract game.
+    torch.testing.assert_close(solver.probabilities(rows), solver.current().table)
     total = solver.sums[rows].sum(1, keepdim=True)
     expected = torch.where(total > 0, solver.sums[rows] / total, game.uniform)
     torch.testing.assert_close(solver.average().table, expected)
 
 
+class InFullGame:
+    """A policy of the abstract game, asked about infosets of the full one."""
+
+    def __init__(self, policy: Policy, rows: Tensor) -> None:
+        self._policy, self._rows = policy, rows
+
+    def probabilities(self, infosets: Tensor) -> Tensor:
+        return self._policy.probabilities(self._rows[infosets])
+
+
 @pytest.mark.parametrize("linear", [True, False])
 def test_updates_are_sums_over_the_samples_of_a_bucket(monkeypatch, linear):
+    """The samples are those of the full game's engine with the same draws."""
     game = small_game()
     solver = solved(game, 0, buckets=10, linear=linear)
+    rows, full_engine = solver.abstraction.rows(every(game)), SamplingEngine(game)
     calls: list[tuple[int, Tensor, Traversals]] = []
     original = solver._engine.external_sampling
 
-    def spy(policy: Any, player: int, traversals: int, draw: torch.Generator) -> Traversals:
-        met = policy.probabilities(every(game)).clone()
+    def spy(policy: Policy, player: int, traversals: int, draw: torch.Generator) -> Traversals:
+        full = InFullGame(policy, rows)
+        met = full.probabilities(every(game)).clone()
+        expected = full_engine.external_sampling(full, player, traversals, draw.clone_state())
         found = original(policy, player, traversals, draw)
-        calls.append((player, met, found))
+        for ours, theirs in ((found.advantages, expected.advantages), (found.strategies, expected.strategies)):
+            assert torch.equal(ours.infosets, rows[theirs.infosets])
+            assert torch.equal(ours.targets, theirs.targets)
+        assert found.nodes_touched == expected.nodes_touched
+        calls.append((player, met, expected))
         return found
 
     monkeypatch.setattr(solver._engine, "external_sampling", spy)
     regrets, sums = torch.zeros_like(solver.regrets), torch.zeros_like(solver.sums)
-    rows = solver.abstraction.rows(every(game))
     for t in range(1, 4):
         solver.step()
         weight = t if linear else 1
@@ -420,9 +387,10 @@ def test_a_run_measures_it():
 def test_buckets_that_cannot_be_made_are_refused():
     with pytest.raises(ReproError, match=r"algorithm\.buckets is 1261; allowed are 1 to 1,260, or null"):
         abstraction(small_game(), 1261)
-    with pytest.raises(ReproError, match="game is hunl_pot; buckets are made for games of one board"):
-        abstraction(load("hunl_pot", ranks=4, suits=3), 5)
-    with pytest.raises(ReproError, match="game is fhp5; buckets are made for games of one board that can be listed"):
+    with pytest.raises(ReproError, match=r"algorithm\.buckets is 1377; allowed are 1 to 1,376, or null"):
+        abstraction(load("hunl_pot", ranks=4, suits=3), 1377)
+    refused = "game is fhp5; buckets are made for games whose hands on the flop can be listed"
+    with pytest.raises(ReproError, match=refused):
         abstraction(load("fhp5"), 5)
     with pytest.raises(ReproError, match=r"algorithm\.buckets is 5; the game leduc takes null only"):
         solver_of(load("leduc"), mccfr_config(buckets=5), 0)

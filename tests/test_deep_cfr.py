@@ -27,7 +27,7 @@ from tests.small import small_model
 class TabularDeepCFR(DeepCFR):
     """Deep CFR whose "network" is a table that fits the memory perfectly."""
 
-    def _fit_value_network(self, player: int) -> float:
+    def _fit(self, which: str, player: int, last_step: Any = None) -> float:
         return 0.0
 
     def _strategy_of(self, player: int) -> torch.Tensor:
@@ -187,7 +187,7 @@ def collected(game, **changes):
     """A model after its first collection for player 0, and what the engine gave it."""
     model = small_model(game, **changes)
     model.iteration = 3
-    return model, model._collect(0)
+    return model, model.collect(0)
 
 
 def test_memories_hold_what_the_engine_sampled_in_the_configured_unit():

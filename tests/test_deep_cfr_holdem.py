@@ -269,7 +269,7 @@ def without_clock(metrics: dict[str, dict[str, float]]) -> dict[str, dict[str, f
 
 def assert_same(one: HoldemDeepCFR, other: HoldemDeepCFR) -> None:
     assert without_clock(one.metrics) == without_clock(other.metrics)
-    found, expected = as_plain(one.trained_networks()), as_plain(other.trained_networks())
+    found, expected = as_plain(one.artifact()), as_plain(other.artifact())
     assert len(found) == len(expected)
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 

@@ -41,7 +41,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[HoldemDeepCFR, Pat
         "network": {"architecture": "deep_cfr", "width": 8, "layers": None, "card_width": 12},
     }
     path = tmp_path_factory.mktemp("stored") / "networks.pt"
-    torch.save({"config": config, **model.trained_networks()}, path)
+    torch.save({"config": config, **model.artifact()}, path)
     return model, path
 
 
@@ -69,7 +69,10 @@ def test_both_play_from_the_command_line(stored, capsys):
     assert match(["fhp", str(path), f"{path}:average", "--hands", "2000"]) == 2
     assert "holds networks for game fhp with {'ranks': 4" in capsys.readouterr().err
     assert match([game, f"{path}:averages", "uniform"]) == 2
-    assert "it must be uniform, a strategy.csv, a networks.pt or a networks.pt:average" in capsys.readouterr().err
+    assert (
+        "it must be uniform, a strategy.csv, a blueprint.pt, a networks.pt or a networks.pt:average"
+        in capsys.readouterr().err
+    )
 
 
 # -- refused before any work -----------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import pytorch_lightning as pl
 import torch
@@ -87,8 +88,10 @@ class Algorithm(pl.LightningModule):
         """How far the run is, in the units of the papers' x-axes."""
         return {"player_updates": 2.0 * self.iteration}
 
-    def trained_networks(self) -> dict[str, Any] | None:
-        """What to leave behind as `networks.pt`, if anything."""
+    ARTIFACT: ClassVar[str] = "networks.pt"
+
+    def artifact(self) -> dict[str, Any] | None:
+        """What to leave behind as the file `ARTIFACT`, if anything: tensors and plain Python."""
         return None
 
     # -- iterations ----------------------------------------------------------------------------------------------
@@ -113,11 +116,20 @@ class Algorithm(pl.LightningModule):
         self.metrics = {"": own}
         if self.iteration % self.evaluate_every == 0 or self.iteration == self.iterations:
             self.evaluate()
-        self.wall_seconds += time.perf_counter() - started
+        self.charge(time.perf_counter() - started)
+
+    def charge(self, seconds: float) -> None:
+        """Add to the time spent, and enter counts and costs beside what was measured."""
+        self.wall_seconds += seconds
         for measured in self.metrics.values():
             measured.update(self.counts())
             measured["nodes_touched"] = float(self.nodes_touched)
             measured["wall_seconds"] = self.wall_seconds
+
+    @property
+    def replicates(self) -> Sequence[Algorithm]:
+        """The runs that this is: itself, unless several seeds are done together."""
+        return [self]
 
     def draws(self, purpose: str, player: int = 0) -> torch.Generator:
         """The generator of this iteration for a purpose and player, on the game's device."""
@@ -126,15 +138,22 @@ class Algorithm(pl.LightningModule):
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["algorithm"] = {
+        checkpoint["algorithm"] = self.saved()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.resume(checkpoint["algorithm"])
+
+    def saved(self) -> dict[str, Any]:
+        """What `resume` needs."""
+        return {
             "iteration": self.iteration,
             "nodes_touched": self.nodes_touched,
             "wall_seconds": self.wall_seconds,
             "progress": self.progress(),
         }
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        state = checkpoint["algorithm"]
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go on from what `saved` gave."""
         self.iteration = state["iteration"]
         self.nodes_touched = state["nodes_touched"]
         self.wall_seconds = state["wall_seconds"]

@@ -12,7 +12,9 @@ the average of B^M (SD-CFR), or the network S-hat trained on the strategy memory
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -33,6 +35,17 @@ from repro.policies.base import Policy, TabularPolicy, table_of
 from repro.policies.ensemble import StrategyBuffer, reservoir_members
 from repro.policies.regret_matching import regret_matching
 from repro.seeding import initialisation
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A network and what trains it; `build` makes a fresh one."""
+
+    network: nn.Module
+    optimizer: FlatAdam
+    memory: Memory
+    regression: RegressionConfig
+    build: Callable[..., Network]
 
 
 class DeepCFRFamily(Algorithm):
@@ -109,7 +122,10 @@ class DeepCFRFamily(Algorithm):
     # -- one iteration -------------------------------------------------------------------------------------------
 
     def advance(self) -> dict[str, float]:
-        losses = [self._update(player) for player in range(2)]
+        return self.measurements([self._update(player) for player in range(2)])
+
+    def measurements(self, losses: Sequence[float]) -> dict[str, float]:
+        """Of an iteration in which the value networks' losses were these."""
         return {
             "loss/value": sum(losses) / 2,
             "memory/value": float(sum(m.size for m in self.value_memories)),
@@ -118,20 +134,20 @@ class DeepCFRFamily(Algorithm):
 
     def _update(self, player: int) -> float:
         """Collect, fit, store: player's half of an iteration. Returns the value loss."""
-        traversals = self._collect(player)
-        self.nodes_touched += traversals.nodes_touched
-        loss = self._fit_value_network(player)
+        self.collect(player)
+        loss = self._fit("value", player, self._lightning_step(player))
         self.store_strategy(player)
         return loss
 
-    def _collect(self, player: int) -> Traversals:
+    def collect(self, player: int) -> Traversals:
+        """Traverse, and store the samples."""
         draw = self.draws("traversals", player)
         traversals = self.engine.external_sampling(self.current_policy(), player, self.algorithm.traversals, draw)
         regrets = traversals.advantages.targets / self.algorithm.regret_unit
         if self.algorithm.divide_by_legal:
             regrets = regrets / self.game.legal_at(traversals.advantages.infosets).sum(1, keepdim=True)
         self.remember(player, Samples(traversals.advantages.infosets, regrets), traversals.strategies)
-        self._check_batch("value", self.value_memories[player])
+        self.nodes_touched += traversals.nodes_touched
         return traversals
 
     def _check_batch(self, which: str, memory: Memory) -> None:
@@ -142,13 +158,42 @@ class DeepCFRFamily(Algorithm):
                 f"iteration {self.iteration}; it must be at most that (or raise algorithm.traversals)."
             )
 
-    def _fit_value_network(self, player: int) -> float:
-        network, optimizer = self.value_networks[player], self._value_optimizers[player]
-        if self.algorithm.value.start == "random":
-            fresh = self._new_network(value_network, "value", self.iteration, player)
-            network.load_state_dict(fresh.state_dict())
-        step = self._lightning_step(player)
-        return self._fit(network, optimizer, self.value_memories[player], "value", player, step)
+    def learner(self, which: str, player: int) -> Learner:
+        """The player's `value` or `average` network, and what belongs to its training."""
+        if which == "value":
+            network, memory = self.value_networks[player], self.value_memories[player]
+            return Learner(network, self._value_optimizers[player], memory, self.algorithm.value, value_network)
+        network, memory = self.average_networks[player], self.strategy_memories[player]
+        return Learner(network, self._average_optimizers[player], memory, self.algorithm.average, average_network)
+
+    def begin_fit(self, which: str, player: int, merged: bool = True) -> Iterator[Minibatch]:
+        """Put the network where its fit starts; the fit's minibatches, `merged` as a memory's are."""
+        mine = self.learner(which, player)
+        self._check_batch(which, mine.memory)
+        if mine.regression.start == "random":
+            fresh = self._new_network(mine.build, which, self.iteration, player)
+            mine.network.load_state_dict(fresh.state_dict())
+        draw = self.draws(f"minibatches {which}", player)
+        scale = 2.0 if self.algorithm.loss_weight == "2t/T" else 1.0
+        steps, rows = mine.regression.steps, mine.regression.batch_size
+        return mine.memory.minibatches(steps, rows, self.iteration, scale, draw, merged)
+
+    @contextmanager
+    def explaining_divergence(self, which: str, player: int) -> Iterator[None]:
+        """A fit that diverges within it is an error that names the key to change."""
+        try:
+            yield
+        except FloatingPointError as error:
+            raise ReproError(
+                f"the {which} network of player {player} diverged in iteration {self.iteration}: {error}; "
+                f"algorithm.{which}.learning_rate is {getattr(self.algorithm, which).learning_rate}, try a lower one."
+            ) from error
+
+    def _fit(self, which: str, player: int, last_step: Any = None) -> float:
+        batches, mine = self.begin_fit(which, player), self.learner(which, player)
+        how = {"steps": mine.regression.steps, "schedule": mine.regression.schedule, "last_step": last_step}
+        with self.explaining_divergence(which, player):
+            return self.fit_to(mine.network, mine.optimizer, batches, player, **how)
 
     def _lightning_step(self, player: int) -> Any:
         """The fit's last optimiser step, taken through Lightning so that `global_step` counts fitted networks."""
@@ -157,35 +202,12 @@ class DeepCFRFamily(Algorithm):
         optimizers = self.optimizers()
         return optimizers[player].step  # type: ignore[index,union-attr]
 
-    def _fit(
-        self, network: nn.Module, optimizer: FlatAdam, memory: Memory, which: str, player: int, last_step: Any = None
-    ) -> float:
-        regression: RegressionConfig = getattr(self.algorithm, which)
-        draw = self.draws(f"minibatches {which}", player)
-        scale = 2.0 if self.algorithm.loss_weight == "2t/T" else 1.0
-        batches = memory.minibatches(regression.steps, regression.batch_size, self.iteration, scale, draw)
-        try:
-            how = {"steps": regression.steps, "schedule": regression.schedule, "last_step": last_step}
-            return self.fit_to(network, optimizer, batches, player, **how)
-        except FloatingPointError as error:
-            raise ReproError(
-                f"the {which} network of player {player} diverged in iteration {self.iteration}: {error}; "
-                f"algorithm.{which}.learning_rate is {regression.learning_rate}, try a lower one."
-            ) from error
-
-    # -- the average network ---------------------------------------------------------------------------------------
-
     def train_average_network(self, player: int) -> float:
         """Train the player's S-hat on B^s as it stands; returns the training loss.
 
         The draws are S-hat's own, so that evaluating more or less often does not change what is learned.
         """
-        self._check_batch("average", self.strategy_memories[player])
-        network, optimizer = self.average_networks[player], self._average_optimizers[player]
-        if self.algorithm.average.start == "random":
-            fresh = self._new_network(average_network, "average", self.iteration, player)
-            network.load_state_dict(fresh.state_dict())
-        return self._fit(network, optimizer, self.strategy_memories[player], "average", player)
+        return self._fit("average", player)
 
 
 class DeepCFR(DeepCFRFamily, TableAlgorithm):
@@ -267,7 +289,7 @@ class DeepCFR(DeepCFRFamily, TableAlgorithm):
             for part, state in zip(getattr(self, name), saved[name], strict=True):
                 part.load_state_dict(state)
 
-    def trained_networks(self) -> dict[str, Any]:
+    def artifact(self) -> dict[str, Any]:
         """`value`: per player `[iterations, parameters]`; `average`: per player the state of S-hat."""
         return {
             "value": [torch.stack(b.parameters) for b in self.strategy_buffers],

@@ -8,7 +8,7 @@ such tables; and read-outs are measured on boards, all or a sample, where a game
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,12 +20,13 @@ from torch.nn.utils import vector_to_parameters
 from repro.algorithms.deep_cfr import DeepCFRFamily
 from repro.algorithms.memory import Minibatch
 from repro.algorithms.regression import fit
-from repro.config import ReadoutConfig
+from repro.config import DeepCFRConfig, NetworkConfig, ReadoutConfig
 from repro.engine.holdem_form import BoardSample, HoldemForm, all_boards, sample_boards
 from repro.engine.sampling import Samples
 from repro.evaluation.disagreement import disagreement
-from repro.evaluation.head_to_head import play_match
+from repro.evaluation.head_to_head import Seat, play_match
 from repro.evaluation.units import exploitability, milli_units
+from repro.games.game import Game
 from repro.games.holdem import HoldemCards
 from repro.networks.holdem_features import HoldemFeatures
 from repro.networks.modules import value_network
@@ -75,11 +76,22 @@ class HoldemDeepCFR(DeepCFRFamily):
         opening_strategies: per player and iteration, what was played in the first betting round.
     """
 
+    def __init__(
+        self,
+        game: Game,
+        algorithm: DeepCFRConfig,
+        network: NetworkConfig,
+        seed: int,
+        opponents: Mapping[str, Policy] | None = None,
+    ) -> None:
+        super().__init__(game, algorithm, network, seed)
+        self.opponents = dict(opponents or {})
+
     # -- strategies ----------------------------------------------------------------------------------------------
 
     def prepare_strategies(self) -> None:
-        self._inputs = HoldemFeatures(self.game)
-        self.columns = self._inputs.columns
+        self.features = HoldemFeatures(self.game)
+        self.columns = self.features.columns
         self._first = [mine.start for mine in self.game.player_slice]
         counts = [opening_infosets(self.game, p) for p in range(2)]
         legal = [self.game.legal_at(torch.arange(f, f + n, device=self.game.device))
@@ -101,7 +113,7 @@ class HoldemDeepCFR(DeepCFRFamily):
         return self._policy(self.value_networks[player], opening, player)
 
     def _policy(self, network: nn.Module, opening: Tensor, player: int) -> NetworkPolicy:
-        return NetworkPolicy(network, self._inputs.rows, self._match, opening, self._first[player])
+        return NetworkPolicy(network, self.features.rows, self._match, opening, self._first[player])
 
     def _match(self, advantages: Tensor, legal: Tensor) -> Tensor:
         return regret_matching(advantages, legal, self.algorithm.when_no_positive)
@@ -133,31 +145,48 @@ class HoldemDeepCFR(DeepCFRFamily):
         mine = self.game.player_slice[player]
         if batch.infosets is None:
             every = torch.arange(mine.start, mine.stop, device=self.game.device)
-            return replace(batch, inputs=self._inputs.rows(every))
-        return replace(batch, inputs=self._inputs.rows(batch.infosets + mine.start))
+            return replace(batch, inputs=self.features.rows(every))
+        return replace(batch, inputs=self.features.rows(batch.infosets + mine.start))
 
     # -- read-outs -----------------------------------------------------------------------------------------------
 
     def evaluate(self) -> None:
+        losses = []
+        if any(readout.kind == "average_network" for readout in self.readouts.values()):
+            losses = [self.train_average_network(player) for player in range(2)]
+        self.measure(sum(losses) / 2)
+
+    def measure(self, average_loss: float) -> None:
+        """Measure the read-outs; S-hat as it is, after a training that ended with this loss."""
         seats: dict[str, list[Any]] = {}
         for name, readout in self.readouts.items():
             extra: dict[str, float] = {}
             if readout.kind == "average_network":
-                seats[name], extra["loss/policy"] = self._trained_average()
+                seats[name], extra["loss/policy"] = self._average_seats(), average_loss
             else:
                 seats[name] = [self.sampling(p, readout.capacity) for p in range(2)]
             self.metrics[name] = {**extra, **self._exploitability(readout, seats[name])}
         if self.algorithm.match_hands:
-            self._play_match(seats)
+            self._play_matches(seats)
         if self.algorithm.disagreement_rollouts and self.iteration == self.iterations:
             self._compare(seats)
 
-    def _play_match(self, seats: dict[str, list[Any]]) -> None:
-        """The first read-out against the second, as metrics of the first, in thousandths of the big blind."""
+    def _play_matches(self, seats: dict[str, list[Any]]) -> None:
+        """The first read-out against the second, and every one against each opponent, as metrics `match/...`.
+
+        Against all of them the cards are the same.
+        """
         first, second = list(seats)[:2]
-        match = play_match(self.game, seats[first], seats[second], self.algorithm.match_hands, self.draws("match"))
-        self.metrics[first]["match/value"] = milli_units(self.game, match.mean)
-        self.metrics[first]["match/standard_error"] = milli_units(self.game, match.standard_error)
+        self._play_match(first, "match", seats[first], seats[second])
+        for name, readout in seats.items():
+            for opponent, policy in self.opponents.items():
+                self._play_match(name, f"match/{opponent}", readout, policy)
+
+    def _play_match(self, readout: str, metric: str, a: Seat | Sequence[Seat], b: Seat | Sequence[Seat]) -> None:
+        """What `a` wins, in thousandths of the big blind, as metrics of a read-out."""
+        match = play_match(self.game, a, b, self.algorithm.match_hands, self.draws("match"))
+        self.metrics[readout][f"{metric}/value"] = milli_units(self.game, match.mean)
+        self.metrics[readout][f"{metric}/standard_error"] = milli_units(self.game, match.standard_error)
 
     def _compare(self, seats: dict[str, list[Any]]) -> None:
         """How far the first two read-outs' strategies are apart by depth, both players together, as metrics."""
@@ -178,13 +207,12 @@ class HoldemDeepCFR(DeepCFRFamily):
             }
             self.metrics[first].update({f"disagreement/{depth}/{k}": v for k, v in measured.items()})
 
-    def _trained_average(self) -> tuple[list[Any], float]:
-        losses = [self.train_average_network(player) for player in range(2)]
+    def _average_seats(self) -> list[NetworkPolicy]:
         policies = []
         for player, network in enumerate(self.average_networks):
             opening = self.openings[player].average()
-            policies.append(NetworkPolicy(network, self._inputs.rows, lambda y, _: y, opening, self._first[player]))
-        return policies, sum(losses) / 2
+            policies.append(NetworkPolicy(network, self.features.rows, lambda y, _: y, opening, self._first[player]))
+        return policies
 
     def sampling(self, player: int, capacity: int | None = None) -> NetworkSampling:
         """SD-CFR's player: draws a network of B^M for each hand."""
@@ -196,7 +224,7 @@ class HoldemDeepCFR(DeepCFRFamily):
         return NetworkSampling(
             network,
             parameters,
-            self._inputs.rows,
+            self.features.rows,
             self.algorithm.when_no_positive,
             opening,
             self._first[player],
@@ -304,7 +332,7 @@ class HoldemDeepCFR(DeepCFRFamily):
             for part, state in zip(getattr(self, name), saved[name], strict=True):
                 part.load_state_dict(state)
 
-    def trained_networks(self) -> dict[str, Any]:
+    def artifact(self) -> dict[str, Any]:
         """As `DeepCFR`'s, and `opening`: per player `[iterations, opening infosets, actions]`; `average_opening`."""
         return {
             "value": [torch.stack(p) for p in self.stored],

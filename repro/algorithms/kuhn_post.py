@@ -154,7 +154,7 @@ class KuhnPost(TableAlgorithm):
             for name, value in optimizer.state[optimizer.flat].items():
                 value.copy_(moments[name])
 
-    def trained_networks(self) -> dict[str, Any]:
+    def artifact(self) -> dict[str, Any]:
         """State of the regret and the strategy network."""
         states = [{k: v.cpu() for k, v in n.state_dict().items()} for n in self.networks]
         return dict(zip(("regret", "strategy"), states, strict=True))

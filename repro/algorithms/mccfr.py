@@ -10,37 +10,34 @@ traversals for the same exploitability but does each of them much faster.
 from __future__ import annotations
 
 from abc import abstractmethod
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from repro.abstraction import abstraction
 from repro.algorithms.solver import Solver
 from repro.config import MCCFRConfig
 from repro.engine.sampling import SamplingEngine, Traversals
 from repro.errors import ReproError
-from repro.games.abstraction import abstraction
 from repro.games.game import Game
 from repro.policies.base import Policy, TabularPolicy
-from repro.policies.regret_matching import normalised, regret_matching
+from repro.policies.blueprint import Blueprint
+from repro.policies.regret_matching import regret_matching
 from repro.seeding import generator
 
 
 class SampledCFR(Solver):
-    """What both have in common: traversals, and what becomes of their samples."""
+    """What both have in common: traversals of `played`, and what becomes of their samples."""
 
-    def __init__(self, game: Game, config: MCCFRConfig, seed: int, rows: int | None = None) -> None:
-        super().__init__(game, rows=rows)
+    def __init__(self, game: Game, played: Game, config: MCCFRConfig, seed: int) -> None:
+        played.check_listed()
+        super().__init__(game, rows=played.infosets)
         self._config, self._seed = config, seed
-        self._engine = SamplingEngine(game)
+        self._engine = SamplingEngine(played)
 
     @abstractmethod
     def policy(self) -> Policy:
         """The current strategies, for traversals."""
-
-    @abstractmethod
-    def rows(self, infosets: Tensor) -> Tensor:
-        """`[n]` infosets -> `[n]` rows of the tables."""
 
     @torch.inference_mode()
     def step(self) -> None:
@@ -49,7 +46,7 @@ class SampledCFR(Solver):
         for player in range(2):
             found = self._traverse(player)
             for samples, into in ((found.advantages, self.regrets), (found.strategies, self.sums)):
-                into.index_add_(0, self.rows(samples.infosets), samples.targets.double(), alpha=weight)
+                into.index_add_(0, samples.infosets, samples.targets.double(), alpha=weight)
             self.nodes_touched += found.nodes_touched
             self.match(player)
 
@@ -66,7 +63,7 @@ class MonteCarloCFR(SampledCFR):
     """External- and outcome-sampling MCCFR, with a row for each infoset and a table of the current strategy."""
 
     def __init__(self, game: Game, config: MCCFRConfig, seed: int) -> None:
-        super().__init__(game, config, seed)
+        super().__init__(game, game, config, seed)
         self._strategy = game.uniform.float()
 
     def match(self, player: int) -> None:
@@ -76,12 +73,9 @@ class MonteCarloCFR(SampledCFR):
     def policy(self) -> Policy:
         return TabularPolicy(self._strategy)
 
-    def rows(self, infosets: Tensor) -> Tensor:
-        return infosets
-
 
 class AbstractMCCFR(SampledCFR):
-    """MCCFR on a card abstraction, with a row for each betting node and bucket: the baselines of Deep CFR's Fig. 2.
+    """MCCFR on a card abstraction, with a row for each of its infosets: the baselines of Deep CFR's Fig. 2.
 
     Strategies are made from regrets where traversals ask for them: most rows of a large table change rarely.
     """
@@ -90,7 +84,7 @@ class AbstractMCCFR(SampledCFR):
         if config.sampling != "external":
             raise ReproError(f"algorithm.sampling is {config.sampling}; on Hold'em games it must be external.")
         self.abstraction = abstraction(game, config.buckets)
-        super().__init__(game, config, seed, rows=len(self.abstraction.legal))
+        super().__init__(game, self.abstraction.abstract, config, seed)
 
     def match(self, player: int) -> None:
         """Nothing to do: a strategy is made where it is needed."""
@@ -99,14 +93,9 @@ class AbstractMCCFR(SampledCFR):
         return self
 
     def probabilities(self, infosets: Tensor) -> Tensor:
-        """The current strategies, as a policy."""
-        rows = self.rows(infosets)
-        return regret_matching(
-            self.regrets.index_select(0, rows), self.abstraction.legal.index_select(0, rows), "uniform"
-        )
-
-    def rows(self, infosets: Tensor) -> Tensor:
-        return self.abstraction.rows(infosets)
+        """The current strategies at infosets of the abstract game, as a policy."""
+        regrets = self.regrets.index_select(0, infosets)
+        return regret_matching(regrets, self.abstraction.abstract.legal_at(infosets), "uniform")
 
     def average(self) -> TabularPolicy:
         return self._in_full_game(self.sums)
@@ -115,11 +104,5 @@ class AbstractMCCFR(SampledCFR):
         return self._in_full_game(self.regrets.clamp(min=0))
 
     def _in_full_game(self, weights: Tensor) -> TabularPolicy:
-        """Per infoset, its row's weights in proportion; uniform where they are all 0."""
-        legal = self.abstraction.legal
-        table = normalised(weights, legal / legal.sum(1, keepdim=True))
-        return TabularPolicy(table.index_select(0, self._row_of_infoset))
-
-    @cached_property
-    def _row_of_infoset(self) -> Tensor:
-        return self.rows(torch.arange(self.game.infosets, device=self.game.device))
+        infosets = torch.arange(self.game.infosets, device=self.game.device)
+        return TabularPolicy(Blueprint(self.abstraction, weights).probabilities(infosets))

@@ -55,9 +55,12 @@ class Memory(Protocol):
         """Store what was collected in one iteration."""
 
     def minibatches(
-        self, steps: int, batch_size: int, iteration: int, scale: float, generator: torch.Generator
+        self, steps: int, batch_size: int, iteration: int, scale: float, generator: torch.Generator, merged: bool = True
     ) -> Iterator[Minibatch]:
-        """`steps` minibatches; each entry counts `scale * its iteration / iteration` (linear CFR)."""
+        """`steps` minibatches; each entry counts `scale * its iteration / iteration` (linear CFR).
+
+        Rows of the same infoset may be `merged` into one where that saves work; otherwise there are `batch_size`.
+        """
         ...
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -113,11 +116,11 @@ class Reservoir:
         self._target[:, slot] = targets.t()
 
     def minibatches(
-        self, steps: int, batch_size: int, iteration: int, scale: float, generator: torch.Generator
+        self, steps: int, batch_size: int, iteration: int, scale: float, generator: torch.Generator, merged: bool = True
     ) -> Iterator[Minibatch]:
         # A minibatch holds many infosets several times, at times all of them. The squared loss depends only on each
         # infoset's total weight and mean target, so the step is taken on those: same gradient, less work.
-        grouped = 2 * self.count <= batch_size
+        grouped = merged and 2 * self.count <= batch_size
         chunk = max(1, _ROWS_AT_ONCE // batch_size)
         unit = scale / (iteration * batch_size * self.actions)
         for start in range(0, steps, chunk):
@@ -128,7 +131,7 @@ class Reservoir:
             target = torch.stack([column.index_select(0, index) for column in self._target])
             if grouped:
                 yield from self._grouped(n, batch_size, infosets, weight, target)
-            elif self.count <= _MERGED * batch_size:
+            elif merged and self.count <= _MERGED * batch_size:
                 drawn = (infosets.split(batch_size), weight.split(batch_size), target.split(batch_size, 1))
                 yield from (self._merged(*rows) for rows in zip(*drawn, strict=True))
             else:
@@ -206,9 +209,9 @@ class Aggregated:
         self._entries += len(rows)
 
     def minibatches(
-        self, steps: int, batch_size: int, iteration: int, scale: float, generator: torch.Generator
+        self, steps: int, batch_size: int, iteration: int, scale: float, generator: torch.Generator, merged: bool = True
     ) -> Iterator[Minibatch]:
-        del batch_size, generator
+        del batch_size, generator, merged
         mean = self._sum / self._weight.clamp(min=1)
         unit = scale / (iteration * self._entries * self.actions)
         constant = (self._squares - (self._weight * mean * mean).sum()) * unit

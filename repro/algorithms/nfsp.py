@@ -289,7 +289,7 @@ class NFSP(TableAlgorithm):
         del readout
         return TabularPolicy(table_of(self.game, TabularPolicy(torch.cat([p.average() for p in self.players])))), {}
 
-    def trained_networks(self) -> dict[str, Any]:
+    def artifact(self) -> dict[str, Any]:
         """`value` and `average`: per player the state of the network."""
         return {
             name: [{key: tensor.cpu() for key, tensor in n.state_dict().items()} for n in networks]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from repro.algorithms.base import Algorithm
@@ -10,11 +10,13 @@ from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR
 from repro.algorithms.kuhn_post import KuhnPost
 from repro.algorithms.nfsp import NFSP
-from repro.algorithms.tabular import TabularCFR
+from repro.algorithms.replicates import Replicates
+from repro.algorithms.tabular import BlueprintCFR, TabularCFR
 from repro.config import Config, DeepCFRConfig, KuhnPostConfig, MCCFRConfig, NFSPConfig, TabularCFRConfig
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards
+from repro.policies.base import Policy
 
 _MODULES: dict[type, Callable[..., Algorithm]] = {
     DeepCFRConfig: DeepCFR,
@@ -25,8 +27,11 @@ _MODULES: dict[type, Callable[..., Algorithm]] = {
 }
 
 
-def build(game: Game, config: Config) -> Algorithm:
+def build(game: Game, config: Config, opponents: Mapping[str, Policy] | None = None) -> Algorithm:
     """The algorithm of a run.
+
+    Args:
+        opponents: what its read-outs play against, for algorithms that have such.
 
     Raises:
         ReproError: the algorithm does not go with the game.
@@ -38,15 +43,38 @@ def build(game: Game, config: Config) -> Algorithm:
         needed.append(config.network)
     kind = type(config.algorithm)
     module = _MODULES[kind]
-    if kind is DeepCFRConfig and isinstance(game.cards, HoldemCards):
-        module = HoldemDeepCFR
-    return module(*needed, seed=config.seed)
+    if isinstance(game.cards, HoldemCards):
+        if kind is DeepCFRConfig:
+            module = HoldemDeepCFR
+        elif kind is MCCFRConfig and not game.cards.one_board:
+            module = BlueprintCFR
+    return module(*needed, seed=config.seed, **({"opponents": opponents} if opponents else {}))
+
+
+def together(models: Sequence[Algorithm]) -> Algorithm:
+    """The runs of one or several seeds as one.
+
+    Raises:
+        ReproError: there are several, and they cannot be trained together.
+    """
+    networks = [model for model in models if isinstance(model, HoldemDeepCFR)]
+    if len(networks) == len(models) and (len(models) > 1 or models[0].game.device.type == "cuda"):
+        return Replicates(networks)
+    if len(models) > 1:
+        raise ReproError(
+            f"seeds is {[model.seed for model in models]}; in the game {models[0].game.name} each is trained alone: "
+            "use null, and -m seed=0,1."
+        )
+    return models[0]
 
 
 def _check_evaluation(game: Game, algorithm: DeepCFRConfig) -> None:
     """How the read-outs are measured must go with the game; keys without effect are refused."""
     if not isinstance(game.cards, HoldemCards):
-        for key, nothing in (("evaluation_boards", None), ("match_hands", 0), ("disagreement_rollouts", 0)):
+        nothings: dict[str, Any] = {
+            "evaluation_boards": None, "match_hands": 0, "disagreement_rollouts": 0, "opponents": {},
+        }  # fmt: skip
+        for key, nothing in nothings.items():
             if getattr(algorithm, key) != nothing:
                 allowed = "null" if nothing is None else nothing
                 raise ReproError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -57,19 +57,37 @@ def fit(
             gradients.select(batch.infosets)
         # The squared error's gradient rule is for half of it.
         output = gradients.compute(batch.weight if log_loss else batch.weight * 2, batch.target)
-        if i == steps or (2 * i >= steps and i % _LOSS_EVERY == 0):
+        if is_read(i, steps):
             if log_loss:
                 losses.append(-(torch.xlogy(batch.target, output) * batch.weight).sum())
             else:
                 losses.append(((output - batch.target).square() * batch.weight).sum() + batch.constant)
-        if schedule == "cosine":
-            group["lr"] = rate * (1 + math.cos(math.pi * (i - 1) / steps)) / 2
+        group["lr"] = rate_at(i, steps, rate, schedule)
         if i == steps and last_step is not None:
             last_step()
         else:
             optimizer.update()
     group["lr"] = rate
-    loss = float(torch.stack(losses).mean())
-    if not (math.isfinite(loss) and bool(torch.isfinite(optimizer.flat).all())):
+    return mean_loss(losses, optimizer.flat)
+
+
+def rate_at(step: int, steps: int, rate: float, schedule: str) -> float:
+    """The learning rate of a step, from 1 to `steps`."""
+    return rate if schedule == "constant" else rate * (1 + math.cos(math.pi * (step - 1) / steps)) / 2
+
+
+def is_read(step: int, steps: int) -> bool:
+    """Whether the loss of a step is part of the training loss."""
+    return step == steps or (2 * step >= steps and step % _LOSS_EVERY == 0)
+
+
+def mean_loss(losses: Sequence[Tensor], parameters: Tensor) -> float:
+    """The training loss.
+
+    Raises:
+        FloatingPointError: it or the parameters are not finite.
+    """
+    loss = float(torch.stack(list(losses)).mean())
+    if not (math.isfinite(loss) and bool(torch.isfinite(parameters).all())):
         raise FloatingPointError("the training loss is not finite")
     return loss

@@ -26,6 +26,7 @@ import torch
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from repro.abstraction.streets import StreetBuckets
 from repro.algorithms.base import TableAlgorithm, largest_divisor
 from repro.algorithms.holdem_cfr import HoldemCFR
 from repro.algorithms.mccfr import AbstractMCCFR, MonteCarloCFR
@@ -166,3 +167,33 @@ class TabularCFR(TableAlgorithm):
 
     def restore(self, saved: dict[str, Any]) -> None:
         self.solver.resume(self.iteration, self.nodes_touched, saved["regrets"], saved["sums"])
+
+
+class BlueprintCFR(TabularCFR):
+    """MCCFR on a card abstraction of a game that is too large to measure.
+
+    It leaves its average strategy as `blueprint.pt`, for others to play against.
+    """
+
+    ARTIFACT = "blueprint.pt"
+
+    def __init__(self, game: Game, algorithm: MCCFRConfig, seed: int) -> None:
+        for name, readout in algorithm.readouts.items():
+            if readout.kind != "average":
+                raise ReproError(
+                    f"algorithm.readouts.{name}.kind is {readout.kind}; in the game {game.name} it must be average."
+                )
+        super().__init__(game, algorithm, seed)
+
+    def evaluate(self) -> None:
+        # In pieces: the table may be gigabytes.
+        seen = sum(int(part.any(1).sum()) for part in self.solver.sums.split(1 << 20))
+        for name in self.readouts:
+            self.metrics[name] = {"infosets_seen": float(seen)}
+
+    def artifact(self) -> dict[str, Any]:
+        """`weights` `[infosets of the abstract game, actions]`, the summed strategies; `centres` of buckets, if any."""
+        assert isinstance(self.solver, AbstractMCCFR)
+        buckets = self.solver.abstraction.buckets
+        centres = list(buckets.centres) if isinstance(buckets, StreetBuckets) else None
+        return {"weights": self.solver.sums.float().cpu(), "centres": centres}

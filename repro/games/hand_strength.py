@@ -1,7 +1,7 @@
 """Strength of poker hands: the best five of five, six or seven cards, for whole tensors of hands.
 
 Two lookups and a maximum. Where no five cards share a suit, strength depends on the multiset of ranks only; the sum of
-`_KEYS[rank]` over the cards tells multisets of up to seven cards apart and indexes one table. Where they do, it depends
+`KEYS[rank]` over the cards tells multisets of up to seven cards apart and indexes one table. Where they do, it depends
 on the ranks held in that suit, whose bits index the other.
 
 A strength is an integer `category << 20 | five ranks, four bits each`: a higher one wins and equal ones split the pot.
@@ -21,7 +21,7 @@ RANKS, SUITS = 13, 4
 HIGH_CARD, PAIR, TWO_PAIRS, TRIPS, STRAIGHT, FLUSH, FULL_HOUSE, QUADS, STRAIGHT_FLUSH = range(9)
 """Categories, as `strength >> 20` gives them."""
 
-_KEYS = (0, 1, 5, 22, 98, 453, 2031, 8698, 22854, 83661, 262349, 636345, 1479181)
+KEYS = (0, 1, 5, 22, 98, 453, 2031, 8698, 22854, 83661, 262349, 636345, 1479181)
 """Sums of at most seven of these, each at most four times, are all different."""
 
 _WHEEL = 0b1000000001111
@@ -30,8 +30,8 @@ _WHEEL = 0b1000000001111
 
 def hand_strength(rank: Tensor, suit: Tensor) -> Tensor:
     """`[..., cards]` ranks (0: two, 12: ace) and suits (0 to 3) of five to seven cards -> `[...]` int32 strengths."""
-    by_ranks, by_mask = _tables(rank.shape[-1], rank.device)
-    key = torch.tensor(_KEYS, dtype=torch.int32, device=rank.device).take(rank).sum(-1)
+    by_ranks, by_mask = tables(rank.shape[-1], rank.device)
+    key = torch.tensor(KEYS, dtype=torch.int32, device=rank.device).take(rank).sum(-1)
     bit = torch.ones_like(rank) << rank
     strength = by_ranks.take(key)
     for s in range(SUITS):
@@ -42,14 +42,14 @@ def hand_strength(rank: Tensor, suit: Tensor) -> Tensor:
 
 
 @lru_cache
-def _tables(cards: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Strengths by sum of keys, for hands of `cards` cards without a flush; and by the ranks of a suit, as bits."""
+def tables(cards: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Strengths by sum of `KEYS`, for hands of `cards` cards without a flush; and by the ranks of a suit, as bits."""
     if not 5 <= cards <= 7:
         raise ValueError(f"hands have five to seven cards, not {cards}")
     sums, strengths = [], []
     for ranks in combinations_with_replacement(range(RANKS), cards):
         if max(ranks.count(r) for r in ranks) <= SUITS:
-            sums.append(sum(_KEYS[r] for r in ranks))
+            sums.append(sum(KEYS[r] for r in ranks))
             strengths.append(_by_ranks(ranks))
     by_ranks = torch.zeros(max(sums) + 1, dtype=torch.int32)
     by_ranks[torch.tensor(sums)] = torch.tensor(strengths, dtype=torch.int32)

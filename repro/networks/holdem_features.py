@@ -38,6 +38,9 @@ class HoldemFeatures:
         state = self._state.shape[1]
         starts = [state + i * self._wide for i in range(len(self._sets))]
         self.columns = Columns(slice(0, state), tuple(slice(s, s + self._wide) for s in starts))
+        # Where the columns of the set begin that each card of hand and board is in.
+        self._first_column = torch.tensor([s for s, k in zip(starts, self._sets, strict=True) for _ in range(k)])
+        self._first_column = self._first_column.to(game.device)
         self._listed = [self._list(r) for r in range(game.tree.rounds)]
 
     def _list(self, round_: int) -> Tensor | None:
@@ -63,15 +66,27 @@ class HoldemFeatures:
                 x.index_copy_(0, here, part)
         return x, self._game.tree.legal.index_select(0, node)
 
+    def fixed_rows(self, infosets: Tensor) -> tuple[Tensor, Tensor]:
+        """`rows`, by operations that are the same for all infosets: none waits for the device, all can be captured."""
+        node, cell = self._game.locate(infosets)
+        x = torch.zeros(len(node), self.columns.count, device=node.device)
+        round_ = self._game.tree.round.index_select(0, node)
+        for r in range(self._game.tree.rounds):
+            here = round_ == r
+            shown = torch.zeros_like(x)
+            # Rows of other rounds show some cell or other, and count nothing.
+            self._show_cards(shown, r, torch.where(here, cell, 0))
+            x += shown * here[:, None]
+        x[:, self.columns.state] = self._state.index_select(0, node)
+        return x, self._game.tree.legal.index_select(0, node)
+
     def _show_cards(self, x: Tensor, round_: int, cells: Tensor) -> None:
         """Count the cards of `cells` into the card columns of `x`."""
         cards, listed, suits = self._cards, self._listed[round_], self._cards.suits
         seen = cards.cards_of_cells(round_, cells) if listed is None else listed.index_select(0, cells).long()
         board, hand = seen[:, :-2], seen[:, -2:]
-        # Which set each column of `ordered` belongs to.
         ordered = torch.cat([hand, board], 1)
-        sets = [i for i, k in enumerate(self._sets) for _ in range(k)][: ordered.shape[1]]
-        first = torch.tensor([self.columns.cards[i].start for i in sets], device=x.device)
+        first = self._first_column[: ordered.shape[1]]
         deck = cards.ranks * suits
         one = x.new_ones(()).expand(ordered.shape)
         x.scatter_add_(1, first + ordered, one)

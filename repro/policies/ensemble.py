@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from repro.games import Game, load_game
 from repro.networks.inputs import Inputs, network_inputs
 from repro.networks.modules import average_network, parameter_count, value_network
 from repro.policies.base import Ensemble, HandStrategies
+from repro.policies.files import NOT_SUCH_A_FILE, check_same_game
 from repro.policies.network import NetworkPolicy
 from repro.policies.regret_matching import regret_matching
 
@@ -212,12 +212,6 @@ class NetworkSampling(Ensemble):
         return strategies
 
 
-_NOT_SUCH_A_FILE = (
-    OSError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, pickle.UnpicklingError, ReproError,
-)  # fmt: skip
-"""What reading a file of another kind ends in."""
-
-
 @dataclass(frozen=True)
 class _Stored:
     """What `networks.pt` holds, checked against a game; `opening` and `average_opening` of Hold'em games only."""
@@ -241,13 +235,9 @@ def _read(game: Game, path: Path | str) -> _Stored:
         kinds = {readout["kind"] for readout in config["algorithm"].get("readouts", {}).values()}
         if when_no_positive not in ("argmax", "uniform") or first.dim() != 2 or second.dim() != 2:
             raise ValueError("no value networks")
-    except _NOT_SUCH_A_FILE as error:
+    except NOT_SUCH_A_FILE as error:
         raise ReproError(f"{path} is not the networks.pt of a finished Deep CFR run.") from error
-    if (trained_on.name, trained_on.parameters) != (game.name, game.parameters):
-        raise ReproError(
-            f"{path} holds networks for game {trained_on.name} with {trained_on.parameters}, not for {game.name} with "
-            f"{game.parameters}."
-        )
+    check_same_game(path, "networks", trained_on, game)
     for parameters in (first, second):
         if not bool(parameters.isfinite().all()):
             raise ReproError(f"{path} holds parameters that are not finite.")

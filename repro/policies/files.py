@@ -1,7 +1,8 @@
-"""Tabular policies as CSV files that a person can read: what a run leaves behind as `strategy.csv`."""
+"""Strategies as files. Tables are CSV files that a person can read: what a run leaves behind as `strategy.csv`."""
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +14,25 @@ from repro.policies.base import TabularPolicy
 
 _ROUNDING = 1e-4
 """How far from 1 the probabilities of an infoset may sum, for files written by others with few digits."""
+
+
+NOT_SUCH_A_FILE = (
+    OSError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, pickle.UnpicklingError, ReproError,
+)  # fmt: skip
+"""What reading a stored tensor file of another kind ends in."""
+
+
+def check_same_game(path: Path | str, what: str, found: Game, game: Game) -> None:
+    """Refuse a file that was made for another game.
+
+    Raises:
+        ReproError: `found`, the file's game, is not `game`.
+    """
+    if (found.name, found.parameters) != (game.name, game.parameters):
+        raise ReproError(
+            f"{path} holds {what} for game {found.name} with {found.parameters}, not for {game.name} with "
+            f"{game.parameters}."
+        )
 
 
 def save_strategy(game: Game, policy: TabularPolicy, path: Path | str) -> None:

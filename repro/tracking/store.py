@@ -132,6 +132,14 @@ def find_runs(client: MlflowClient, experiment: str, key: str) -> dict[str, Run]
     return runs
 
 
+def find_finished(client: MlflowClient, key: str) -> Run | None:
+    """The newest finished training run of a key, in whichever experiment."""
+    every = [experiment.experiment_id for experiment in client.search_experiments()]
+    wanted = f"tags.`{KEY_TAG}` = '{key}' AND tags.`{READOUT_TAG}` = '{TRAINING}' AND attributes.status = 'FINISHED'"
+    found = client.search_runs(every, wanted, order_by=["attributes.start_time DESC"], max_results=1)
+    return found[0] if found else None
+
+
 def is_finished(runs: Mapping[str, Run], readouts: Iterable[str]) -> bool:
     """Whether the training run and all read-outs that it should have are FINISHED."""
     return all(name in runs and runs[name].info.status == "FINISHED" for name in (TRAINING, *readouts))

@@ -1,0 +1,51 @@
+"""What figures of played matches share: winnings by run and iteration, with the errors that single matches have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from repro.evaluation.statistics import bands
+
+UNIT = "mbb/g"
+QUANTILE = 1.96
+"""Half-width of a match's 95% interval over its standard error."""
+
+
+def winnings(data: pd.DataFrame, algorithm: str, match: str = "match") -> pd.DataFrame:
+    """What a read-out wins in a match: one row per seed, one column per iteration."""
+    return _metric(data, algorithm, f"{match}/value")
+
+
+def errors(data: pd.DataFrame, algorithm: str, match: str = "match") -> pd.DataFrame:
+    """Standard errors of `winnings`, from the hands played."""
+    return _metric(data, algorithm, f"{match}/standard_error")
+
+
+def _metric(data: pd.DataFrame, algorithm: str, metric: str) -> pd.DataFrame:
+    mine = data[(data.algorithm == algorithm) & (data.metric == metric)]
+    return mine.pivot(index="seed", columns="step", values="value")
+
+
+def draw_runs(axes: Axes, won: pd.DataFrame, error: pd.DataFrame, colour: Any, name: str = "") -> None:
+    """Every run dashed, with the intervals of its matches, and their mean with its interval over runs."""
+    before = f"{name}, " if name else ""
+    x = np.array([float(str(c)) for c in won.columns])
+    # Runs side by side, so that their bars can be told apart.
+    apart = 0.012 * (x.max() - x.min() if len(x) > 1 else 1.0)
+    for i, seed in enumerate(won.index):
+        axes.errorbar(
+            x + apart * (i - (len(won) - 1) / 2), won.loc[seed], yerr=QUANTILE * error.loc[seed], color=colour,
+            alpha=0.45, linewidth=0.9, linestyle="--", capsize=2,
+            label=None if i else f"{before}runs, 95% CI over hands",
+        )  # fmt: skip
+    axes.plot(x, won.mean(axis=0), color=colour, linewidth=2, marker="o", label=f"{before}mean of {len(won)} runs")
+    if len(won) > 1:
+        band = bands(list(won.to_numpy()))
+        label = f"{before}95% CI over runs"
+        axes.fill_between(x, band["low"], band["high"], color=colour, alpha=0.15, linewidth=0, label=label)
+    axes.set_xticks(x)
+    axes.axhline(0, color="black", linewidth=0.8)

@@ -1,0 +1,150 @@
+"""Deep CFR Sec. 6 and Fig. 1: pot-size HUNL, Deep CFR against a blueprint of an abstraction; the network's size."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import nn
+
+from paper_figures import style
+from paper_figures.claims import Claim, above
+from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.fhp_curves import swept
+from paper_figures.matches import QUANTILE, UNIT, draw_runs, errors, winnings
+from repro.config import NetworkConfig
+from repro.evaluation.statistics import mean_ci
+from repro.games import load
+from repro.networks.inputs import network_inputs
+from repro.networks.modules import Residual, parameter_count, value_network
+
+TITLE, GAME = "Deep CFR Sec. 6, Fig. 1", "pot-size HUNL"
+SHOWS = "Deep CFR against the blueprint of an abstraction; the network's layers and parameters"
+
+OPPONENTS = ("blueprint", "coarse_blueprint")
+"""As the configurations name them; the first is the paper's."""
+
+PAPER_PARAMETERS = (61_604, 98_948)
+"""Of the text, and of the later version of the paper."""
+
+
+def buckets(data: pd.DataFrame) -> dict[str, int]:
+    """Buckets per round of each opponent."""
+    coarse, fine = sorted(swept(data, "algorithm.buckets"))
+    return {"blueprint": fine, "coarse_blueprint": coarse}
+
+
+# -- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """Winnings by iteration against each blueprint, of both read-outs."""
+    figure = Figure(figsize=(9.0, 4.0))
+    both: list[Axes] = list(figure.subplots(1, 2, sharey=True))
+    for axes, opponent in zip(both, OPPONENTS, strict=True):
+        for name in ("deep_cfr", "sd_cfr"):
+            match = f"match/{opponent}"
+            won, error = winnings(data, name, match), errors(data, name, match)
+            draw_runs(axes, won, error, style.COLOURS[name], style.NAMES[name])
+        axes.set_title(f"against {buckets(data)[opponent]:,} buckets per round")
+        axes.set(xlabel="CFR iteration (both players)")
+    both[0].set(ylabel=f"winnings ({UNIT})")
+    both[1].legend(fontsize=7)
+    figure.suptitle(f"Pot-size HUNL against blueprints, scale: {data.scale.iloc[0]}")
+    figure.tight_layout()
+    return figure
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """The claim of the text, judged."""
+    won = winnings(data, "deep_cfr", "match/blueprint").iloc[:, -1]
+    half = QUANTILE * errors(data, "deep_cfr", "match/blueprint").iloc[:, -1].max()
+    measured, fine = mean_ci(won), buckets(data)["blueprint"]
+    return [
+        Claim(
+            "beats_blueprint", f"Deep CFR beats the strategy from an abstraction of {fine:,} buckets per round",
+            "Sec. 6", unless_smoke(data, above(measured, 0)), measured, UNIT,
+            note=f"after the last iteration, interval over runs; a match's own 95% interval is at most ±{half:.3g}; "
+            "holds if above 0",
+        )
+    ]  # fmt: skip
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(data: pd.DataFrame) -> str:
+    """Winnings, work, and the network's layers and parameters, as Markdown."""
+    return "\n\n".join([_winnings(data), _work(data), _layers(), _parameters()])
+
+
+def _winnings(data: pd.DataFrame) -> str:
+    lines = [
+        f"| iteration | read-out | opponent | winnings [{UNIT}], mean over runs | half-width of one match |",
+        "|---|---|---|---|---|",
+    ]
+    for opponent in OPPONENTS:
+        match = f"match/{opponent}"
+        for name in ("deep_cfr", "sd_cfr"):
+            won, error = winnings(data, name, match), errors(data, name, match)
+            lines += [
+                f"| {step} | {style.NAMES[name]} | {buckets(data)[opponent]:,} buckets | {mean_ci(won[step])} | "
+                f"±{QUANTILE * error[step].max():.3g} |"
+                for step in won.columns
+            ]
+    return "\n".join(lines)
+
+
+def _work(data: pd.DataFrame) -> str:
+    """Nodes touched and time, per run."""
+    runs = {"Deep CFR": data[data.algorithm == "deep_cfr"]}
+    for count, variant in swept(data, "algorithm.buckets").items():
+        runs[f"MCCFR, {count:,} buckets"] = data[data.variant == variant]
+    lines = ["| run | nodes touched | minutes |", "|---|---|---|"]
+    for name, mine in runs.items():
+        last = mine[mine.step == mine.step.max()].groupby("metric").value.mean()
+        lines.append(f"| {name} | {last['nodes_touched']:.3g} | {last['wall_seconds'] / 60:.1f} |")
+    return "\n".join(lines)
+
+
+@cache
+def network(game: str, card_width: int) -> nn.Module:
+    """The value network, 64 units wide, with a card branch of `card_width`."""
+    loaded = load(game)
+    config = NetworkConfig(architecture="deep_cfr", width=64, card_width=card_width)
+    return value_network(config, network_inputs(loaded)[1], loaded.num_actions)
+
+
+def _layers() -> str:
+    """Every layer of the network with a card branch of 64 units."""
+    built = network("hunl_pot", 64)
+    linear = [m for m in built.modules() if isinstance(m, nn.Linear)]
+    skipped = {m.linear for m in built.modules() if isinstance(m, Residual)}
+    sets = ["hole", "flop", "turn", "river"]
+    names = [f"embedding of the {s} cards (card, rank, suit)" for s in sets] + [
+        *(f"cards {i}" for i in (1, 2, 3)), "bets 1", "bets 2", *(f"joint {i}" for i in (1, 2, 3)), "output"
+    ]  # fmt: skip
+    lines = ["| layer | inputs | units | skip | parameters |", "|---|---|---|---|---|"]
+    for name, layer in zip(names, linear, strict=True):
+        skip = "yes" if layer in skipped else ""
+        count = parameter_count(layer)
+        lines.append(f"| {name} | {layer.in_features} | {layer.out_features} | {skip} | {count:,} |")
+    lines.append(f"| all | | | | {parameter_count(built):,} |")
+    return "\n".join(lines)
+
+
+def _parameters() -> str:
+    text, later = PAPER_PARAMETERS
+    lines = [
+        "| parameters | card branch of 64 units | of 192 | paper, text | paper, later version |",
+        "|---|---|---|---|---|",
+    ]
+    for game, name in (("fhp", "Flop Hold'em"), ("hunl_pot", "pot-size HUNL")):
+        ours = [parameter_count(network(game, width)) for width in (64, 192)]
+        lines.append(f"| {name} | {ours[0]:,} | {ours[1]:,} | {text:,} | {later:,} |")
+    return "\n".join(lines)

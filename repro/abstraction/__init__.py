@@ -1,0 +1,8 @@
+"""Card abstractions of Hold'em games: hands in the same *bucket* are played alike, so that a table can hold the game.
+
+The first betting round is never abstracted.
+"""
+
+from repro.abstraction.abstract_game import Abstraction, abstraction
+
+__all__ = ["Abstraction", "abstraction"]

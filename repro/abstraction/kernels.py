@@ -1,0 +1,179 @@
+"""The inner loops of `repro.abstraction.showdown_strength`, compiled.
+
+Hands are numbered in colexicographic order, as in `repro.games.isomorphism`, and so are sets of board cards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _compiled(function: F) -> F:
+    return cast(F, numba.njit(nogil=True, cache=True)(function))
+
+
+class Hands(NamedTuple):
+    """Buffers for the hands that a board leaves.
+
+    Attributes:
+        low, high: `[hands]` the cards of each hand; `strength` its place among all strengths.
+        order: `[hands]` the hands, weakest first.
+        before: `[strengths + 1]` how many hands are weaker.
+    """
+
+    low: Array
+    high: Array
+    strength: Array
+    order: Array
+    before: Array
+
+
+@_compiled
+def _strengths(
+    board: Array, suits: int, lowest: int, keys: Array, by_ranks: Array, by_mask: Array, hands: Hands
+) -> int:
+    """Fill `low`, `high` and `strength` of all hands without the board's cards; returns how many they are."""
+    deck, key, count = (len(keys) - lowest) * suits, 0, 0
+    taken, masks = np.zeros(deck, np.bool_), np.zeros(suits, np.int64)
+    for c in board:
+        taken[c] = True
+        key += keys[c // suits + lowest]
+        masks[c % suits] |= 1 << (c // suits + lowest)
+    for high in range(1, deck):
+        for low in range(high):
+            if taken[high] or taken[low]:
+                continue
+            r, s = low // suits + lowest, high // suits + lowest
+            found = by_ranks[key + keys[r] + keys[s]]
+            for suit in range(suits):
+                mask = masks[suit]
+                if low % suits == suit:
+                    mask |= 1 << r
+                if high % suits == suit:
+                    mask |= 1 << s
+                # Fewer than five cards of a suit have an entry of 0.
+                found = max(found, by_mask[mask])
+            hands.low[count], hands.high[count], hands.strength[count] = low, high, found
+            count += 1
+    return count
+
+
+@_compiled
+def _sort(count: int, hands: Hands) -> None:
+    """Fill `order`, by counting."""
+    hands.before[:] = 0
+    for h in range(count):
+        hands.before[hands.strength[h] + 1] += 1
+    for place in range(1, len(hands.before)):
+        hands.before[place] += hands.before[place - 1]
+    for h in range(count):
+        hands.order[hands.before[hands.strength[h]]] = h
+        hands.before[hands.strength[h]] += 1
+
+
+@_compiled
+def _shares(count: int, deck: int, hands: Hands, share: Array) -> None:
+    """Fill `share` `[hands]`: of the hands without one's own cards, those that are weaker, equal ones counting half."""
+    low, high, order = hands.low, hands.high, hands.order
+    # Weaker and equal hands in all, and those with a certain card.
+    below, equal = np.zeros(deck), np.zeros(deck)
+    others, begin = (deck - 7) * (deck - 8) / 2, 0
+    while begin < count:
+        end = begin
+        while end < count and hands.strength[order[end]] == hands.strength[order[begin]]:
+            equal[low[order[end]]] += 1
+            equal[high[order[end]]] += 1
+            end += 1
+        for h in order[begin:end]:
+            weaker = begin - below[low[h]] - below[high[h]]
+            # The hand itself is in both its cards' counts, and in the whole.
+            tied = end - begin - equal[low[h]] - equal[high[h]] + 1
+            share[high[h] * (high[h] - 1) // 2 + low[h]] = (weaker + tied / 2) / others
+        for h in order[begin:end]:
+            for card in (low[h], high[h]):
+                below[card] += equal[card]
+                equal[card] = 0.0
+        begin = end
+
+
+@_compiled
+def full_boards(
+    boards: Array, suits: int, lowest: int, keys: Array, by_ranks: Array, by_mask: Array, classes: int, share: Array
+) -> None:
+    """Fill `share` `[boards, hands]`: how many of the opponent's hands each hand beats, ties counting half.
+
+    Args:
+        boards: `[boards, 5]` cards.
+        lowest: rank of the deck's lowest cards in a full deck.
+        keys, by_ranks, by_mask: the tables of `repro.games.hand_strength`, with strengths replaced by their place
+            among the `classes` that there are.
+    """
+    deck, most = (len(keys) - lowest) * suits, share.shape[1]
+    hands = Hands(
+        np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(most, np.int64),
+        np.zeros(classes + 1, np.int64),
+    )  # fmt: skip
+    for b in range(len(boards)):
+        count = _strengths(boards[b], suits, lowest, keys, by_ranks, by_mask, hands)
+        _sort(count, hands)
+        _shares(count, deck, hands, share[b])
+
+
+@_compiled
+def _join(board: Array, street: Array, cards: Array, used: Array) -> bool:
+    """Fill `cards` with both in ascending order, and mark them in `used`; False if they share one."""
+    used[:] = False
+    known = len(board)
+    cards[:known], cards[known:] = board, street
+    for c in cards:
+        if used[c]:
+            return False
+        used[c] = True
+    cards.sort()
+    return True
+
+
+@_compiled
+def over_next_street(
+    boards: Array, streets: Array, row: Array, renaming: Array, renamed: Array, hands: Array, binomials: Array,
+    later: Array, power: int, mean: Array,
+) -> None:  # fmt: skip
+    """Fill `mean` `[boards, hands]` with the mean of `later ** power` over the cards of the next street.
+
+    Args:
+        boards: `[boards, k]` cards; `streets` `[streets, m]` the sets that can follow.
+        row, renaming: per set of `k + m` cards, the row of its canonical one in `later`, and which renaming of the
+            suits leads there.
+        renamed: `[renamings, hands]` hands under each renaming.
+        hands: `[hands, 2]` their cards.
+        binomials: `[cards, k + m + 1]` binomial coefficients.
+        later: `[later boards, hands]`.
+    """
+    cards, used = np.zeros(boards.shape[1] + streets.shape[1], np.int64), np.zeros(len(binomials), np.bool_)
+    # Sums are float64, whatever the tables are.
+    times, total = np.zeros(len(hands)), np.zeros(len(hands))
+    for b in range(len(boards)):
+        times[:] = 0.0
+        total[:] = 0.0
+        for street in streets:
+            if not _join(boards[b], street, cards, used):
+                continue
+            number = 0
+            for i, c in enumerate(cards):
+                number += binomials[c, i + 1]
+            values, names = later[row[number]], renamed[renaming[number]]
+            for h in range(len(hands)):
+                if not (used[hands[h, 0]] or used[hands[h, 1]]):
+                    total[h] += values[names[h]] ** power
+                    times[h] += 1
+        for h in range(len(hands)):
+            if times[h] > 0:
+                mean[b, h] = total[h] / times[h]

@@ -1,0 +1,134 @@
+"""SGD steps of several networks of one architecture at once, in a form that a CUDA device can replay as one graph.
+
+A network 64 units wide cannot fill a GPU, and the launches of its hundred small kernels take longer than the kernels.
+So the parameters of several runs are rows of one matrix, and a step reads and writes only buffers that never move.
+On a CUDA device the step is captured once and then replayed; elsewhere the same function is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from repro.algorithms.memory import Minibatch
+from repro.algorithms.regression import is_read, mean_loss, rate_at
+from repro.networks.inputs import Inputs
+
+_WARM_UP = 3
+"""Steps before a capture, as torch's documentation asks for."""
+
+
+class StackedAdam:
+    """Adam on the weighted squared error of `count` networks, each with its own minibatches and clipping.
+
+    Args:
+        network: the architecture; its parameters are not used.
+        inputs: features and legal masks of infosets; the same operations whatever the infosets, or they cannot be
+            captured.
+        count: networks.
+        batch_size: rows of each network's minibatch.
+        clip_norm: largest Euclidean norm of a network's gradient.
+        bf16: multiply matrices in bfloat16.
+
+    Attributes:
+        flat: `[count, parameters]`, each row in the order of `network.parameters()`.
+    """
+
+    def __init__(
+        self, network: nn.Module, inputs: Inputs, count: int, batch_size: int, clip_norm: float, bf16: bool = False
+    ) -> None:
+        first = next(network.parameters())
+        device, rows = first.device, (count, batch_size)
+        self._network, self._inputs, self._clip_norm, self._bf16 = network, inputs, clip_norm, bf16
+        self.flat = torch.zeros(count, sum(p.numel() for p in network.parameters()), device=device)
+        self._gradient, self._mean, self._square = (torch.zeros_like(self.flat) for _ in range(3))
+        self._step_number, self._rate = torch.zeros((), device=device), torch.zeros((), device=device)
+        self._parameters: dict[str, Tensor] = {}
+        begin = 0
+        for name, p in network.named_parameters():
+            part = slice(begin, begin := begin + p.numel())
+            self._parameters[name] = self.flat[:, part].view(count, *p.shape).requires_grad_()
+        infosets = torch.zeros(rows, dtype=torch.int64, device=device)
+        actions = inputs(infosets[0, :1])[1].shape[1]
+        self._infosets = infosets
+        self._weight = torch.zeros(*rows, 1, device=device)
+        self._target, self._output = (torch.zeros(*rows, actions, device=device) for _ in range(2))
+        self._run: Callable[[], object] = self._capture() if device.type == "cuda" else self._step
+
+    def load(self, parameters: Sequence[Tensor]) -> None:
+        """Start from one vector per network, with fresh moments."""
+        self.flat.copy_(torch.stack(list(parameters)))
+        for buffer in (self._mean, self._square, self._step_number):
+            buffer.zero_()
+
+    def step(self, minibatches: Sequence[Minibatch], learning_rate: float) -> None:
+        """One step, with a minibatch for each network; all of `batch_size` rows."""
+        for i, batch in enumerate(minibatches):
+            assert batch.infosets is not None
+            self._infosets[i].copy_(batch.infosets)
+            self._weight[i].copy_(batch.weight)
+            self._target[i].copy_(batch.target)
+        self._rate.fill_(learning_rate)
+        self._run()
+
+    def losses(self) -> Tensor:
+        """`[count]` weighted squared errors that the last step met."""
+        return ((self._output - self._target).square() * self._weight).sum((1, 2))
+
+    def _step(self) -> None:
+        count = len(self.flat)
+        x, legal = (part.unflatten(0, (count, -1)) for part in self._inputs(self._infosets.flatten()))
+        autocast = torch.autocast(self.flat.device.type, torch.bfloat16, enabled=self._bf16, cache_enabled=False)
+        with torch.enable_grad(), autocast:
+            output = vmap(lambda p, *rows: functional_call(self._network, p, rows))(self._parameters, x, legal)
+        with torch.no_grad():
+            self._output.copy_(output)
+            # The squared error's gradient, as the minibatch's weights have it.
+            error = 2 * self._weight * (self._output - self._target)
+            gradients = torch.autograd.grad(output, list(self._parameters.values()), error.to(output.dtype))
+            torch.cat([g.flatten(1) for g in gradients], 1, out=self._gradient)
+            norm = torch.linalg.vector_norm(self._gradient, dim=1, keepdim=True)
+            self._gradient.div_(norm.div_(self._clip_norm).clamp_(min=1.0))
+            torch._fused_adam_(
+                [self.flat], [self._gradient], [self._mean], [self._square], [], [self._step_number.add_(1)],
+                lr=self._rate, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, amsgrad=False, maximize=False,
+            )  # fmt: skip
+
+    def _capture(self) -> Callable[[], object]:
+        """Record `_step` as a graph. What it does to parameters and moments meanwhile, `load` undoes."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(_WARM_UP):
+                self._step()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._step()
+        return graph.replay
+
+
+def fit_together(
+    adam: StackedAdam,
+    minibatches: Iterable[Sequence[Minibatch]],
+    steps: int,
+    learning_rate: float,
+    schedule: str = "constant",
+) -> list[float]:
+    """Take one step per group of minibatches: what `repro.algorithms.regression.fit` does to one network.
+
+    Returns:
+        Each network's loss, averaged over the second half of the training.
+
+    Raises:
+        FloatingPointError: a loss or the parameters are no longer finite.
+    """
+    losses: list[Tensor] = []
+    for i, group in enumerate(minibatches, start=1):
+        adam.step(group, rate_at(i, steps, learning_rate, schedule))
+        if is_read(i, steps):
+            losses.append(adam.losses())
+    return [mean_loss(list(each), row) for each, row in zip(torch.stack(losses, 1), adam.flat, strict=True)]
