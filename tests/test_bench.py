@@ -27,6 +27,7 @@ def test_quick_benchmark_writes_every_row(tmp_path):
         "leduc_nfsp",
         "flop_showdown",
         "seven_card_strength",
+        "fhp_sgd_step",
     }
     assert names <= {row["name"] for row in rows}
     for row in rows:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 
-from paper_figures import fhp_curves, figure2, figure4, figure5, table1
+from paper_figures import fhp_curves, figure2, figure4, figure5, table1, table2
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from repro.figure import deviations, experiments, variants
 from repro.run import plan, without_hydra
@@ -184,6 +184,58 @@ def test_table1_claims():
     (axes,) = table1.draw(like_the_paper).axes
     assert "paper" in legend(axes)
     assert "| 5 | FL | 0.177 " in table1.table(like_the_paper)
+
+
+def table2_data(won: float, coarse: float = -50.0) -> pd.DataFrame:
+    """Deep CFR's winnings against 30,000 and 1,000 buckets; SD-CFR wins twice as much."""
+    frames = []
+    for name, times in (("deep_cfr", 1), ("sd_cfr", 2)):
+        for opponent, value in (("blueprint", won), ("coarse_blueprint", coarse)):
+            frames += [
+                rows(name, f"match/{opponent}/value", {15: times * value / 2, 30: times * value}),
+                rows(name, f"match/{opponent}/standard_error", {15: 10.0, 30: 10.0}),
+            ]
+        frames += [rows(name, "nodes_touched", {15: 1e6, 30: 2e6}), rows(name, "wall_seconds", {15: 60.0, 30: 120.0})]
+    for buckets in (1000, 30000):
+        variant = f"algorithm.buckets={buckets}"
+        frames += [rows("es_mccfr", "nodes_touched", {400: buckets * 1e5}, variant=variant),
+                   rows("es_mccfr", "wall_seconds", {400: 600.0}, variant=variant)]  # fmt: skip
+    return pd.concat(frames, ignore_index=True)
+
+
+def test_table2_claims():
+    assert verdicts(table2, table2_data(100.0)) == {"beats_blueprint": HELD}
+    assert verdicts(table2, table2_data(-100.0, 100.0)) == {"beats_blueprint": DID_NOT_HOLD}
+    (claim,) = table2.claims(table2_data(100.0))
+    assert "30,000 buckets" in claim.statement
+    assert claim.measured is not None
+    assert claim.measured.mean == pytest.approx(101)
+    assert "at most ±20" in claim.note
+    smoke = table2_data(100.0).assign(scale="smoke")
+    assert verdicts(table2, smoke) == {"beats_blueprint": NOT_TESTABLE}
+
+
+def test_table2_is_drawn_and_listed():
+    data = table2_data(100.0)
+    left, right = table2.draw(data).axes
+    assert [axes.get_title() for axes in (left, right)] == [
+        "against 30,000 buckets per round", "against 1,000 buckets per round",
+    ]  # fmt: skip
+    assert "Deep CFR, mean of 3 runs" in legend(right)
+    lines = table2.table(data).splitlines()
+    assert "| 30 | Deep CFR | 30,000 buckets | 101 " in " ".join(lines)
+    assert any(line.startswith("| MCCFR, 1,000 buckets | 1.01e+08 | 10.1 |") for line in lines)
+    # The sum of the layers is the number that torch counts.
+    layers = [
+        line.split("|") for line in lines if line.startswith(("| embedding", "| cards", "| bets", "| joint", "| out"))
+    ]
+    counted = sum(int(cells[5].replace(",", "")) for cells in layers)
+    assert len(layers) == 4 + 3 + 2 + 3 + 1
+    assert f"| all | | | | {counted:,} |" in lines
+    assert [cells[1].strip() for cells in layers if cells[4].strip() == "yes"] == [
+        "cards 2", "cards 3", "bets 2", "joint 2", "joint 3",
+    ]  # fmt: skip
+    assert sum(line.endswith("| 61,604 | 98,948 |") for line in lines) == 2
 
 
 def test_swept_values_are_in_order():

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector
 
+from repro.algorithms.memory import Minibatch
+from repro.algorithms.stacked import StackedAdam
 from repro.bench.measure import Effort, Row, interleaved, per_second
+from repro.config import NetworkConfig
 from repro.engine import board_kernels as kernels
 from repro.engine.holdem_form import HoldemForm, sample_boards
+from repro.engine.sampling import SamplingEngine
 from repro.errors import ReproError
 from repro.games import load
 from repro.games.hand_strength import hand_strength
+from repro.networks.gradients import gradients_of
+from repro.networks.holdem_features import HoldemFeatures
+from repro.networks.modules import Network, value_network
+from repro.networks.optimizers import FlatAdam
+from repro.policies.network import Uniform
 
 _HANDS = 20_000
 """Hands of one call."""
 
+_BATCH = {"cpu": 1024, "cuda": 10_000}
+"""Rows of a minibatch; on a GPU the paper's."""
+
 
 def rows(effort: Effort) -> list[Row]:
     """All benchmarks of this module."""
-    return [showdown(effort), seven_cards(effort)]
+    return [showdown(effort), seven_cards(effort), sgd_step(effort)]
 
 
 def showdown(effort: Effort) -> Row:
@@ -71,3 +86,72 @@ def seven_cards(effort: Effort) -> Row:
         effort.repetitions,
     )
     return Row("seven_card_strength", mine, other, "hands/s", mine / other, "peer: phevaluator, pure Python")
+
+
+def sgd_step(effort: Effort) -> Row:
+    """One SGD step of the paper's network on FHP, features included, on the GPU if there is one: as runs take it there,
+    and with torch's own autograd, clipping and Adam. Both start alike, and must end alike."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    game = load("fhp", device=device)
+    features, draw = HoldemFeatures(game), torch.Generator(device).manual_seed(0)
+    config = NetworkConfig("deep_cfr", 64, None, 192)
+    mine, plain = (value_network(config, features.columns, game.num_actions).to(device) for _ in range(2))
+    plain.load_state_dict(mine.state_dict())
+    met = SamplingEngine(game).external_sampling(Uniform(game), 0, _BATCH[device], draw).advantages.infosets
+    infosets = met[torch.randint(len(met), (_BATCH[device],), generator=draw, device=device)]
+    target = torch.randn(len(infosets), game.num_actions, generator=draw, device=device)
+    weight = torch.full((len(infosets), 1), 1 / target.numel(), device=device)
+    batch = Minibatch(infosets, weight, target, torch.zeros((), device=device))
+    step, parameters = _step_of_runs(mine, features, batch)
+    theirs = torch.optim.Adam(plain.parameters(), 1e-3)
+
+    def peer() -> None:
+        theirs.zero_grad()
+        x, legal = features.rows(infosets)
+        ((plain(x, legal) - target).square() * weight).sum().backward()
+        torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
+        theirs.step()
+
+    step()
+    peer()
+    if not torch.allclose(parameters(), parameters_to_vector(plain.parameters()), atol=1e-4):
+        raise AssertionError("the two steps differ")
+    ours, other = interleaved(
+        lambda: per_second(_finished(step, device), effort.tabular_seconds),
+        lambda: per_second(_finished(peer, device), effort.tabular_seconds),
+        effort.repetitions,
+    )
+    return Row(
+        "fhp_sgd_step", ours, other, "steps/s", ours / other, f"peer: plain torch; {device}, batch {len(infosets)}"
+    )
+
+
+def _step_of_runs(
+    network: Network, features: HoldemFeatures, batch: Minibatch
+) -> tuple[Callable[[], object], Callable[[], Tensor]]:
+    """A step as runs take it on this device, and the parameters after it."""
+    assert batch.infosets is not None
+    if batch.infosets.is_cuda:
+        adam = StackedAdam(network, features.fixed_rows, 1, len(batch.infosets), 1.0)
+        adam.load([parameters_to_vector(network.parameters()).detach()])
+        return lambda: adam.step([batch], 1e-3), lambda: adam.flat[0]
+    flat, gradients, infosets = FlatAdam(network, 1e-3, 1.0), gradients_of(network), batch.infosets
+
+    def step() -> None:
+        gradients.rows(*features.rows(infosets))
+        gradients.compute(2 * batch.weight, batch.target)
+        flat.update()
+
+    return step, lambda: flat.flat
+
+
+def _finished(step: Callable[[], object], device: str) -> Callable[[], object]:
+    """`step`, waiting for the device."""
+    if device == "cpu":
+        return step
+
+    def waiting() -> None:
+        step()
+        torch.cuda.synchronize()
+
+    return waiting

@@ -47,7 +47,9 @@ def load_blueprint(game: Game, path: Path | str) -> Blueprint:
     check_same_game(path, "a strategy", solved, game)
     try:
         found = abstraction(game, buckets, stored["centres"])
-        fits = weights.shape == (found.abstract.infosets, game.num_actions) and bool(((weights >= 0) & weights.isfinite()).all())
+        fits = weights.shape == (found.abstract.infosets, game.num_actions) and bool(
+            ((weights >= 0) & weights.isfinite()).all()
+        )
     except NOT_SUCH_A_FILE as error:
         raise ReproError(f"{path} holds no such buckets as its algorithm.buckets says ({error}).") from error
     if not fits:
