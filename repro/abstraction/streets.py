@@ -26,7 +26,7 @@ from repro.seeding import generator
 
 _FEATURES = 6
 
-_POINTS_PER_BUCKET = 20
+_POINTS_PER_BUCKET = 10
 _FEWEST_POINTS = 20_000
 
 
