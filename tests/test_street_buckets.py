@@ -188,7 +188,7 @@ def test_fewer_places_than_buckets():
 
 
 def test_centres_are_the_means_of_many_deals(monkeypatch):
-    cards, buckets = cards_in(small_game()), 1500
+    cards, buckets = cards_in(small_game()), 3000
     clustered: list[np.ndarray] = []
 
     def halves(points: np.ndarray, weight: np.ndarray, clusters: int) -> np.ndarray:
@@ -202,7 +202,7 @@ def test_centres_are_the_means_of_many_deals(monkeypatch):
         strong = points[:, 0] > 0.5
         np.testing.assert_allclose(found.numpy(), [points[~strong].mean(0), points[strong].mean(0)])
         # Enough deals for all buckets, and they are like any others.
-        assert len(points) >= 20 * buckets
+        assert len(points) >= 10 * buckets
         others = features(cards, round_, deals(cards, round_, 20_000, seed=4))
         np.testing.assert_allclose(points.mean(0), others.mean(0), rtol=0, atol=0.01)
         places, fresh = (len(np.unique(p.round(5), axis=0)) for p in (points[:20_000], others))
