@@ -42,8 +42,9 @@ class NetworkConfig:
     """A network architecture."""
 
     # deep_cfr: the network of Deep CFR, with a branch for the cards; brown: the SD-CFR code's version of it;
-    # sd_cfr: the Leduc network of the SD-CFR code; fc: plain fully-connected layers.
-    architecture: str = _one_of("deep_cfr", "brown", "sd_cfr", "fc")
+    # sd_cfr: the Leduc network of the SD-CFR code; dnet: D2CFR's, with a branch for the state's value;
+    # fc: plain fully-connected layers.
+    architecture: str = _one_of("deep_cfr", "brown", "sd_cfr", "dnet", "fc")
     # Units per layer.
     width: int = _at_least(1)
     # Hidden layers of `fc`; the others have a fixed depth and take none.
@@ -157,7 +158,7 @@ class KuhnPostConfig(AlgorithmConfig):
 class DeepCFRConfig(AlgorithmConfig):
     """Deep CFR and SD-CFR, which differ in their read-outs only."""
 
-    READOUT_KINDS = ("ensemble", "average_network")
+    READOUT_KINDS: ClassVar[tuple[str, ...]] = ("ensemble", "average_network")
 
     # External-sampling traversals per player and iteration.
     traversals: int = _at_least(1)
@@ -186,6 +187,32 @@ class DeepCFRConfig(AlgorithmConfig):
     opponents: dict[str, str] = field(default_factory=dict)
     # Hold'em games: after the last iteration, hands per player on which the read-outs sd_cfr and deep_cfr are compared.
     disagreement_rollouts: int = _at_least(0, 0)
+
+
+@dataclass
+class D2CFRConfig(DeepCFRConfig):
+    """D2CFR: Deep CFR with a dueling network, rectified state values and another loss of the policy network.
+
+    With `network=fc`, no rectification and `kl_weight` 0 it is Deep CFR.
+    """
+
+    READOUT_KINDS = ("average_network",)
+
+    # Where the state value comes from that, mixed with the network's own, advantages are taken against: nowhere (the
+    # network's alone), play-outs from each infoset under the current strategies, or their expectation.
+    rectification: str = _one_of("none", "play_outs", "exact")
+    # Play-outs per infoset; null without them.
+    simulations: int | None = _at_least(1, None)
+    # Weight of that other value in iteration t: 0.99 - t / (t + 1), printed as it is or clipped to [0, 1].
+    mixing: str = _one_of("printed", "clipped", default="printed")
+    # Weight of the squared error of the state value, beside those of the regrets.
+    state_loss: float = _above(0, 1.0)
+    # The policy network is trained every so many iterations, and after the last.
+    policy_every: int = _at_least(1, 10)
+    # Weight, sign and window of the policy loss's divergence from the mean of the last policies: `minus` is as printed.
+    kl_weight: float = _at_least(0, 0.0)
+    kl_sign: str = _one_of("minus", "plus", default="minus")
+    kl_window: int = _at_least(1, 10)
 
 
 @dataclass
@@ -251,6 +278,7 @@ def register() -> None:
     store = ConfigStore.instance()
     store.store(name="schema", node=Config)
     store.store(group="algorithm", name="schema_deep_cfr", node=DeepCFRConfig)
+    store.store(group="algorithm", name="schema_d2cfr", node=D2CFRConfig)
     store.store(group="algorithm", name="schema_tabular_cfr", node=TabularCFRConfig)
     store.store(group="algorithm", name="schema_mccfr", node=MCCFRConfig)
     store.store(group="algorithm", name="schema_kuhn_post", node=KuhnPostConfig)
@@ -298,8 +326,15 @@ def _check_together(config: Config) -> None:
         if config.network is None:
             raise ReproError(f"network is null, but the algorithm {algorithm.name} needs one.")
         _check_network(config.network)
+        if config.network.architecture == "dnet" and not isinstance(algorithm, D2CFRConfig):
+            raise ReproError(
+                f"network.architecture is dnet, whose state value the algorithm {algorithm.name} has no use for; only "
+                "d2cfr takes it."
+            )
     check_variant(algorithm)
     _check_seeds(config)
+    if isinstance(algorithm, D2CFRConfig) and config.network is not None:
+        _check_d2cfr(algorithm, config.network)
     if isinstance(algorithm, DeepCFRConfig):
         _check_comparisons(algorithm)
         for which in ("value", "average"):
@@ -330,6 +365,29 @@ def _check_seeds(config: Config) -> None:
         )
     if not config.seeds or len(set(config.seeds)) < len(config.seeds) or min(config.seeds) < 0:
         raise ReproError(f"seeds is {config.seeds}; it must be different whole numbers, none below 0, or null.")
+
+
+def _check_d2cfr(algorithm: D2CFRConfig, network: NetworkConfig) -> None:
+    dueling = network.architecture == "dnet"
+    if algorithm.rectification != "none" and not dueling:
+        raise ReproError(
+            f"algorithm.rectification is {algorithm.rectification}, but network.architecture {network.architecture}; "
+            "only dnet has a state value to rectify."
+        )
+    if (algorithm.rectification == "play_outs") != (algorithm.simulations is not None):
+        raise ReproError(
+            f"algorithm.simulations is {algorithm.simulations} and algorithm.rectification {algorithm.rectification}; "
+            "play_outs need a number, others take null."
+        )
+    if dueling and algorithm.divide_by_legal:
+        raise ReproError("algorithm.divide_by_legal is true; regrets and state values must have one unit, use false.")
+    if algorithm.evaluate_every % algorithm.policy_every:
+        raise ReproError(
+            f"algorithm.evaluate_every is {algorithm.evaluate_every}; it must be a multiple of algorithm.policy_every, "
+            f"{algorithm.policy_every}, so that the policy network that is measured is a new one."
+        )
+    if algorithm.memory != "reservoir":
+        raise ReproError(f"algorithm.memory is {algorithm.memory}; {algorithm.name} takes reservoir only.")
 
 
 def _check_comparisons(algorithm: DeepCFRConfig) -> None:

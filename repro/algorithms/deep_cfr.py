@@ -12,7 +12,7 @@ the average of B^M (SD-CFR), or the network S-hat trained on the strategy memory
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -39,13 +39,12 @@ from repro.seeding import initialisation
 
 @dataclass(frozen=True)
 class Learner:
-    """A network and what trains it; `build` makes a fresh one."""
+    """A network and what trains it."""
 
     network: nn.Module
     optimizer: FlatAdam
     memory: Memory
     regression: RegressionConfig
-    build: Callable[..., Network]
 
 
 class DeepCFRFamily(Algorithm):
@@ -68,12 +67,13 @@ class DeepCFRFamily(Algorithm):
         self.algorithm, self.network = algorithm, network
         self.engine = SamplingEngine(game)
         self.prepare_strategies()
-        self.value_networks = nn.ModuleList(self._new_network(value_network, "value", 0, p) for p in range(2))
-        self.average_networks = nn.ModuleList(self._new_network(average_network, "average", 0, p) for p in range(2))
+        self.value_networks = nn.ModuleList(self._new_network("value", 0, p) for p in range(2))
+        self.average_networks = nn.ModuleList(self._new_network("average", 0, p) for p in range(2))
         self._value_optimizers = [self._adam(n, algorithm.value) for n in self.value_networks]
         self._average_optimizers = [self._adam(n, algorithm.average) for n in self.average_networks]
-        self.value_memories = [self._new_memory(algorithm.value_capacity, p) for p in range(2)]
-        self.strategy_memories = [self._new_memory(algorithm.strategy_capacity, p) for p in range(2)]
+        columns = self.value_columns
+        self.value_memories = [self._new_memory(algorithm.value_capacity, p, columns) for p in range(2)]
+        self.strategy_memories = [self._new_memory(algorithm.strategy_capacity, p, game.num_actions) for p in range(2)]
 
     # -- what depends on the size of the game --------------------------------------------------------------------
 
@@ -103,17 +103,27 @@ class DeepCFRFamily(Algorithm):
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
-    def _new_network(self, build: Any, purpose: str, iteration: int, player: int) -> Network:
-        with initialisation(self.seed, f"initial {purpose}", iteration, player):
-            built = build(self.network, self.columns, self.game.num_actions)
+    def build(self, which: str) -> Network:
+        """A fresh `value` or `average` network."""
+        make = value_network if which == "value" else average_network
+        return make(self.network, self.columns, self.game.num_actions)
+
+    def _new_network(self, which: str, iteration: int, player: int) -> Network:
+        with initialisation(self.seed, f"initial {which}", iteration, player):
+            built = self.build(which)
         return built.to(self.game.device)
 
     def _adam(self, network: nn.Module, regression: RegressionConfig) -> FlatAdam:
         return FlatAdam(network, regression.learning_rate, regression.clip_norm)
 
-    def _new_memory(self, capacity: int, player: int) -> Memory:
+    @property
+    def value_columns(self) -> int:
+        """Numbers that a value network is trained on per infoset."""
+        return self.game.num_actions
+
+    def _new_memory(self, capacity: int, player: int, columns: int) -> Memory:
         mine = self.game.player_slice[player]
-        shape = (mine.start, mine.stop - mine.start, self.game.num_actions, self.game.device)
+        shape = (mine.start, mine.stop - mine.start, columns, self.game.device)
         return Reservoir(capacity, *shape) if self.algorithm.memory == "reservoir" else Aggregated(*shape)
 
     def configure_optimizers(self) -> list[FlatAdam]:
@@ -143,12 +153,17 @@ class DeepCFRFamily(Algorithm):
         """Traverse, and store the samples."""
         draw = self.draws("traversals", player)
         traversals = self.engine.external_sampling(self.current_policy(), player, self.algorithm.traversals, draw)
+        targets = Samples(traversals.advantages.infosets, self.value_targets(traversals))
+        self.remember(player, targets, traversals.strategies)
+        self.nodes_touched += traversals.nodes_touched
+        return traversals
+
+    def value_targets(self, traversals: Traversals) -> Tensor:
+        """`[n, value_columns]` what the value network learns of each visited infoset."""
         regrets = traversals.advantages.targets / self.algorithm.regret_unit
         if self.algorithm.divide_by_legal:
             regrets = regrets / self.game.legal_at(traversals.advantages.infosets).sum(1, keepdim=True)
-        self.remember(player, Samples(traversals.advantages.infosets, regrets), traversals.strategies)
-        self.nodes_touched += traversals.nodes_touched
-        return traversals
+        return regrets
 
     def _check_batch(self, which: str, memory: Memory) -> None:
         batch_size = getattr(self.algorithm, which).batch_size
@@ -162,16 +177,16 @@ class DeepCFRFamily(Algorithm):
         """The player's `value` or `average` network, and what belongs to its training."""
         if which == "value":
             network, memory = self.value_networks[player], self.value_memories[player]
-            return Learner(network, self._value_optimizers[player], memory, self.algorithm.value, value_network)
+            return Learner(network, self._value_optimizers[player], memory, self.algorithm.value)
         network, memory = self.average_networks[player], self.strategy_memories[player]
-        return Learner(network, self._average_optimizers[player], memory, self.algorithm.average, average_network)
+        return Learner(network, self._average_optimizers[player], memory, self.algorithm.average)
 
     def begin_fit(self, which: str, player: int, merged: bool = True) -> Iterator[Minibatch]:
         """Put the network where its fit starts; the fit's minibatches, `merged` as a memory's are."""
         mine = self.learner(which, player)
         self._check_batch(which, mine.memory)
         if mine.regression.start == "random":
-            fresh = self._new_network(mine.build, which, self.iteration, player)
+            fresh = self._new_network(which, self.iteration, player)
             mine.network.load_state_dict(fresh.state_dict())
         draw = self.draws(f"minibatches {which}", player)
         scale = 2.0 if self.algorithm.loss_weight == "2t/T" else 1.0
@@ -231,6 +246,11 @@ class DeepCFR(DeepCFRFamily, TableAlgorithm):
     def store_strategy(self, player: int) -> None:
         mine = self.game.player_slice[player]
         self.strategy[mine] = self._strategy_of(player)
+        self._keep(player)
+
+    def _keep(self, player: int) -> None:
+        """Add the player's strategy to B^M."""
+        mine = self.game.player_slice[player]
         reach = exact_engine(self.game).own_reach(table_of(self.game, TabularPolicy(self.strategy)))[mine]
         self.strategy_buffers[player].add(self._value_optimizers[player].flat.detach(), self.strategy[mine], reach)
 

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from repro.algorithms.base import Algorithm
+from repro.algorithms.d2cfr import D2CFR
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR
 from repro.algorithms.kuhn_post import KuhnPost
 from repro.algorithms.nfsp import NFSP
 from repro.algorithms.replicates import Replicates
 from repro.algorithms.tabular import BlueprintCFR, TabularCFR
-from repro.config import Config, DeepCFRConfig, KuhnPostConfig, MCCFRConfig, NFSPConfig, TabularCFRConfig
+from repro.config import Config, D2CFRConfig, DeepCFRConfig, KuhnPostConfig, MCCFRConfig, NFSPConfig, TabularCFRConfig
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards
@@ -20,6 +21,7 @@ from repro.policies.base import Policy
 
 _MODULES: dict[type, Callable[..., Algorithm]] = {
     DeepCFRConfig: DeepCFR,
+    D2CFRConfig: D2CFR,
     TabularCFRConfig: TabularCFR,
     MCCFRConfig: TabularCFR,
     KuhnPostConfig: KuhnPost,

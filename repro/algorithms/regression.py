@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +27,7 @@ def fit(
     last_step: Callable[[], object] | None = None,
     log_loss: bool = False,
     schedule: str = "constant",
+    penalty: Callable[[Minibatch, Tensor], Tensor] | None = None,
 ) -> float:
     """Take one SGD step per minibatch.
 
@@ -36,6 +38,8 @@ def fit(
         last_step: takes the optimiser's last step instead of `optimizer.update`, so that a caller can route it through
             a framework that counts steps.
         log_loss: fit probabilities by the log loss, in nats, instead of by the squared error.
+        penalty: gradient at the network's output, `[n, actions]` for a minibatch and that output, of what is added to
+            the loss; not part of the loss returned.
         schedule: `constant`, or `cosine`: the learning rate falls to 0 along half a cosine.
 
     Returns:
@@ -56,7 +60,8 @@ def fit(
         elif batch.infosets is not None:
             gradients.select(batch.infosets)
         # The squared error's gradient rule is for half of it.
-        output = gradients.compute(batch.weight if log_loss else batch.weight * 2, batch.target)
+        extra = None if penalty is None else partial(penalty, batch)
+        output = gradients.compute(batch.weight if log_loss else batch.weight * 2, batch.target, extra)
         if is_read(i, steps):
             if log_loss:
                 losses.append(-(torch.xlogy(batch.target, output) * batch.weight).sum())

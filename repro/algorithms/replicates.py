@@ -83,7 +83,7 @@ class Replicates(Algorithm):
             run = next(self._runs())
             mine, first = run.learner(which, player), self.game.player_slice[player].start
             self._stacks[which, player] = StackedAdam(
-                mine.build(run.network, run.columns, self.game.num_actions).to(self.game.device),
+                run.build(which).to(self.game.device),
                 lambda infosets: run.features.fixed_rows(infosets + first),
                 len(self.models),
                 mine.regression.batch_size,

@@ -40,12 +40,15 @@ class Traversals:
         strategies: contributions to the average strategy. External sampling: at the opponent's infosets, the opponent's
             action probabilities. Outcome sampling: at the traverser's infosets, her action probabilities times her own
             reach over the probability of the sample.
+        state_values: `[n]` at the same infosets, sampled chips of the traverser from there on, `v`; of external
+            sampling only, otherwise None.
         values: `[traversals]` sampled chips of the traverser.
         nodes_touched: histories visited, decision and terminal ones.
     """
 
     advantages: Samples
     strategies: Samples
+    state_values: Tensor | None
     values: Tensor
     nodes_touched: int
 
@@ -160,7 +163,7 @@ class SamplingEngine:
             visited.append(_Visited(t, o, len(slot_node), finished, payoff, going, legal, infosets, probabilities))
             touched += len(finished) + len(going)
             node, deal = slot_node.index_select(0, going), slot_deal.index_select(0, going)
-        values, advantages = self._values_up(visited)
+        values, advantages, state_values = self._values_up(visited)
         visited.reverse()
         return Traversals(
             advantages=Samples(
@@ -170,15 +173,17 @@ class SamplingEngine:
                 torch.cat([v.infosets.index_select(0, v.other) for v in visited]),
                 torch.cat([v.probabilities.index_select(0, v.other) for v in visited]),
             ),
+            state_values=torch.cat(state_values),
             values=values,
             nodes_touched=touched,
         )
 
-    def _values_up(self, visited: list[_Visited]) -> tuple[Tensor, list[Tensor]]:
-        """Root values `[traversals]` and, last level first, the traverser's advantages `[rows, actions]`."""
+    def _values_up(self, visited: list[_Visited]) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """Root values `[traversals]` and, last level first, the traverser's advantages `[rows, actions]` and values."""
         actions = self.game.num_actions
         values = torch.zeros(0, device=self.game.device)
         advantages: list[Tensor] = []
+        state_values: list[Tensor] = []
         for level in reversed(visited):
             slots = torch.zeros(level.slots, device=self.game.device)
             slots.index_copy_(0, level.finished, level.payoff)
@@ -188,10 +193,11 @@ class SamplingEngine:
             sigma = level.probabilities.index_select(0, level.traverser)
             mine = (sigma * per_action).sum(1)
             advantages.append((per_action - mine[:, None]) * level.legal)
+            state_values.append(mine)
             values = torch.empty(len(level.infosets), device=self.game.device)
             values.index_copy_(0, level.other, slots[:others])
             values.index_copy_(0, level.traverser, mine)
-        return values, advantages
+        return values, advantages, state_values
 
     @torch.no_grad()
     def outcome_sampling(
@@ -251,7 +257,9 @@ class SamplingEngine:
         visited.reverse()
         infosets = torch.cat([level.infosets for level in visited])
         strategies = torch.cat([level.sigma * level.strategy_weight for level in visited])
-        return Traversals(Samples(infosets, torch.cat(advantages)), Samples(infosets, strategies), values, touched)
+        return Traversals(
+            Samples(infosets, torch.cat(advantages)), Samples(infosets, strategies), None, values, touched
+        )
 
     @torch.no_grad()
     def play(self, policies: Sequence[Policy | Ensemble], hands: int | Deals, generator: torch.Generator) -> Tensor:
@@ -287,6 +295,40 @@ class SamplingEngine:
             node, deal = torch.cat(after), torch.cat(whose)
         return won
 
+    @torch.no_grad()
+    def play_outs(
+        self, policy: Policy, node: Tensor, deal: Tensor, deals: Deals, count: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        """Play hands to their end from histories in the middle of them.
+
+        Hands in the same history are moved on together: how many of them take which action is drawn at once, so that
+        the work grows with the number of histories and hardly with that of hands.
+
+        Args:
+            policy: of both players.
+            node, deal: `[n]` betting nodes, and numbers of `deals`.
+            count: `[n]` hands from each, whole numbers of a floating type.
+            generator: source of all randomness, on the game's device.
+
+        Returns:
+            `[n]` float64 chips of player 0, summed over the hands.
+        """
+        tree, actions = self.game.tree, self.game.num_actions
+        won = torch.zeros(len(node), dtype=torch.float64, device=self.game.device)
+        start = torch.arange(len(node), device=self.game.device)
+        while len(node):
+            ended = (tree.player.index_select(0, node) < 0).nonzero().flatten()
+            at, luck = node[ended], deals.sign.index_select(0, deal[ended])
+            won.index_add_(0, start[ended], count[ended].double() * (self._fold[at] + self._showdown[at] * luck))
+            rows = (tree.player.index_select(0, node) >= 0).nonzero().flatten()
+            at, hand = node[rows], deal[rows]
+            probabilities = policy.probabilities(self.infosets(at, hand, deals)).to(count.dtype)
+            taken = split_counts(count[rows], probabilities, generator)
+            row, action = taken.nonzero().t()
+            node = tree.child.flatten().index_select(0, at[row] * actions + action)
+            deal, start, count = hand[row], start[rows][row], taken[row, action]
+        return won
+
     def _settle(self, won: Tensor, node: Tensor, deal: Tensor, player: Tensor, deals: Deals) -> None:
         """Enter into `won` what player 0 gets where hands have ended (`player` is -1)."""
         rows = (player < 0).nonzero().flatten()
@@ -303,6 +345,18 @@ def _for_every_hand(policy: Policy | Ensemble, hands: int, generator: torch.Gene
     if isinstance(policy, Ensemble):
         return policy.per_hand(hands, generator)
     return lambda infosets, hand: policy.probabilities(infosets)
+
+
+def split_counts(counts: Tensor, weights: Tensor, generator: torch.Generator) -> Tensor:
+    """`[n]` counts and `[n, k]` weights -> `[n, k]` multinomial draws; of rows whose weights are all 0, none."""
+    # Nothing is left after the last positive weight: there its share of the rest is exactly 1.
+    rest = weights.flip(1).cumsum(1).flip(1)
+    found, left = torch.zeros_like(weights), counts.to(weights.dtype)
+    for i in range(weights.shape[1]):
+        share = torch.where(rest[:, i] > 0, weights[:, i] / rest[:, i], 0.0).clamp(max=1.0)
+        found[:, i] = torch.binomial(left, share, generator=generator)
+        left = left - found[:, i]
+    return found
 
 
 def sample_actions(probabilities: Tensor, generator: torch.Generator) -> Tensor:

@@ -7,6 +7,7 @@ to rounding.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +16,8 @@ from torch import Tensor, nn
 
 from repro.networks.modules import MaskedSoftmax, Network
 from repro.networks.rules import MergeRule, backward, forward, head_rule_of, rules_of
+
+Extra = Callable[[Tensor], Tensor]
 
 
 class Gradients(Protocol):
@@ -33,8 +36,11 @@ class Gradients(Protocol):
     def rows(self, x: Tensor, legal: Tensor) -> None:
         """Set rows of no table: features `[m, features]` and legal mask `[m, actions]` bool."""
 
-    def compute(self, weight: Tensor, target: Tensor) -> Tensor:
-        """Fill the gradients for `weight` `[m, 1]`, `target` `[m, actions]`; return the network's output."""
+    def compute(self, weight: Tensor, target: Tensor, extra: Extra | None = None) -> Tensor:
+        """Fill the gradients for `weight` `[m, 1]`, `target` `[m, actions]`; return the network's output.
+
+        `extra` takes that output and returns the gradient there, `[m, actions]`, of what the loss has in addition.
+        """
         ...
 
 
@@ -53,7 +59,7 @@ class Autograd:
     def rows(self, x: Tensor, legal: Tensor) -> None:
         self._x, self._legal = x, legal
 
-    def compute(self, weight: Tensor, target: Tensor) -> Tensor:
+    def compute(self, weight: Tensor, target: Tensor, extra: Extra | None = None) -> Tensor:
         for p in self._network.parameters():
             if p.grad is not None:
                 p.grad.zero_()
@@ -65,7 +71,8 @@ class Autograd:
                 logits.backward(weight * (output - target))
             else:
                 output = self._network(self._x, self._legal)
-                output.backward(weight * (output.detach() - target))
+                gradient = weight * (output.detach() - target)
+                output.backward(gradient if extra is None else gradient + extra(output.detach()))
         return output.detach()
 
 
@@ -102,12 +109,14 @@ class HandDifferentiated:
             self._merge.select(rows.numpy())
         self._head.select(rows.numpy())
 
-    def compute(self, weight: Tensor, target: Tensor) -> Tensor:
+    def compute(self, weight: Tensor, target: Tensor, extra: Extra | None = None) -> Tensor:
         # A network that diverges is told by its loss, with more context than NumPy's warnings have.
         with np.errstate(over="ignore", invalid="ignore"):
             output = self._head.forward(forward(self._layers, self._x))
             gradient = output - target.numpy()
             gradient *= weight.numpy()
+            if extra is not None:
+                gradient += extra(torch.from_numpy(output)).numpy()
             # At the logits of a softmax, that is the log loss's gradient already.
             backward(self._layers, gradient if self._log_loss else self._head.backward(gradient))
         return torch.from_numpy(output)

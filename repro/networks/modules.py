@@ -17,6 +17,9 @@ from repro.networks.features import Columns
 
 _MASKED = -1e9
 
+_DNET_LAYERS = 7
+"""Of D2CFR's value network, on its longer way, and of its policy network; both counted with the output."""
+
 
 class Residual(nn.Module):
     """`x + linear(x)`: the skip connection on a layer of equal width."""
@@ -85,6 +88,25 @@ class Dueling(nn.Module):
         return (self.value(x) + advantage - mean) * legal
 
 
+class StateAndAdvantages(nn.Module):
+    """Head of D2CFR's DNet: `r = Q - V` per action, zero where illegal, and V, times `state_scale`, as one more column.
+
+    Q has two hidden layers of its own and V one: the longer and the shorter branch [Li et al., Sec. III].
+    """
+
+    def __init__(self, width: int, actions: int, state_scale: float) -> None:
+        super().__init__()
+        self.action = nn.Sequential(
+            nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, actions)
+        )
+        self.state = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+        self.state_scale = state_scale
+
+    def forward(self, x: Tensor, legal: Tensor) -> Tensor:
+        value = self.state(x)
+        return torch.cat([(self.action(x) - value) * legal, self.state_scale * value], -1)
+
+
 class Network(nn.Module):
     """Features and legal mask in, one number per action out (zero where illegal)."""
 
@@ -97,25 +119,43 @@ class Network(nn.Module):
         return self.head(self.body(x), legal)
 
 
-def value_network(config: NetworkConfig, columns: Columns, actions: int) -> Network:
-    """The advantage network: the configured body with a dueling head, or with none for `fc` and `deep_cfr`."""
+def value_network(config: NetworkConfig, columns: Columns, actions: int, state_scale: float = 1.0) -> Network:
+    """The advantage network: the configured body with a dueling head, or with none for `fc` and `deep_cfr`.
+
+    `dnet` has one output more: the state's value, times `state_scale`.
+    """
     if config.architecture == "fc":
         return fc(columns.count, config.width, actions, config.layers or 0, MaskedLinear())
+    if config.architecture == "dnet":
+        return dnet(columns, config.width, actions, state_scale)
     if config.architecture == "deep_cfr":
         return deep_cfr(columns, config.width, config.card_width or config.width, actions, MaskedLinear())
     return Network(_body(config, columns), Dueling(config.width, actions))
 
 
 def average_network(config: NetworkConfig, columns: Columns, actions: int) -> Network:
-    """The average-strategy network: the configured body, one more layer (but for `fc`, `deep_cfr`), masked softmax."""
+    """The average-strategy network: the configured body, one more layer (but for `fc`, `deep_cfr`), masked softmax.
+
+    That of `dnet` is fully connected, of as many layers.
+    """
     if config.architecture == "fc":
         return fc(columns.count, config.width, actions, config.layers or 0, MaskedSoftmax())
+    if config.architecture == "dnet":
+        return fc(columns.count, config.width, actions, _DNET_LAYERS - 1, MaskedSoftmax())
     if config.architecture == "deep_cfr":
         return deep_cfr(columns, config.width, config.card_width or config.width, actions, MaskedSoftmax())
     width = config.width
     body = _body(config, columns)
     body.extend([nn.Linear(width, width), nn.ReLU(), nn.Linear(width, actions)])
     return Network(body, MaskedSoftmax())
+
+
+def dnet(columns: Columns, width: int, actions: int, state_scale: float) -> Network:
+    """D2CFR's value network [Li et al., Sec. III]: a shared trunk, then the two branches of `StateAndAdvantages`."""
+    body = nn.Sequential()
+    for i in range(_DNET_LAYERS - 3):
+        body.extend([nn.Linear(width if i else columns.count, width), nn.ReLU()])
+    return Network(body, StateAndAdvantages(width, actions, state_scale))
 
 
 def fc(features: int, width: int, actions: int, layers: int, head: nn.Module) -> Network:

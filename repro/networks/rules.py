@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from repro.networks.modules import Dueling, MaskedLinear, MaskedSoftmax, Merge, Normalise, Residual
+from repro.networks.modules import Dueling, MaskedLinear, MaskedSoftmax, Merge, Normalise, Residual, StateAndAdvantages
 
 Array = NDArray[np.float32]
 
@@ -291,6 +291,22 @@ class _Dueling(Head):
         return dx
 
 
+class _StateAndAdvantages(Head):
+    def __init__(self, module: StateAndAdvantages) -> None:
+        self.action, self.state = rules_of(module.action), rules_of(module.state)
+        self.state_scale = np.float32(module.state_scale)
+
+    def forward(self, x: Array) -> Array:
+        action, value = forward(self.action, x), forward(self.state, x)
+        return np.concatenate([(action - value) * self.legal, self.state_scale * value], 1)
+
+    def backward(self, dy: Array) -> Array:
+        advantages = dy[:, :-1] * self.legal
+        dx = backward(self.action, advantages)
+        dx += backward(self.state, self.state_scale * dy[:, -1:] - _sum(advantages))
+        return dx
+
+
 def _sum(x: Array) -> Array:
     """`[n, actions]` to `[n, 1]`; of short rows a product with a vector is the cheapest sum."""
     return x @ np.ones((x.shape[1], 1), np.float32)
@@ -316,6 +332,7 @@ def _rule(module: nn.Module) -> Layer:
 def head_rule_of(module: nn.Module) -> Head:
     rules: dict[type, Callable[[Any], Head]] = {
         MaskedLinear: _MaskedLinear, MaskedSoftmax: _MaskedSoftmax, Dueling: _Dueling,
+        StateAndAdvantages: _StateAndAdvantages,
     }  # fmt: skip
     if type(module) not in rules:
         raise TypeError(f"no rule to differentiate the head {type(module).__name__} by hand")

@@ -1,0 +1,263 @@
+"""D2CFR: the dueling network, rectified regrets, the policy loss, and what it shares with Deep CFR."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import fields
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from repro import run
+from repro.algorithms.d2cfr import D2CFR, rectification_weight
+from repro.algorithms.deep_cfr import DeepCFR
+from repro.algorithms.memory import Minibatch
+from repro.config import D2CFRConfig, DeepCFRConfig, NetworkConfig, ReadoutConfig, RegressionConfig
+from repro.errors import ReproError
+from repro.games import Game, load
+from repro.networks.features import feature_columns, infoset_features
+from repro.networks.gradients import Autograd, gradients_of
+from repro.networks.modules import average_network, value_network
+from repro.networks.optimizers import FlatAdam
+from repro.policies.regret_matching import regret_matching
+from tests.small import small_config
+
+DNET, FC = NetworkConfig("dnet", 12), NetworkConfig("fc", 12, 2)
+
+
+def config(**changes: Any) -> D2CFRConfig:
+    base = small_config(readouts={"d2cfr": ReadoutConfig("average_network")})
+    given = {f.name: getattr(base, f.name) for f in fields(DeepCFRConfig)}
+    plain = {"rectification": "none", "policy_every": 2, "divide_by_legal": False, "when_no_positive": "uniform"}
+    return D2CFRConfig(**{**given, **plain, **changes})
+
+
+def d2cfr(game: Game, network: NetworkConfig = DNET, seed: int = 0, **changes: Any) -> D2CFR:
+    return D2CFR(game, config(**changes), network, seed)
+
+
+def steps_of(model: Any, steps: int) -> Any:
+    for _ in range(steps):
+        model.training_step(None, 0)
+    return model
+
+
+# -- the network -------------------------------------------------------------------------------------------------------
+
+
+def test_dnet_has_seven_layers_and_a_state_value():
+    game = load("leduc")
+    features, legal = infoset_features(game), game.legal
+    network = value_network(DNET, feature_columns(game), 3, 0.5)
+    output = network(features, legal)
+    assert output.shape == (game.infosets, 4)
+    trunk = network.body(features)
+    head: Any = network.head
+    state, action = head.state(trunk), head.action(trunk)
+    torch.testing.assert_close(output[:, :3], (action - state) * legal)
+    torch.testing.assert_close(output[:, 3:], 0.5 * state)
+    longer = [m for part in (network.body, head.action) for m in part.modules() if isinstance(m, torch.nn.Linear)]
+    shorter = [m for part in (network.body, head.state) for m in part.modules() if isinstance(m, torch.nn.Linear)]
+    assert (len(longer), len(shorter)) == (7, 6)
+    policy = average_network(DNET, feature_columns(game), 3)
+    assert sum(isinstance(m, torch.nn.Linear) for m in policy.modules()) == 7
+
+
+def test_dnet_is_differentiated_by_hand_as_by_autograd():
+    game = load("leduc")
+    features, legal = infoset_features(game), game.legal
+    network = value_network(DNET, feature_columns(game), 3, 0.7)
+    flat = FlatAdam(network, 1e-3)
+    draw = torch.Generator().manual_seed(0)
+    weight, target = torch.rand(64, 1, generator=draw), torch.randn(64, 4, generator=draw)
+    rows = torch.randint(game.infosets, (64,), generator=draw)
+    found = []
+    for gradients in (gradients_of(network), Autograd(network)):
+        gradients.prepare(features, legal)
+        gradients.select(rows)
+        output = gradients.compute(weight, target, lambda y: 0.1 * y.square())
+        found.append((output.clone(), flat.flat.grad.clone()))  # type: ignore[union-attr]
+        flat.reset()
+    assert type(gradients_of(network)).__name__ == "HandDifferentiated"
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+# -- Deep CFR is a special case ------------------------------------------------------------------------------------------
+
+
+def test_without_its_parts_it_is_deep_cfr():
+    """Bitwise: no DNet, no rectification, no divergence."""
+    game = load("leduc")
+    average = RegressionConfig(steps=10, batch_size=64, start="random")
+    ours = steps_of(d2cfr(game, FC, average=average), 6)
+    base = small_config(readouts={"d2cfr": ReadoutConfig("average_network")}, average=average,
+                        divide_by_legal=False, when_no_positive="uniform")  # fmt: skip
+    theirs = steps_of(DeepCFR(game, base, FC, 0), 6)
+    assert torch.equal(ours.strategy, theirs.strategy)
+    for mine, other in ((ours.value_networks, theirs.value_networks), (ours.average_networks, theirs.average_networks)):
+        for a, b in zip(mine.parameters(), other.parameters(), strict=True):
+            assert torch.equal(a, b)
+    assert ours.metrics["d2cfr"].keys() == theirs.metrics["d2cfr"].keys()
+    for metric in ("nash_conv", "exploitability", "loss/policy", "nodes_touched"):
+        assert ours.metrics["d2cfr"][metric] == theirs.metrics["d2cfr"][metric]
+
+
+# -- rectification -----------------------------------------------------------------------------------------------------
+
+
+def test_the_schedule_is_as_printed():
+    for t in (1, 10, 98, 99, 100, 1000):
+        alpha, beta = 0.01 + t / (t + 1), 0.99 - t / (t + 1)
+        assert rectification_weight(t, "printed") == pytest.approx(beta)
+        assert alpha + rectification_weight(t, "printed") == pytest.approx(1)
+        assert rectification_weight(t, "clipped") == pytest.approx(max(beta, 0))
+    assert rectification_weight(99, "printed") == pytest.approx(0, abs=1e-12)
+    assert rectification_weight(200, "printed") < 0
+
+
+@pytest.mark.parametrize("rectification", ["none", "exact", "play_outs"])
+def test_strategies_are_matched_to_rectified_regrets(rectification):
+    game = load("leduc")
+    simulations = 50 if rectification == "play_outs" else None
+    model = d2cfr(game, rectification=rectification, simulations=simulations, regret_unit=2.0, state_loss=4.0)
+    model.iteration = 3
+    before = model.strategy.clone()
+    model.collect(0)
+    model._fit("value", 0)
+    mine = game.player_slice[0]
+    output = model.value_networks[0](model.features[mine], game.legal[mine]).detach()
+    regrets, state = output[:, :3], output[:, 3] / 2
+    if rectification != "none":
+        histories = model._histories
+        assert histories is not None
+        played = histories.state_values(before)
+        if rectification == "play_outs":
+            played = histories.played_out(before, 50, model.draws("play-outs", 0))
+        # alpha V + beta V_MC instead of V, in Q - V.
+        beta = 0.99 - 3 / 4
+        mixed = (1 - beta) * state + beta * played[mine].float() / 2
+        regrets = regrets + state[:, None] - mixed[:, None]
+    model.store_strategy(0)
+    expected = regret_matching(regrets, game.legal[mine], "uniform")
+    torch.testing.assert_close(model.strategy[mine], expected, rtol=1e-4, atol=1e-5)
+    assert torch.equal(model.strategy[game.player_slice[1]], before[game.player_slice[1]])
+
+
+def test_memories_hold_regrets_and_state_values():
+    game = load("leduc")
+    model = d2cfr(game, regret_unit=2.0, state_loss=0.25)
+    model.iteration = 2
+    found = model.collect(1)
+    stored = model.value_memories[1].state_dict()["target"].t()
+    assert found.state_values is not None
+    torch.testing.assert_close(stored[:, :3], found.advantages.targets / 2)
+    torch.testing.assert_close(stored[:, 3], 0.5 * found.state_values / 2)
+    # A traversal's value is the state value of the traverser's first decision in it, on average over the deals.
+    first = game.tree.player[game.infoset_node[found.advantages.infosets]] == 1
+    assert bool(first.all())
+
+
+def test_the_state_value_is_learned():
+    """With nothing else to learn than a fixed opponent's game, V approaches the exact state values."""
+    game = load("kuhn")
+    value = RegressionConfig(steps=3000, batch_size=256, learning_rate=3e-3, start="random")
+    model = d2cfr(game, NetworkConfig("dnet", 32), traversals=20_000, value_capacity=200_000, value=value)
+    model.iteration = 1
+    model.collect(0)
+    model._fit("value", 0)
+    mine = game.player_slice[0]
+    state = model.value_networks[0](model.features[mine], game.legal[mine])[:, 3].detach()
+    from repro.engine.histories import Histories  # noqa: PLC0415
+
+    exact = Histories(game).state_values(game.uniform)[mine]
+    torch.testing.assert_close(state.double(), exact, rtol=0, atol=0.08)
+
+
+# -- the policy loss ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sign", ["minus", "plus"])
+@pytest.mark.parametrize("weighting", ["t/T", "2t/T"])
+def test_the_divergence_s_gradient_is_autograd_s(sign, weighting):
+    game = load("leduc")
+    model = d2cfr(game, kl_weight=0.3, kl_sign=sign, loss_weight=weighting)
+    model.iteration = 5
+    count, actions = 40, 3
+    draw = torch.Generator().manual_seed(0)
+    legal = game.legal[game.player_slice[0]][:count]
+    output = torch.rand(count, actions, generator=draw) * legal
+    output /= output.sum(1, keepdim=True)
+    reference = torch.rand(144, actions, generator=draw) + 0.1
+    infosets = torch.arange(count)
+    batch = Minibatch(infosets, torch.ones(count, 1), output, torch.zeros(()))
+    found = model._divergence_gradient(batch, output, reference)
+    p = output.clone().requires_grad_()
+    divergence = torch.xlogy(p, p / reference[infosets]).sum()
+    times = {"t/T": 1, "2t/T": 2}[weighting] * {"minus": -1, "plus": 1}[sign]
+    (expected,) = torch.autograd.grad(times * 0.3 * divergence / (5 * count * actions), p)
+    torch.testing.assert_close(found, expected.nan_to_num() * (output > 0), rtol=1e-5, atol=1e-8)
+
+
+def test_the_sign_moves_policies_apart_or_together():
+    game = load("leduc")
+    moved = {}
+    for sign in ("minus", "plus"):
+        average = RegressionConfig(steps=60, batch_size=64, start="previous")
+        model = steps_of(d2cfr(game, kl_weight=20.0, kl_sign=sign, policy_every=1, average=average), 4)
+        last, before = model.recent[0][-1], torch.stack(list(model.recent[0])[:-1]).mean(0)
+        moved[sign] = float((last - before).abs().sum(1).mean())
+    none = steps_of(d2cfr(game, policy_every=1, average=RegressionConfig(60, 64, start="previous")), 4)
+    mean = torch.stack(list(none.recent[0])[:-1]).mean(0)
+    still = float((none.recent[0][-1] - mean).abs().sum(1).mean())
+    assert moved["plus"] < still < moved["minus"]
+
+
+def test_the_window_holds_the_last_policies():
+    model = steps_of(d2cfr(load("kuhn"), kl_weight=0.1, kl_window=2, policy_every=2), 6)
+    assert [len(r) for r in model.recent] == [2, 2]
+    table = torch.cat([r[-1] for r in model.recent]).double()
+    assert torch.equal(model.policies["d2cfr"].table, table / table.sum(1, keepdim=True))
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+def test_resuming_equals_never_stopping(tmp_path):
+    def fitted(epochs: int, checkpoint: Any) -> tuple[D2CFR, pl.Trainer]:
+        model = d2cfr(load("leduc"), rectification="play_outs", simulations=20, kl_weight=0.5, policy_every=1)
+        trainer = pl.Trainer(max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False,
+                             enable_progress_bar=False, enable_model_summary=False)  # fmt: skip
+        trainer.fit(model, ckpt_path=checkpoint, weights_only=True)
+        return model, trainer
+
+    straight, _ = fitted(6, None)
+    _, stopped = fitted(3, None)
+    stopped.save_checkpoint(tmp_path / "last.ckpt")
+    resumed, _ = fitted(6, tmp_path / "last.ckpt")
+    assert torch.equal(straight.strategy, resumed.strategy)
+    for ours, theirs in zip(straight.recent, resumed.recent, strict=True):
+        assert torch.equal(torch.stack(list(ours)), torch.stack(list(theirs)))
+    assert straight.metrics["d2cfr"]["nash_conv"] == resumed.metrics["d2cfr"]["nash_conv"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ("network=fc", "algorithm.rectification is play_outs, but network.architecture fc; only dnet has a state value"),
+        ("algorithm.simulations=null", "algorithm.simulations is None and algorithm.rectification play_outs"),
+        ("algorithm.rectification=exact", "algorithm.simulations is 800 and algorithm.rectification exact"),
+        ("algorithm.divide_by_legal=true", "algorithm.divide_by_legal is true; regrets and state values must have one"),
+        ("algorithm.evaluate_every=15", "algorithm.evaluate_every is 15; it must be a multiple of algorithm.policy_every"),
+        ("algorithm.memory=aggregated", "algorithm.memory is aggregated; d2cfr takes reservoir only"),
+        ("algorithm.kl_weight=-1", "algorithm.kl_weight is -1.0; it must be at least 0"),
+        ("algorithm.state_loss=0", "algorithm.state_loss is 0.0; it must be greater than 0"),
+        ("algorithm=deep_cfr network=dnet", "network.architecture is dnet"),
+    ],
+)
+def test_bad_configuration_is_refused(overrides, sentence):
+    with pytest.raises(ReproError) as caught:
+        run.plan(["algorithm=d2cfr", *shlex.split(overrides)], multirun=False)
+    assert sentence in str(caught.value)
