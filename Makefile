@@ -5,9 +5,9 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 SCALE ?= laptop
-# Runs at once, one thread each (nproc would take OMP_NUM_THREADS for the number of cores).
-JOBS ?= $(shell env -u OMP_NUM_THREADS nproc)
 DEVICE ?= cpu
+# Runs at once, one thread each (nproc would take OMP_NUM_THREADS for the number of cores); on a GPU one.
+JOBS ?= $(if $(filter cuda,$(DEVICE)),1,$(shell env -u OMP_NUM_THREADS nproc))
 # FORCE=1 runs again what is finished.
 FORCE ?=
 OUTPUT ?= outputs

@@ -179,8 +179,8 @@ class DeepCFRConfig(AlgorithmConfig):
     average: RegressionConfig = field(default_factory=RegressionConfig)
     # Hold'em games with one board: measure exploitability on so many random boards; null: on all, which is exact.
     evaluation_boards: int | None = _at_least(2, None)
-    # Hold'em games: hands that the first read-out plays against the second, and every one against each opponent, at
-    # every evaluation; both seatings counted.
+    # Hold'em games: hands that the first read-out plays against the second, if they are an ensemble and an average
+    # network, and every one against each opponent, at every evaluation; both seatings counted.
     match_hands: int = _at_least(0, 0)
     # Hold'em games: name -> key of the finished run that left a blueprint.pt; ${run_key:OVERRIDE,...} is the key of
     # the run that these overrides ask for, with seed, device and threads of this one.
@@ -250,8 +250,8 @@ class Config:
     # null for algorithms without networks.
     network: NetworkConfig | None = None
     seed: int = _at_least(0, 0)
-    # Deep CFR on Hold'em games: train these seeds together, as one batched run, and not `seed`. Each gets the tracked
-    # run that it would get alone.
+    # Deep CFR on Hold'em games: train these seeds together, as one batched run, and not `seed`, which must not be swept
+    # then. Each gets the tracked run that it would get alone.
     seeds: list[int] | None = None
     # The figure or table that the run belongs to (an MLflow experiment), and the scale it is made at.
     target: str = "runs"
@@ -405,7 +405,8 @@ def _check_comparisons(algorithm: DeepCFRConfig) -> None:
             f"algorithm.match_hands is {algorithm.match_hands}; every deal is played twice, so it must be even."
         )
     for key in ("match_hands", "disagreement_rollouts"):
-        if getattr(algorithm, key) and kinds[:2] != ["ensemble", "average_network"]:
+        against_others = key == "match_hands" and algorithm.opponents
+        if getattr(algorithm, key) and kinds[:2] != ["ensemble", "average_network"] and not against_others:
             raise ReproError(
                 f"algorithm.{key} is {getattr(algorithm, key)}, but algorithm.readouts are of kinds {kinds}; needed "
                 "are an ensemble, then an average_network."
@@ -498,7 +499,9 @@ def result_config(cfg: DictConfig) -> dict[str, Any]:
     """The part of a configuration that determines the results, as plain Python."""
     plain = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(plain, dict)
-    return {str(k): v for k, v in plain.items() if k not in _PATHS_AND_SWITCHES}
+    # Of a batched run `seed` determines nothing.
+    apart = _PATHS_AND_SWITCHES if plain["seeds"] is None else (*_PATHS_AND_SWITCHES, "seed")
+    return {str(k): v for k, v in plain.items() if k not in apart}
 
 
 def single_runs(cfg: DictConfig) -> list[DictConfig]:

@@ -53,7 +53,10 @@ def module_of(target: str) -> ModuleType:
 
 
 def experiments(target: str, scale: str) -> list[str]:
-    """The experiments that a target consists of, as `+experiment=` takes them."""
+    """The experiments that a target consists of, as `+experiment=` takes them.
+
+    They are made in alphabetical order: a part that refers to another's runs must come after it.
+    """
     folder = ROOT / "conf" / "experiment"
     found = [*(folder / target).glob(f"{scale}.yaml"), *(folder / target).glob(f"*/{scale}.yaml")]
     return sorted(str(path.relative_to(folder).with_suffix("")) for path in found)

@@ -18,7 +18,7 @@ import traceback
 import uuid
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,7 @@ def plan(overrides: Sequence[str], multirun: bool) -> list[DictConfig]:
             configs = [compose("config", [*job], return_hydra_config=True) for job in _jobs(overrides, multirun)]
         for config in configs:
             _check(config)
+        _check_different(configs)
     except (HydraException, OmegaConfBaseException) as error:
         raise ReproError(_one_sentence(error)) from error
     except (ValueError, AssertionError) as error:
@@ -84,6 +85,17 @@ def _jobs(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
     master = compose("config", [line for line in fixed if line], return_hydra_config=True)
     swept = [f"{k}={v}" for k, v in (master.hydra.sweeper.get("params") or {}).items()]
     return BasicSweeper.split_arguments(parser.parse_overrides([*swept, *overrides]), None)[0]
+
+
+def _check_different(configs: Sequence[DictConfig]) -> None:
+    """Refuse batched runs that would do the same seeds at once."""
+    plain = [without_hydra(c) for c in configs]
+    keys = [run_key(one) for c in plain for one in single_runs(c)]
+    if len(set(keys)) < len(keys) and any(c.seeds is not None for c in plain):
+        raise ReproError(
+            f"seeds is {plain[0].seeds}, but of the {len(configs)} runs asked for several would do the same seed; "
+            "where an experiment has seeds of its own, add seed=0."
+        )
 
 
 def _key_of(*overrides: str, _root_: DictConfig) -> str:
@@ -172,13 +184,19 @@ def execute(config: DictConfig) -> str:
     key = run_key(config)
     folder = run_folder(config.output_dir, key)
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            # Its status file is the other process's; this command's table points at this message.
-            print(f"error: run {key} is being done by another process; wait for it or stop it.", file=sys.stderr)
-            return status.FAILED
+    # A batched run does the runs of its seeds, and nobody else may do one of them meanwhile.
+    seeds = [run_folder(config.output_dir, run_key(one)) for one in single_runs(config)]
+    with ExitStack() as stack:
+        for mine in dict.fromkeys([folder, *seeds]):
+            mine.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context((mine / "lock").open("w"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                # Its status file is the other process's; this command's table points at this message.
+                told = f"error: run {mine.name} is being done by another process; wait for it or stop it."
+                print(told, file=sys.stderr)
+                return status.FAILED
         return _execute_alone(config, key, folder)
 
 
@@ -313,7 +331,7 @@ def _close(client: MlflowClient, experiment: str, keys: Sequence[str]) -> None:
 
 def _labels(configs: Sequence[dict[str, Any]]) -> list[str]:
     """A name per run: game, algorithm, seed, and whatever else differs within the command."""
-    flat = [{**hyperparameters(c), "seed": c["seed"]} for c in configs]
+    flat = [{**hyperparameters(c), "seed": c.get("seed", c["seeds"])} for c in configs]
     always = ("game.name", "algorithm.name", "seed")
     # Keys that only some of the algorithms have say no more than the algorithm's name.
     keys = sorted(set.intersection(*(set(f) for f in flat)) - set(always))

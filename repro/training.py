@@ -7,6 +7,8 @@ import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 
 import pytorch_lightning as pl
@@ -44,23 +46,31 @@ _MOST_ROWS_IN_A_TABLE = 50_000
 def train(config: DictConfig, folder: Path, state: status.Status, parent: str | None) -> str:
     """Do the run of `config`, or continue it, or skip it when it is finished. Returns its state.
 
-    A batched run (`seeds`) is finished when all its seeds are; otherwise all of them are done.
+    Of a batched run (`seeds`) those are done that are not finished, unless it was stopped while they were finished one
+    after the other.
 
     Raises:
         ReproError: the run cannot be done as asked.
     """
-    configs = single_runs(config)
-    checked = [settings(c) for c in configs]
-    first = checked[0]
-    _quiet_lightning()
-    tracked = _open_tracked_runs(configs, checked, folder, parent)
-    if not tracked:
+    first = settings(config)
+    client = open_store(first.tracking_uri or default_uri(Path(first.output_dir).absolute()))
+    experiment = experiment_id(client, first.target, Path(first.output_dir).absolute() / "artifacts")
+    work = _work_left(client, experiment, config, first, folder)
+    if not work.configs:
         return status.SKIPPED
+    configs, folder = work.configs, work.folder
+    checked = [settings(c) for c in configs]
+    _quiet_lightning()
+    tracked = [
+        _open_tracked_run(client, experiment, *one, folder, parent)
+        for one in zip(configs, checked, work.runs, strict=True)
+    ]
     torch.set_num_threads(first.threads)
     iteration = 0
     try:
         game = load_game(first.game, first.device)
-        model = together([build(game, c, opponents_of(game, c)) for c in checked])
+        with threadpool_limits(first.threads):
+            model = together([build(game, c, opponents_of(client, game, c)) for c in checked])
         checkpoint, passed_over = newest_readable(folder)
         if passed_over:
             print(f"warning: {passed_over}")
@@ -78,9 +88,6 @@ def train(config: DictConfig, folder: Path, state: status.Status, parent: str | 
         try:
             with threadpool_limits(first.threads):
                 trainer.fit(model, ckpt_path=checkpoint, weights_only=True)
-                if not model.metrics:
-                    # Stopped between its last checkpoint and its end. Read-outs are draws of their own: repeat them.
-                    model.evaluate()
         finally:
             iteration = model.iteration
         for one, run, plain in zip(model.replicates, tracked, configs, strict=True):
@@ -100,7 +107,42 @@ def train(config: DictConfig, folder: Path, state: status.Status, parent: str | 
     return status.FINISHED
 
 
-def opponents_of(game: Game, checked: Config) -> dict[str, Policy]:
+@dataclass(frozen=True)
+class _Work:
+    """What of a run is still to be done: configurations and MLflow runs, one per seed, and where checkpoints are."""
+
+    configs: list[DictConfig]
+    runs: list[dict[str, Run]]
+    folder: Path
+
+
+def _work_left(client: MlflowClient, experiment: str, config: DictConfig, checked: Config, folder: Path) -> _Work:
+    configs = single_runs(config)
+    found = [find_runs(client, experiment, run_key(c)) for c in configs]
+    unfinished = [not is_finished(runs, checked.algorithm.readouts) for runs in found]
+    if checked.force:
+        # Begin anew, as asked.
+        _forget(folder)
+        return _Work(configs, [{} for _ in configs], folder)
+    if not any(unfinished):
+        return _Work([], [], folder)
+    if not all(unfinished) and not any(folder.glob("*.ckpt")):
+        # Some seeds were finished by other commands. Were it this one, stopped just then, it would have a checkpoint.
+        configs, found = list(compress(configs, unfinished)), list(compress(found, unfinished))
+        folder = folder / f"seeds-{'-'.join(str(c.seed) for c in configs)}"
+        folder.mkdir(exist_ok=True)
+    if not all(TRAINING in runs for runs in found):
+        # The store does not know the runs that these checkpoints belong to.
+        _forget(folder)
+    return _Work(configs, found, folder)
+
+
+def _forget(folder: Path) -> None:
+    for file in folder.glob("*.ckpt"):
+        file.unlink()
+
+
+def opponents_of(client: MlflowClient, game: Game, checked: Config) -> dict[str, Policy]:
     """The blueprints that a run is measured against, from the runs that left them.
 
     Raises:
@@ -109,7 +151,6 @@ def opponents_of(game: Game, checked: Config) -> dict[str, Policy]:
     keys = checked.algorithm.opponents if isinstance(checked.algorithm, DeepCFRConfig) else {}
     # A file in a folder beside is no download.
     os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = "false"
-    client = open_store(checked.tracking_uri or default_uri(Path(checked.output_dir).absolute()))
     found: dict[str, Policy] = {}
     for name, key in keys.items():
         run = find_finished(client, key)
@@ -127,27 +168,6 @@ def _quiet_lightning() -> None:
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="pytorch_lightning")
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-
-
-def _open_tracked_runs(
-    configs: Sequence[DictConfig], checked: Sequence[Config], folder: Path, parent: str | None
-) -> list[TrackedRun]:
-    """The MLflow runs to log to, one per seed; none when all are finished already."""
-    first = checked[0]
-    output = Path(first.output_dir).absolute()
-    client = open_store(first.tracking_uri or default_uri(output))
-    experiment = experiment_id(client, first.target, output / "artifacts")
-    found = [find_runs(client, experiment, run_key(c)) for c in configs]
-    if not first.force and all(is_finished(runs, first.algorithm.readouts) for runs in found):
-        return []
-    if first.force or not all(TRAINING in runs for runs in found):
-        # Begin anew: as asked, or because the store does not know the runs that these checkpoints belong to.
-        found = [{} for _ in found]
-        for file in folder.glob("*.ckpt"):
-            file.unlink()
-    return [
-        _open_tracked_run(client, experiment, *one, folder, parent) for one in zip(configs, checked, found, strict=True)
-    ]
 
 
 def _open_tracked_run(
@@ -188,6 +208,13 @@ class _Report(pl.Callback):
         self._started = time.monotonic()
         self._first = 0
 
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        assert isinstance(pl_module, Algorithm)
+        if pl_module.iteration == pl_module.iterations:
+            # Stopped between its last checkpoint and its end. Read-outs are draws of their own: repeat them, here,
+            # where networks are still on their device.
+            pl_module.evaluate()
+
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, Algorithm)
         self._state.iterations = pl_module.iterations
@@ -210,15 +237,15 @@ class _Report(pl.Callback):
 def _headline(model: Algorithm) -> str:
     """The newest exploitability of the first two read-outs, or else what the first wins; empty between evaluations.
 
-    Of several seeds the first's.
+    Of several seeds the first one's.
     """
     model = model.replicates[0]
     measured = {name: m["exploitability"] for name, m in model.metrics.items() if "exploitability" in m}
     parts = [f"{name} {value:.0f}" for name, value in list(measured.items())[:2]]
     if not parts:
-        matches = (m.items() for m in model.metrics.values())
-        won = {k: v for m in matches for k, v in m if k.startswith("match") and k.endswith("/value")}
-        parts = [f"{key.removesuffix('/value')} {value:+.0f}" for key, value in list(won.items())[:2]]
+        first = next((name for name in model.metrics if name), "")
+        won = {k: v for k, v in model.metrics.get(first, {}).items() if k.startswith("match/") and k.endswith("/value")}
+        parts = [f"{first} {key.removesuffix('/value')} {value:+.0f}" for key, value in list(won.items())[:2]]
     return f"{', '.join(parts)} {unit_name(model.game)}" if parts else ""
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from repro import match, run
-from repro.abstraction import Abstraction, abstraction, streets
+from repro.abstraction import Abstraction, abstract_game, abstraction, streets
 from repro.algorithms.mccfr import AbstractMCCFR
 from repro.algorithms.registry import build
 from repro.algorithms.tabular import BlueprintCFR, TabularCFR
@@ -404,3 +404,25 @@ def test_the_small_game_has_buckets_to_make():
     assert not game.listed
     assert not game.cards.one_board
     assert game.cards.cells[1] == 14_640
+
+
+def test_a_resumed_run_keeps_its_buckets(monkeypatch):
+    """Clustered elsewhere, the buckets may come in another order; the tables are of those they were made for."""
+    first = model_of("algorithm.iterations=4", "algorithm.evaluate_every=1")
+    for _ in range(2):
+        first.training_step(None, 0)
+    found = streets.find_buckets
+
+    def reversed_buckets(cards: HoldemCards, buckets: int) -> streets.StreetBuckets:
+        return streets.StreetBuckets(cards, [c.flip(0) for c in found(cards, buckets).centres])
+
+    monkeypatch.setattr(abstract_game, "find_buckets", reversed_buckets)
+    second = model_of("algorithm.iterations=4", "algorithm.evaluate_every=1")
+    infosets = dealt_infosets(small_game(), 50)
+    wanted = solver_in(first).abstraction.rows(infosets)
+    assert not torch.equal(solver_in(second).abstraction.rows(infosets), wanted)
+    second.resume(first.saved())
+    assert torch.equal(solver_in(second).abstraction.rows(infosets), wanted)
+    for model in (first, second):
+        model.training_step(None, 0)
+    assert torch.equal(first.solver.regrets, second.solver.regrets)

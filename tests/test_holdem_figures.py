@@ -199,20 +199,31 @@ def table2_data(won: float, coarse: float = -50.0) -> pd.DataFrame:
     for buckets in (1000, 30000):
         variant = f"algorithm.buckets={buckets}"
         frames += [rows("es_mccfr", "nodes_touched", {400: buckets * 1e5}, variant=variant),
+                   rows("es_mccfr", "infosets_seen", {400: 1000.0}, variant=variant),
                    rows("es_mccfr", "wall_seconds", {400: 600.0}, variant=variant)]  # fmt: skip
     return pd.concat(frames, ignore_index=True)
 
 
 def test_table2_claims():
-    assert verdicts(table2, table2_data(100.0)) == {"beats_blueprint": HELD}
-    assert verdicts(table2, table2_data(-100.0, 100.0)) == {"beats_blueprint": DID_NOT_HOLD}
-    (claim,) = table2.claims(table2_data(100.0))
+    strong = table2_data(100.0, 200.0)
+    assert verdicts(table2, strong) == {"beats_blueprint": HELD, "beats_coarse": HELD, "finer_is_stronger": HELD}
+    lost = verdicts(table2, table2_data(-100.0, -50.0))
+    assert lost == {"beats_blueprint": DID_NOT_HOLD, "beats_coarse": DID_NOT_HOLD, "finer_is_stronger": HELD}
+    claim = table2.claims(strong)[0]
     assert "30,000 buckets" in claim.statement
     assert claim.measured is not None
     assert claim.measured.mean == pytest.approx(101)
     assert "at most ±20" in claim.note
-    smoke = table2_data(100.0).assign(scale="smoke")
-    assert verdicts(table2, smoke) == {"beats_blueprint": NOT_TESTABLE}
+    smoke = verdicts(table2, strong.assign(scale="smoke"))
+    assert set(smoke.values()) == {NOT_TESTABLE}
+
+
+def test_table2_an_unsolved_blueprint_shows_nothing():
+    found = {c.id: c for c in table2.claims(table2_data(900.0, -700.0))}
+    assert found["beats_blueprint"].verdict == NOT_TESTABLE
+    assert "was not solved" in found["beats_blueprint"].note
+    assert found["finer_is_stronger"].verdict == DID_NOT_HOLD
+    assert found["beats_coarse"].verdict == DID_NOT_HOLD
 
 
 def test_table2_is_drawn_and_listed():
@@ -224,7 +235,7 @@ def test_table2_is_drawn_and_listed():
     assert "Deep CFR, mean of 3 runs" in legend(right)
     lines = table2.table(data).splitlines()
     assert "| 30 | Deep CFR | 30,000 buckets | 101 " in " ".join(lines)
-    assert any(line.startswith("| MCCFR, 1,000 buckets | 1.01e+08 | 10.1 |") for line in lines)
+    assert "| MCCFR, 1,000 buckets | 1.01e+08 | 10.1 | 1,010 of 1,030,028 |" in lines
     # The sum of the layers is the number that torch counts.
     layers = [
         line.split("|") for line in lines if line.startswith(("| embedding", "| cards", "| bets", "| joint", "| out"))

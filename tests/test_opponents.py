@@ -16,7 +16,7 @@ from repro.errors import ReproError
 from repro.evaluation.head_to_head import play_match
 from repro.games import load, load_game
 from repro.policies.network import Uniform
-from repro.tracking.store import TRAINING, default_uri, find_finished, find_runs
+from repro.tracking.store import TRAINING, default_uri, find_finished, find_runs, open_store
 from repro.training import opponents_of
 from tests.small import small_config
 
@@ -68,7 +68,7 @@ def test_a_run_plays_against_the_blueprint_of_another(tmp_path):
     asking = (*NETWORKS, output, f"+algorithm.opponents.mine={key}")
     checked = settings(run.without_hydra(run.plan(asking, multirun=False)[0]))
     with pytest.raises(ReproError, match=rf"algorithm\.opponents\.mine is {key}; .* no finished run with this key"):
-        opponents_of(load_game(checked.game), checked)
+        opponents_of(open_store(default_uri(tmp_path)), load_game(checked.game), checked)
     solved = call(*BLUEPRINT, output)
     assert solved.returncode == 0, solved.stderr
     done = call(*asking)
@@ -81,7 +81,7 @@ def test_a_run_plays_against_the_blueprint_of_another(tmp_path):
     assert {"match/mine/value", "match/mine/standard_error"} <= found["deep_cfr"].data.metrics.keys()
     assert {"match/mine/value", "match/value"} <= found["sd_cfr"].data.metrics.keys()
     with pytest.raises(ReproError, match="holds a strategy for game hunl_pot"):
-        opponents_of(load("hunl_pot", ranks=5, suits=2), checked)
+        opponents_of(client, load("hunl_pot", ranks=5, suits=2), checked)
     # What is found by its key is the training run, and only a finished one.
     run_found = find_finished(client, key)
     assert run_found is not None

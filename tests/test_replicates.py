@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,15 +13,17 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from mlflow import MlflowClient
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from repro import figure, run
 from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR
 from repro.algorithms.memory import Minibatch
+from repro.algorithms.registry import build as build_run
 from repro.algorithms.registry import together
 from repro.algorithms.regression import fit
 from repro.algorithms.replicates import Replicates
 from repro.algorithms.stacked import StackedAdam, fit_together
-from repro.config import NetworkConfig, ReadoutConfig, RegressionConfig, run_key, single_runs
+from repro.config import NetworkConfig, ReadoutConfig, RegressionConfig, run_key, settings, single_runs
 from repro.engine.sampling import SamplingEngine
 from repro.errors import ReproError
 from repro.games import Game, load
@@ -28,7 +31,8 @@ from repro.networks.holdem_features import HoldemFeatures
 from repro.networks.modules import Network, average_network, value_network
 from repro.networks.optimizers import FlatAdam
 from repro.policies.network import Uniform
-from repro.tracking.store import READOUT_TAG, TRAINING, default_uri, find_runs
+from repro.tracking import status
+from repro.tracking.store import READOUT_TAG, TRAINING, TrackedRun, default_uri, find_runs
 from tests.small import small_config, small_model
 
 GAMES = {"fhp": {"ranks": 5, "suits": 2}, "hunl_pot": {"ranks": 6, "suits": 3, "stack": 1000.0}}
@@ -128,6 +132,36 @@ def test_bfloat16_is_near_float32():
         moved.append(stacked.flat[0] - start)
     assert not torch.equal(*moved)
     assert float(torch.cosine_similarity(moved[0], moved[1], dim=0)) > 0.8
+
+
+class _Recorded(TorchDispatchMode):
+    """The names of all operations within it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", GAMES)
+@pytest.mark.parametrize("build", [value_network, average_network])
+def test_a_step_could_be_captured(name, build):
+    """Whatever the rows, the same operations, and none that waits for a number from the device."""
+    game = game_of(name)
+    infosets, features = met(game), HoldemFeatures(game)
+    stacked = StackedAdam(build(NETWORK, features.columns, 3), features.fixed_rows, 2, 16, 1.0)
+    names = []
+    for seed in (0, 5):
+        stacked.step([minibatches(infosets, seed + i, 1, 16)[0] for i in range(2)], 1e-3)
+        with _Recorded() as recorded:
+            stacked._step()
+        names.append(recorded.names)
+    assert names[0] == names[1]
+    waiting = ("_local_scalar_dense", "nonzero", "unique", "masked_select", "item", "repeat_interleave")
+    assert not [n for n in names[0] if any(w in n for w in waiting)]
 
 
 def test_a_loss_that_is_not_finite_is_an_error():
@@ -247,14 +281,96 @@ def test_sweeps_over_seeds_are_batched_on_a_gpu():
     assert added("figure5/linear_cfr/laptop") == added("figure1/laptop") == ["device=cuda"]
 
 
+def test_seeds_that_a_sweep_would_do_several_times_are_refused():
+    with pytest.raises(ReproError, match=r"seeds is \[0, 1, 2\], but of the 3 runs .* add seed=0"):
+        run.plan(["+experiment=figure2/laptop", "seeds=[0,1,2]"], multirun=True)
+    (batched,) = run.plan(["+experiment=figure2/laptop", "seeds=[0,1,2]", "seed=0"], multirun=True)
+    (other,) = run.plan(["+experiment=figure2/laptop", "seeds=[0,1,2]", "seed=7"], multirun=True)
+    assert run_key(run.without_hydra(batched)) == run_key(run.without_hydra(other))
+
+
+def test_low_precision_is_refused_where_it_would_have_no_effect():
+    (checked,) = run.plan(["algorithm=deep_cfr"], multirun=False)
+    config = settings(run.without_hydra(checked))
+    config.algorithm.value.precision = "bf16"
+    with pytest.raises(ReproError, match="precision is bf16; the game leduc is no Hold'em game and takes fp32 only"):
+        build_run(load("leduc"), config)
+
+
+SMALL = (
+    "game=fhp", "game.ranks=5", "game.suits=2", "algorithm=sd_cfr_and_deep_cfr", "network=deep_cfr",
+    "network.width=8", "network.card_width=12", "algorithm.iterations=3", "algorithm.traversals=300",
+    "algorithm.value.steps=5", "algorithm.value.batch_size=64", "algorithm.average.steps=5",
+    "algorithm.average.batch_size=64", "algorithm.value_capacity=1000", "algorithm.strategy_capacity=1000",
+    "algorithm.evaluate_every=2", "checkpoint_every_seconds=0",
+)  # fmt: skip
+
+
+def executed(*overrides: str) -> str:
+    (config,) = run.plan([*SMALL, *overrides], multirun=False)
+    return run.execute(config)
+
+
+def exploitabilities(output: Path, *overrides: str) -> list[float]:
+    client = MlflowClient(default_uri(output))
+    experiment = client.get_experiment_by_name("runs")
+    assert experiment is not None
+    found = []
+    for seed in (0, 1):
+        (config,) = run.plan([*SMALL, f"seed={seed}", *overrides], multirun=False)
+        runs = find_runs(client, experiment.experiment_id, run_key(run.without_hydra(config)))
+        assert {r.info.status for r in runs.values()} == {"FINISHED"}
+        found.append(runs["sd_cfr"].data.metrics["exploitability"])
+    return found
+
+
+def test_a_batched_run_that_dies_while_its_seeds_finish(tmp_path, monkeypatch):
+    """The first seed is finished, the second not: the repeated command finishes it without training again."""
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    assert executed("seeds=[0,1]", f"output_dir={straight}") == status.FINISHED
+    finish, calls = TrackedRun.finish, []
+
+    def dying(self: TrackedRun, state: str, message: str = "") -> None:
+        calls.append(state)
+        if len(calls) > 1:
+            raise RuntimeError("the machine went down")
+        finish(self, state, message)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrackedRun, "finish", dying)
+        assert executed("seeds=[0,1]", f"output_dir={killed}") == status.FAILED
+    assert calls[0] == "FINISHED"
+    with monkeypatch.context() as patch:
+        patch.setattr(Replicates, "advance", None)
+        assert executed("seeds=[0,1]", f"output_dir={killed}") == status.FINISHED
+    assert exploitabilities(killed) == exploitabilities(straight)
+
+
+def test_seeds_that_are_finished_are_not_done_again(tmp_path):
+    assert executed("seed=0", f"output_dir={tmp_path}") == status.FINISHED
+    client = MlflowClient(default_uri(tmp_path))
+    before = {r.info.run_id: r.info.end_time for r in client.search_runs(["1"])}
+    assert executed("seeds=[0,1]", f"output_dir={tmp_path}") == status.FINISHED
+    after = {r.info.run_id: r.info.end_time for r in client.search_runs(["1"])}
+    assert all(after[run_id] == ended for run_id, ended in before.items())
+    assert len(after) == 2 * len(before)
+    assert executed("seeds=[0,1]", f"output_dir={tmp_path}") == status.SKIPPED
+    assert len(exploitabilities(tmp_path)) == 2
+
+
+def test_nobody_else_does_a_seed_of_a_batched_run(tmp_path, capsys):
+    (config,) = run.plan([*SMALL, "seed=1", f"output_dir={tmp_path}"], multirun=False)
+    key = run_key(run.without_hydra(config))
+    folder = run.run_folder(tmp_path, key)
+    folder.mkdir(parents=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert executed("seeds=[0,1]", f"output_dir={tmp_path}") == status.FAILED
+    assert f"run {key} is being done by another process" in capsys.readouterr().err
+
+
 def test_a_batched_run_from_the_command_line(tmp_path):
-    overrides = (
-        "game=fhp", "game.ranks=5", "game.suits=2", "algorithm=sd_cfr_and_deep_cfr", "network=deep_cfr",
-        "network.width=8", "network.card_width=12", "algorithm.iterations=3", "algorithm.traversals=300",
-        "algorithm.value.steps=5", "algorithm.value.batch_size=64", "algorithm.average.steps=5",
-        "algorithm.average.batch_size=64", "algorithm.value_capacity=1000", "algorithm.strategy_capacity=1000",
-        "algorithm.evaluate_every=2", f"output_dir={tmp_path}",
-    )  # fmt: skip
+    overrides = (*SMALL, f"output_dir={tmp_path}")
 
     def call(*more: str) -> str:
         command = [sys.executable, "-m", "repro.run", *overrides, *more]

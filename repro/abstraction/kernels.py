@@ -5,19 +5,11 @@ Hands are numbered in colexicographic order, as in `repro.games.isomorphism`, an
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
-import numba
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _compiled(function: F) -> F:
-    return cast(F, numba.njit(nogil=True, cache=True)(function))
+from repro.engine.compiled import Array, compiled
 
 
 class Hands(NamedTuple):
@@ -36,7 +28,7 @@ class Hands(NamedTuple):
     before: Array
 
 
-@_compiled
+@compiled
 def _strengths(
     board: Array, suits: int, lowest: int, keys: Array, by_ranks: Array, by_mask: Array, hands: Hands
 ) -> int:
@@ -66,7 +58,7 @@ def _strengths(
     return count
 
 
-@_compiled
+@compiled
 def _sort(count: int, hands: Hands) -> None:
     """Fill `order`, by counting."""
     hands.before[:] = 0
@@ -79,7 +71,7 @@ def _sort(count: int, hands: Hands) -> None:
         hands.before[hands.strength[h]] += 1
 
 
-@_compiled
+@compiled
 def _shares(count: int, deck: int, hands: Hands, share: Array) -> None:
     """Fill `share` `[hands]`: of the hands without one's own cards, those that are weaker, equal ones counting half."""
     low, high, order = hands.low, hands.high, hands.order
@@ -104,7 +96,7 @@ def _shares(count: int, deck: int, hands: Hands, share: Array) -> None:
         begin = end
 
 
-@_compiled
+@compiled
 def full_boards(
     boards: Array, suits: int, lowest: int, keys: Array, by_ranks: Array, by_mask: Array, classes: int, share: Array
 ) -> None:
@@ -127,7 +119,7 @@ def full_boards(
         _shares(count, deck, hands, share[b])
 
 
-@_compiled
+@compiled
 def _join(board: Array, street: Array, cards: Array, used: Array) -> bool:
     """Fill `cards` with both in ascending order, and mark them in `used`; False if they share one."""
     used[:] = False
@@ -141,7 +133,7 @@ def _join(board: Array, street: Array, cards: Array, used: Array) -> bool:
     return True
 
 
-@_compiled
+@compiled
 def over_next_street(
     boards: Array, streets: Array, row: Array, renaming: Array, renamed: Array, hands: Array, binomials: Array,
     later: Array, power: int, mean: Array,

@@ -24,7 +24,7 @@ from repro.abstraction import kernels
 from repro.games import hand_strength
 from repro.games.isomorphism import Coding, canonical_boards, cards_of, combination
 
-Floats = NDArray[np.float32]
+Table = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ShowdownStrength:
         self._renamed_hands = torch.stack([combination(r[self._hands].sort(1).values) for r in self._renamed])
         self._tables = [self._table(k) for k in self.board_cards]
         self.mean = [self._full_boards()]
-        self._square: list[Floats] = []
+        self._square: list[Table] = []
         for r in range(len(streets) - 2, -1, -1):
             # Of a full board the square is the mean's.
             later, power = (self._square[0], 1) if self._square else (self.mean[0], 2)
@@ -95,7 +95,7 @@ class ShowdownStrength:
             renaming[combination(names[every].sort(1).values) == code] = i
         return BoardTable(boards, torch.searchsorted(coding.encode(boards), code), renaming)
 
-    def _full_boards(self) -> Floats:
+    def _full_boards(self) -> Table:
         boards = self._tables[-1].boards.numpy()
         by_ranks, by_mask = (t.numpy() for t in hand_strength.tables(boards.shape[1] + 2, torch.device("cpu")))
         strengths = np.unique(np.concatenate([by_ranks, by_mask]))
@@ -105,7 +105,7 @@ class ShowdownStrength:
         kernels.full_boards(boards, self.suits, lowest, keys, places[0], places[1], len(strengths), share)
         return share
 
-    def _before(self, round_: int, cards: int, later: Floats, power: int) -> Floats:
+    def _before(self, round_: int, cards: int, later: Table, power: int) -> Table:
         """Means of a round, from values of the next, before which so many cards are dealt."""
         deck, table, after = self.ranks * self.suits, self._tables[round_], self._tables[round_ + 1]
         mean = np.zeros((len(table.boards), len(self._hands)), np.float32)

@@ -174,10 +174,11 @@ class HoldemDeepCFR(DeepCFRFamily):
     def _play_matches(self, seats: dict[str, list[Any]]) -> None:
         """The first read-out against the second, and every one against each opponent, as metrics `match/...`.
 
-        Against all of them the cards are the same.
+        All matches start from the same generator: in their first batch the cards are the same.
         """
-        first, second = list(seats)[:2]
-        self._play_match(first, "match", seats[first], seats[second])
+        if [readout.kind for readout in self.readouts.values()][:2] == ["ensemble", "average_network"]:
+            first, second = list(seats)[:2]
+            self._play_match(first, "match", seats[first], seats[second])
         for name, readout in seats.items():
             for opponent, policy in self.opponents.items():
                 self._play_match(name, f"match/{opponent}", readout, policy)

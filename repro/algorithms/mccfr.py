@@ -10,6 +10,7 @@ traversals for the same exploitability but does each of them much faster.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -27,7 +28,7 @@ from repro.seeding import generator
 
 
 class SampledCFR(Solver):
-    """What both have in common: traversals of `played`, and what becomes of their samples."""
+    """What the solvers below have in common: traversals of `played`, and what becomes of their samples."""
 
     def __init__(self, game: Game, played: Game, config: MCCFRConfig, seed: int) -> None:
         played.check_listed()
@@ -85,6 +86,12 @@ class AbstractMCCFR(SampledCFR):
             raise ReproError(f"algorithm.sampling is {config.sampling}; on Hold'em games it must be external.")
         self.abstraction = abstraction(game, config.buckets)
         super().__init__(game, self.abstraction.abstract, config, seed)
+
+    def use_centres(self, centres: Sequence[Tensor] | None) -> None:
+        """Take other centres of the buckets, as many; None where there are none."""
+        if centres is not None:
+            self.abstraction = abstraction(self.game, self._config.buckets, centres)
+            self._engine = SamplingEngine(self.abstraction.abstract)
 
     def match(self, player: int) -> None:
         """Nothing to do: a strategy is made where it is needed."""

@@ -84,7 +84,7 @@ class Reservoir:
     def __init__(self, capacity: int, first: int, count: int, actions: int, device: torch.device | str) -> None:
         self.capacity, self.first, self.count, self.actions = capacity, first, count, actions
         self.seen, self.size = 0, 0
-        # Memory is taken by the operating system only as entries are written.
+        # On a CPU, memory is taken by the operating system only as entries are written.
         number = torch.int32 if count <= torch.iinfo(torch.int32).max else torch.int64
         self._infoset = torch.empty(capacity, dtype=number, device=device)
         self._iteration = torch.empty(capacity, dtype=torch.int32, device=device)
@@ -168,9 +168,9 @@ class Reservoir:
     def state_dict(self) -> dict[str, Tensor]:
         return {
             "seen": torch.tensor(self.seen),
-            "infoset": self._infoset[: self.size].clone(),
-            "iteration": self._iteration[: self.size].clone(),
-            "target": self._target[:, : self.size].clone(),
+            "infoset": self._infoset[: self.size].cpu().clone(),
+            "iteration": self._iteration[: self.size].cpu().clone(),
+            "target": self._target[:, : self.size].cpu().clone(),
         }
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:

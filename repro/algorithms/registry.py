@@ -83,6 +83,13 @@ def _check_evaluation(game: Game, algorithm: DeepCFRConfig) -> None:
                     f"algorithm.{key} is {getattr(algorithm, key)}; the game {game.name} is no Hold'em game and takes "
                     f"{allowed} only."
                 )
+        for which in ("value", "average"):
+            precision = getattr(algorithm, which).precision
+            if precision != "fp32":
+                raise ReproError(
+                    f"algorithm.{which}.precision is {precision}; the game {game.name} is no Hold'em game and takes "
+                    "fp32 only."
+                )
         return
     if algorithm.memory != "reservoir":
         raise ReproError(

@@ -1,9 +1,10 @@
 """Several seeds of Deep CFR on one game as one run, their networks trained together.
 
 Each seed does what it would do alone, with its own draws and memories; only the SGD steps are taken in common, on
-stacked parameters (see `repro.algorithms.stacked`). So results are those of single runs, to rounding, and every seed
-has a run of its own in the tracking store; each is charged an equal part of the time. On a CUDA device a single seed
-is trained this way too, for its steps are replayed as one graph.
+stacked parameters (see `repro.algorithms.stacked`). So a seed's run is the one that it would be alone, to rounding,
+until rounding first changes what is sampled; after that it is another of the same distribution. Every seed has a run
+of its own in the tracking store, charged with an equal part of the time. On a CUDA device a single seed is trained
+this way too, for its steps are replayed as one graph.
 """
 
 from __future__ import annotations

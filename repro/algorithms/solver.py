@@ -16,7 +16,7 @@ class Solver(ABC):
     """Regrets and summed strategies of both players.
 
     Args:
-        game: a game whose infosets can be listed.
+        game: the game; its infosets can be listed, unless `rows` says otherwise.
         dtype: of the tables.
         rows: of the tables, if they are not one per infoset.
 

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from torch import Tensor
 
 from repro.abstraction.streets import StreetBuckets
 from repro.algorithms.base import TableAlgorithm, largest_divisor
@@ -191,9 +192,20 @@ class BlueprintCFR(TabularCFR):
         for name in self.readouts:
             self.metrics[name] = {"infosets_seen": float(seen)}
 
-    def artifact(self) -> dict[str, Any]:
-        """`weights` `[infosets of the abstract game, actions]`, the summed strategies; `centres` of buckets, if any."""
+    def progress(self) -> dict[str, Any]:
+        return {**super().progress(), "centres": self._centres()}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        # Clustered elsewhere, hands might be in other buckets than the tables are of.
+        assert isinstance(self.solver, AbstractMCCFR)
+        self.solver.use_centres(saved["centres"])
+        super().restore(saved)
+
+    def _centres(self) -> list[Tensor] | None:
         assert isinstance(self.solver, AbstractMCCFR)
         buckets = self.solver.abstraction.buckets
-        centres = list(buckets.centres) if isinstance(buckets, StreetBuckets) else None
-        return {"weights": self.solver.sums.float().cpu(), "centres": centres}
+        return list(buckets.centres) if isinstance(buckets, StreetBuckets) else None
+
+    def artifact(self) -> dict[str, Any]:
+        """`weights` `[infosets of the abstract game, actions]`, the summed strategies; `centres` of buckets, if any."""
+        return {"weights": self.solver.sums.float().cpu(), "centres": self._centres()}

@@ -11,15 +11,11 @@ spread over the hands of a cell at terminal nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
-import numba
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-F = TypeVar("F", bound=Callable[..., Any])
+from repro.engine.compiled import Array, compiled
 
 DECISION, FOLDED, SHOWN = 0, 1, 2
 MEAN, BEST = 0, 1
@@ -28,10 +24,6 @@ _CARDS = 64
 
 _NOBODY = 1e-9
 """Fewer hands than this are the rounding error of none."""
-
-
-def _compiled(function: F) -> F:
-    return cast(F, numba.njit(nogil=True, cache=True)(function))
 
 
 class Subtrees(NamedTuple):
@@ -79,7 +71,7 @@ class Boards(NamedTuple):
     before: Array
 
 
-@_compiled
+@compiled
 def terminal_value(kind: int, pay: float, reach: Array, boards: Boards, b: int, r: Array, value: Array) -> None:
     """`value` `[cells]` of a player's hands at a terminal node, against the opponent's `reach` `[cells]`.
 
@@ -120,7 +112,7 @@ def terminal_value(kind: int, pay: float, reach: Array, boards: Boards, b: int, 
         value[cell[h]] = pay * (won[h] - (total - of_card[first[h]] - of_card[second[h]] + r[h]))
 
 
-@_compiled
+@compiled
 def _read_strategies(trees: Subtrees, entry: int, first_cell: int, cells: int, table: Array, sigma: Array) -> None:
     """Fill `sigma` `[nodes, cells, actions]` at the entry's decision nodes from `table` `[rows, actions]`."""
     begin = trees.start[entry]
@@ -130,7 +122,7 @@ def _read_strategies(trees: Subtrees, entry: int, first_cell: int, cells: int, t
             sigma[i, :cells] = table[row : row + cells]
 
 
-@_compiled
+@compiled
 def _reach_down(
     trees: Subtrees, entry: int, boards: Boards, b: int, opening: Array, sigma: Array, reach: Array
 ) -> None:
@@ -153,7 +145,7 @@ def _reach_down(
                     reach[p, into, c] = reach[p, mine, c] * sigma[i, c, a]
 
 
-@_compiled
+@compiled
 def _values_at_end(
     trees: Subtrees, entry: int, boards: Boards, b: int, player: int, reach: Array, r: Array, value: Array
 ) -> None:
@@ -167,7 +159,7 @@ def _values_at_end(
             terminal_value(kind, -pay if kind == FOLDED and player == 1 else pay, theirs, boards, b, r, value[i])
 
 
-@_compiled
+@compiled
 def _value_of_node(
     trees: Subtrees, begin: int, i: int, cells: int, player: int, mode: int, sigma: Array, value: Array
 ) -> None:
@@ -189,7 +181,7 @@ def _value_of_node(
         value[i, c] = v
 
 
-@_compiled
+@compiled
 def _to_opening(boards: Boards, b: int, value: Array, below: Array) -> None:
     """Add a board's values per hand, `value` `[cells]`, to those of the hands before it, `below` `[opening cells]`."""
     first_cell = boards.start[b]
@@ -198,7 +190,7 @@ def _to_opening(boards: Boards, b: int, value: Array, below: Array) -> None:
         below[boards.before[cell]] += value[c] * boards.members[cell] * boards.weight[b]
 
 
-@_compiled
+@compiled
 def _most_nodes(trees: Subtrees) -> int:
     most = 0
     for e in range(len(trees.start) - 1):
@@ -206,7 +198,7 @@ def _most_nodes(trees: Subtrees) -> int:
     return most
 
 
-@_compiled
+@compiled
 def _buffers(trees: Subtrees, boards: Boards) -> tuple[Array, Array, Array, Array]:
     nodes, actions, cells = _most_nodes(trees), trees.child.shape[1], boards.first.shape[1]
     slots = trees.slot.max() + 1
@@ -214,7 +206,7 @@ def _buffers(trees: Subtrees, boards: Boards) -> tuple[Array, Array, Array, Arra
     return sigma, reach, np.zeros((nodes, cells)), np.zeros(cells)
 
 
-@_compiled
+@compiled
 def evaluate(
     trees: Subtrees, boards: Boards, begin: int, end: int, table: Array, opening: Array, player: int, mode: int,
     below: Array, action_values: Array,
@@ -250,7 +242,7 @@ def evaluate(
             _to_opening(boards, b, value[0], below[b, entry])
 
 
-@_compiled
+@compiled
 def own_reach(
     trees: Subtrees, boards: Boards, begin: int, end: int, table: Array, opening: Array, arrival: Array
 ) -> None:
@@ -269,7 +261,7 @@ def own_reach(
                     arrival[row : row + cells] = reach[p, trees.slot[top + i, p], :cells]
 
 
-@_compiled
+@compiled
 def equity(trees: Subtrees, boards: Boards, begin: int, end: int, strongest: int, share: Array) -> None:
     """`share` `[cells]`: how many of the `strongest` hands of each board a hand beats, ties counting half.
 
@@ -292,7 +284,7 @@ def equity(trees: Subtrees, boards: Boards, begin: int, end: int, strongest: int
             share[first_cell + c] = (met[c] + beaten[c]) / (2 * met[c]) if met[c] > _NOBODY else 0.0
 
 
-@_compiled
+@compiled
 def match_regrets(regrets: Array, child: Array, sigma: Array) -> None:
     """`sigma` `[n, actions]` in proportion to positive `regrets`; uniform over legal actions where there are none."""
     actions = len(child)
@@ -312,7 +304,7 @@ def match_regrets(regrets: Array, child: Array, sigma: Array) -> None:
                 sigma[c, a] = 1.0 / legal
 
 
-@_compiled
+@compiled
 def discounted(regret: float, positive: float, negative: float, floor: bool) -> float:
     """A regret after an iteration of Discounted CFR, or of CFR+ (`floor`)."""
     if regret > 0:
@@ -320,7 +312,7 @@ def discounted(regret: float, positive: float, negative: float, floor: bool) -> 
     return 0.0 if floor else regret * negative
 
 
-@_compiled
+@compiled
 def discount_in_place(regrets: Array, positive: float, negative: float, floor: bool) -> None:
     """`discounted`, in place."""
     flat = regrets.reshape(-1)
@@ -328,7 +320,7 @@ def discount_in_place(regrets: Array, positive: float, negative: float, floor: b
         flat[i] = discounted(flat[i], positive, negative, floor)
 
 
-@_compiled
+@compiled
 def cfr(
     trees: Subtrees, boards: Boards, begin: int, end: int, regrets: Array, sums: Array, opening: Array,
     players: tuple[bool, bool], share: float, positive: float, negative: float, floor: bool, below: Array,

@@ -8,7 +8,7 @@ canonical board. A *code* packs a canonical deal into one integer.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from math import comb
 
 import torch
@@ -36,8 +36,9 @@ def cards_of(combinations: Tensor, k: int) -> Tensor:
     return torch.stack(found[::-1], 1) if found else combinations.new_zeros(len(combinations), 0)
 
 
-@lru_cache
+@cache
 def _binomials(k: int, device: torch.device) -> Tensor:
+    # Kept for good: captured CUDA graphs hold on to where they are.
     return torch.tensor([comb(card, k) for card in range(64)], device=device)
 
 

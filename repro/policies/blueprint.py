@@ -33,13 +33,13 @@ class Blueprint:
 
 
 def load_blueprint(game: Game, path: Path | str) -> Blueprint:
-    """What a finished run of MCCFR left as `blueprint.pt`. The file is mapped into memory, not read.
+    """What a finished run of MCCFR left as `blueprint.pt`.
 
     Raises:
         ReproError: the file is not of that kind, or is for another game.
     """
     try:
-        stored: dict[str, Any] = dict(torch.load(path, map_location=game.device, mmap=True, weights_only=True))
+        stored: dict[str, Any] = dict(torch.load(path, map_location="cpu", mmap=True, weights_only=True))
         weights, config = stored["weights"], stored["config"]
         buckets, solved = config["algorithm"]["buckets"], load_game(config["game"])
     except NOT_SUCH_A_FILE as error:
@@ -54,7 +54,7 @@ def load_blueprint(game: Game, path: Path | str) -> Blueprint:
         raise ReproError(f"{path} holds no such buckets as its algorithm.buckets says ({error}).") from error
     if not fits:
         raise ReproError(f"{path} does not hold one weight, none below 0, for each action at each node and bucket.")
-    return Blueprint(found, weights)
+    return Blueprint(found, weights.to(game.device))
 
 
 def is_blueprint(path: Path | str) -> bool:

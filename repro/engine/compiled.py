@@ -1,0 +1,17 @@
+"""What the modules of compiled loops share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def compiled(function: F) -> F:
+    """Compile with Numba on first use, and keep the result beside the module."""
+    return cast(F, numba.njit(nogil=True, cache=True)(function))
