@@ -85,7 +85,7 @@ def test_dnet_is_differentiated_by_hand_as_by_autograd():
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-# -- Deep CFR is a special case ------------------------------------------------------------------------------------------
+# -- Deep CFR is a special case ----------------------------------------------------------------------------------------
 
 
 def test_without_its_parts_it_is_deep_cfr():
@@ -246,11 +246,17 @@ def test_resuming_equals_never_stopping(tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        ("network=fc", "algorithm.rectification is play_outs, but network.architecture fc; only dnet has a state value"),
+        (
+            "network=fc",
+            "algorithm.rectification is play_outs, but network.architecture fc; only dnet has",
+        ),
         ("algorithm.simulations=null", "algorithm.simulations is None and algorithm.rectification play_outs"),
         ("algorithm.rectification=exact", "algorithm.simulations is 800 and algorithm.rectification exact"),
         ("algorithm.divide_by_legal=true", "algorithm.divide_by_legal is true; regrets and state values must have one"),
-        ("algorithm.evaluate_every=15", "algorithm.evaluate_every is 15; it must be a multiple of algorithm.policy_every"),
+        (
+            "algorithm.evaluate_every=15",
+            "algorithm.evaluate_every is 15; it must be a multiple of algorithm.policy",
+        ),
         ("algorithm.memory=aggregated", "algorithm.memory is aggregated; d2cfr takes reservoir only"),
         ("algorithm.kl_weight=-1", "algorithm.kl_weight is -1.0; it must be at least 0"),
         ("algorithm.state_loss=0", "algorithm.state_loss is 0.0; it must be greater than 0"),
