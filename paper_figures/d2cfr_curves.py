@@ -1,0 +1,63 @@
+"""What the figures of D2CFR on Leduc share: curves by iteration, and comparisons that are paired by seed.
+
+Runs of the same seed start from the same deals and the same initial draws; a pair's difference has less luck in it than
+that of two seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from paper_figures import style
+from paper_figures.claims import DID_NOT_HOLD, HELD, UNDECIDED
+from repro.evaluation.statistics import Estimate, mean_ci
+
+UNIT = "mA/g"
+LABEL = f"exploitability = NashConv / 2 ({UNIT})"
+
+NEARLY = 0.95
+"""Share of the evaluations that "nearly everywhere" asks for; the number is ours."""
+
+
+def curves(data: pd.DataFrame, algorithm: str, metric: str = "exploitability", variant: str = "") -> pd.DataFrame:
+    """A metric of a read-out: one row per seed, one column per iteration."""
+    mine = data[(data.algorithm == algorithm) & (data.metric == metric)]
+    if "variant" in mine:
+        mine = mine[mine.variant.fillna("") == variant]
+    return mine.pivot(index="seed", columns="step", values="value")
+
+
+def late(table: pd.DataFrame, share: float = 0.25) -> pd.Series:
+    """Mean over the last part of the evaluations, by seed: single evaluations of these curves jump."""
+    count = max(1, round(share * table.shape[1]))
+    return table.iloc[:, -count:].mean(axis=1)
+
+
+def gap(first: pd.DataFrame, second: pd.DataFrame) -> Estimate:
+    """`first` minus `second` over the last quarter of the evaluations, paired by seed."""
+    return mean_ci(late(first) - late(second))
+
+
+def share_below(first: pd.DataFrame, second: pd.DataFrame) -> tuple[float, str]:
+    """At which share of the evaluations the mean of `first` is lower, and whether that is nearly everywhere.
+
+    *Held* or *did not hold* only if moving each mean by its standard error would not change it.
+    """
+    difference = first - second
+    mean, error = difference.mean(axis=0), difference.sem(axis=0).fillna(0)
+    least, most = float((mean + error < 0).mean()), float((mean - error < 0).mean())
+    verdict = HELD if least >= NEARLY else DID_NOT_HOLD if most < NEARLY else UNDECIDED
+    return float((mean < 0).mean()), verdict
+
+
+def draw_curves(axes: Axes, tables: Mapping[str, pd.DataFrame], colours: Mapping[str, Any] | Sequence[Any]) -> None:
+    """Mean with its interval, and single runs, of every table, by iteration."""
+    chosen = colours if isinstance(colours, Mapping) else dict(zip(tables, colours, strict=True))
+    for name, table in tables.items():
+        steps = [float(str(step)) for step in table.columns]
+        style.curve(axes, steps, table.to_numpy(), colour=chosen[name], label=name)
+    axes.set(xlabel="CFR iteration (both players)")

@@ -1,0 +1,98 @@
+"""D2CFR Fig. 7: Leduc, how many play-outs a state value is made of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures.claims import NOT_TESTABLE, Claim, below
+from paper_figures.d2cfr_curves import LABEL, UNIT, curves, draw_curves, late
+from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.fhp_curves import swept
+from repro.evaluation.statistics import mean_ci
+
+TITLE, GAME = "D2CFR Fig. 7", "Leduc"
+SHOWS = "D2CFR with different numbers of play-outs N: exploitability, policy loss"
+
+BEST = (800, 1000)
+"""The numbers of play-outs that the text finds best in exploitability."""
+
+LOW_LOSS = (300, 800)
+"""And in policy loss."""
+
+
+def by_simulations(data: pd.DataFrame, metric: str) -> dict[int, pd.DataFrame]:
+    """Curves of a metric by number of play-outs."""
+    found = swept(data, "algorithm.simulations")
+    return {n: curves(data, "d2cfr", metric, variant) for n, variant in found.items()}
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """The paper's two plots."""
+    figure = Figure(figsize=(10.0, 4.2))
+    left, right = figure.subplots(1, 2)
+    for axes, metric, label in ((left, "exploitability", LABEL), (right, "loss/policy", "policy loss")):
+        assert isinstance(axes, Axes)
+        tables = {f"N = {n:,}": table for n, table in by_simulations(data, metric).items()}
+        draw_curves(axes, tables, list(colormaps["viridis"](np.linspace(0, 0.9, len(tables)))))
+        axes.set(yscale="log", ylabel=label)
+    right.legend(fontsize=7)
+    figure.suptitle(f"D2CFR in Leduc, {data.seed.nunique()} runs each, scale: {data.scale.iloc[0]}")
+    figure.tight_layout()
+    return figure
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """Every claim of the figure and its text, judged."""
+    return [
+        _lowest(data, "exploitability", BEST, "lowest_exploitability", UNIT),
+        _lowest(data, "loss/policy", LOW_LOSS, "lowest_policy_loss", "loss"),
+        _any_difference(data),
+    ]
+
+
+def _lowest(data: pd.DataFrame, metric: str, named: tuple[int, ...], name: str, unit: str) -> Claim:
+    tables = by_simulations(data, metric)
+    what = {"exploitability": "exploitability", "loss/policy": "policy loss"}[metric]
+    statement = f"N = {' and '.join(f'{n:,}' for n in named)} have the lowest {what}"
+    others = [n for n in tables if n not in named]
+    if not others or not any(n in tables for n in named):
+        return Claim(name, statement, "Fig. 7", NOT_TESTABLE, None, unit, note="not all of them were run")
+    theirs = pd.concat([late(tables[n]) for n in named if n in tables], axis=1).mean(axis=1)
+    rest = pd.concat([late(tables[n]) for n in others], axis=1).mean(axis=1)
+    measured = mean_ci(theirs - rest)
+    return Claim(
+        name, statement, "Fig. 7", unless_smoke(data, below(measured, 0)), measured, unit,
+        note="their mean minus that of the others, over the last quarter of the evaluations, paired by seed; holds if "
+        "below 0",
+    )  # fmt: skip
+
+
+def _any_difference(data: pd.DataFrame) -> Claim:
+    tables = by_simulations(data, "exploitability")
+    few, many = min(tables), max(tables)
+    measured = mean_ci(late(tables[many]) - late(tables[few]))
+    return Claim(
+        "more_is_better", f"N = {many:,} has a lower exploitability than N = {few:,}", "ours",
+        unless_smoke(data, below(measured, 0)), measured, UNIT,
+        note="paired by seed, over the last quarter of the evaluations; holds if below 0",
+    )  # fmt: skip
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(data: pd.DataFrame) -> str:
+    """Exploitability and policy loss over the last quarter, and minutes, by number of play-outs, as Markdown."""
+    lines = [f"| N | exploitability [{UNIT}] | policy loss | minutes per run |", "|---|---|---|---|"]
+    parts = [by_simulations(data, metric) for metric in ("exploitability", "loss/policy", "wall_seconds")]
+    for n in parts[0]:
+        minutes = parts[2][n].iloc[:, -1].mean() / 60
+        lines.append(f"| {n:,} | {mean_ci(late(parts[0][n]))} | {mean_ci(late(parts[1][n]))} | {minutes:.1f} |")
+    return "\n".join(lines)
