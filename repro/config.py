@@ -182,8 +182,9 @@ class DeepCFRConfig(AlgorithmConfig):
     # Hold'em games: hands that the first read-out plays against the second, if they are an ensemble and an average
     # network, and every one against each opponent, at every evaluation; both seatings counted.
     match_hands: int = _at_least(0, 0)
-    # Hold'em games: name -> key of the finished run that left a blueprint.pt; ${run_key:OVERRIDE,...} is the key of
-    # the run that these overrides ask for, with seed, device and threads of this one.
+    # Pot-size HUNL: name -> key (folder in outputs/runs) of the finished run of es_mccfr that left a blueprint.pt. More
+    # can be added, +algorithm.opponents.NAME=KEY, and all taken out, ~algorithm.opponents. ${run_key:OVERRIDE,...} is
+    # the key of the run that these overrides ask for, with seed, device and threads of this one.
     opponents: dict[str, str] = field(default_factory=dict)
     # Hold'em games: after the last iteration, hands per player on which the read-outs sd_cfr and deep_cfr are compared.
     disagreement_rollouts: int = _at_least(0, 0)
@@ -340,8 +341,8 @@ def _check_together(config: Config) -> None:
         for which in ("value", "average"):
             if getattr(algorithm, which).precision != "fp32" and config.device != "cuda":
                 raise ReproError(
-                    f"algorithm.{which}.precision is {getattr(algorithm, which).precision} and device {config.device}; "
-                    "only cuda has another than fp32."
+                    f"algorithm.{which}.precision is {getattr(algorithm, which).precision}, which needs device=cuda; "
+                    f"device is {config.device}."
                 )
     if isinstance(algorithm, KuhnPostConfig) and config.game.get("name") != "kuhn":
         raise ReproError(f"game is {config.game.get('name')!r}; the algorithm {algorithm.name} plays kuhn only.")
@@ -360,8 +361,8 @@ def _check_seeds(config: Config) -> None:
         return
     if not isinstance(config.algorithm, DeepCFRConfig):
         raise ReproError(
-            f"seeds is {config.seeds}, but the algorithm {config.algorithm.name} trains one at a time; use null, and "
-            "-m seed=0,1."
+            f"seeds is {config.seeds}, but the algorithm {config.algorithm.name} trains one at a time; leave it "
+            "out, and use -m seed=0,1."
         )
     if not config.seeds or len(set(config.seeds)) < len(config.seeds) or min(config.seeds) < 0:
         raise ReproError(f"seeds is {config.seeds}; it must be different whole numbers, none below 0, or null.")

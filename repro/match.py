@@ -89,10 +89,12 @@ def read_player(game: Game, argument: str, text: str) -> Player:
     if not path.is_file():
         raise ReproError(f"{argument} is {text!r}; there is no such file.")
     try:
+        if is_blueprint(path):
+            if text.endswith(AVERAGE):
+                raise ReproError(f"{path} is a blueprint, which is an average as it is; {AVERAGE} is for networks.pt.")
+            return load_blueprint(game, path)
         if text.endswith(AVERAGE):
             return load_average_networks(game, path)
-        if is_blueprint(path):
-            return load_blueprint(game, path)
         return load_networks(game, path) if path.suffix == ".pt" else load_strategy(game, path)
     except ReproError as error:
         raise ReproError(f"{argument}: {error}") from error

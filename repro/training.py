@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -62,8 +63,7 @@ def train(config: DictConfig, folder: Path, state: status.Status, parent: str | 
     checked = [settings(c) for c in configs]
     _quiet_lightning()
     tracked = [
-        _open_tracked_run(client, experiment, *one, folder, parent)
-        for one in zip(configs, checked, work.runs, strict=True)
+        _open_tracked_run(client, experiment, *one, parent) for one in zip(configs, checked, work.runs, strict=True)
     ]
     torch.set_num_threads(first.threads)
     iteration = 0
@@ -92,8 +92,11 @@ def train(config: DictConfig, folder: Path, state: status.Status, parent: str | 
             iteration = model.iteration
         for one, run, plain in zip(model.replicates, tracked, configs, strict=True):
             _write_artifacts(one, run, plain, folder)
-        for run in tracked:
+        for one, run, plain in zip(model.replicates, tracked, configs, strict=True):
             run.finish("FINISHED")
+            if len(configs) > 1:
+                own = status.Status(status.FINISHED, one.iteration, one.iterations, headline=_headline(one))
+                status.write(_own_folder(plain), own)
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt | SystemExit)
         reason = "interrupted" if stopped else str(error)
@@ -153,13 +156,19 @@ def opponents_of(client: MlflowClient, game: Game, checked: Config) -> dict[str,
     os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = "false"
     found: dict[str, Policy] = {}
     for name, key in keys.items():
+        asked = f"algorithm.opponents.{name} is {key}"
         run = find_finished(client, key)
         if run is None:
             raise ReproError(
-                f"algorithm.opponents.{name} is {key}; in {checked.output_dir} there is no finished run with this key. "
-                "Make the opponents first."
+                f"{asked}; in {checked.output_dir} there is no finished run with this key (seed {checked.seed}). Make "
+                "the opponents first, with the same device and threads."
             )
-        found[name] = load_blueprint(game, client.download_artifacts(run.info.run_id, BlueprintCFR.ARTIFACT))
+        if BlueprintCFR.ARTIFACT not in {file.path for file in client.list_artifacts(run.info.run_id)}:
+            raise ReproError(f"{asked}, a run that left no {BlueprintCFR.ARTIFACT}; es_mccfr on hunl_pot does.")
+        try:
+            found[name] = load_blueprint(game, client.download_artifacts(run.info.run_id, BlueprintCFR.ARTIFACT))
+        except ReproError as error:
+            raise ReproError(f"{asked}: {error}") from error
     return found
 
 
@@ -176,7 +185,6 @@ def _open_tracked_run(
     config: DictConfig,
     checked: Config,
     runs: Mapping[str, Run],
-    folder: Path,
     parent: str | None,
 ) -> TrackedRun:
     plain = result_config(config)
@@ -184,7 +192,9 @@ def _open_tracked_run(
     short = {"game": checked.game["name"], "seed": checked.seed, "scale": checked.scale, "target": checked.target}
     tags = {**provenance.code(), **provenance.hardware(), **provenance.versions()}
     label = f"{checked.game['name']} seed={checked.seed} {checked.scale}"
-    (folder / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create(plain)))
+    own = _own_folder(config)
+    own.mkdir(parents=True, exist_ok=True)
+    (own / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create(plain)))
     tracked = TrackedRun(
         client,
         experiment,
@@ -196,8 +206,13 @@ def _open_tracked_run(
         tags=tags,
         parent=parent,
     )
-    tracked.artifact(TRAINING, folder / "config.yaml")
+    tracked.artifact(TRAINING, own / "config.yaml")
     return tracked
+
+
+def _own_folder(config: DictConfig) -> Path:
+    """Where a single seed's configuration and status are; its checkpoints too, unless it is trained with others."""
+    return Path(config.output_dir).absolute() / "runs" / run_key(config)
 
 
 class _Report(pl.Callback):
@@ -239,14 +254,19 @@ def _headline(model: Algorithm) -> str:
 
     Of several seeds the first one's.
     """
+    several = len(model.replicates) > 1
     model = model.replicates[0]
     measured = {name: m["exploitability"] for name, m in model.metrics.items() if "exploitability" in m}
     parts = [f"{name} {value:.0f}" for name, value in list(measured.items())[:2]]
     if not parts:
-        first = next((name for name in model.metrics if name), "")
-        won = {k: v for k, v in model.metrics.get(first, {}).items() if k.startswith("match/") and k.endswith("/value")}
-        parts = [f"{first} {key.removesuffix('/value')} {value:+.0f}" for key, value in list(won.items())[:2]]
-    return f"{', '.join(parts)} {unit_name(model.game)}" if parts else ""
+        parts = [
+            f"{name} against {found[1] or list(model.readouts)[1]} {value:+.0f}"
+            for name, metrics in model.metrics.items()
+            for key, value in metrics.items()
+            if (found := re.fullmatch(r"match(?:/(\w+))?/value", key))
+        ][-2:]
+    seed = f" (seed {model.seed})" if several else ""
+    return f"{', '.join(parts)} {unit_name(model.game)}{seed}" if parts else ""
 
 
 def _write_artifacts(model: Algorithm, tracked: TrackedRun, config: DictConfig, folder: Path) -> None:

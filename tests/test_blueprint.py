@@ -381,7 +381,7 @@ def test_the_command_plays_blueprints(stored, capsys):
     [
         (["hunl_pot:ranks=6:suits=3", "{file}", "uniform"], ["A: ", "holds a strategy for game hunl_pot"]),
         (["leduc", "uniform", "{file}"], ["B: ", "holds a strategy for game hunl_pot", "not for leduc"]),
-        ([GAME, "{file}:average", "uniform"], ["A: ", "is not the networks.pt of a finished Deep CFR run"]),
+        ([GAME, "{file}:average", "uniform"], ["A: ", "is a blueprint, which is an average as it is"]),
         ([GAME, "blueprint", "uniform"], ["A is 'blueprint'", "a blueprint.pt"]),
         ([GAME, "uniform", "none/blueprint.pt"], ["B is 'none/blueprint.pt'", "no such file"]),
     ],

@@ -254,7 +254,7 @@ def test_games_without_batched_runs_are_refused():
         (["seeds=[-1,0]"], "seeds is [-1, 0]; it must be different whole numbers"),
         (["seeds=[]"], "seeds is []; it must be different whole numbers"),
         (["algorithm=linear_cfr", "seeds=[0,1]"], "the algorithm linear_cfr trains one at a time"),
-        (["algorithm.value.precision=bf16"], "algorithm.value.precision is bf16 and device cpu"),
+        (["algorithm.value.precision=bf16"], "algorithm.value.precision is bf16, which needs device=cuda"),
         (["algorithm.value.precision=fp16"], "algorithm.value.precision is 'fp16'; it must be one of fp32, bf16"),
     ],
 )

@@ -65,7 +65,7 @@ def together(models: Sequence[Algorithm]) -> Algorithm:
     if len(models) > 1:
         raise ReproError(
             f"seeds is {[model.seed for model in models]}; in the game {models[0].game.name} each is trained alone: "
-            "use null, and -m seed=0,1."
+            "leave seeds out, and use -m seed=0,1."
         )
     return models[0]
 

@@ -84,7 +84,8 @@ class Game:
         """
         if not self.listed:
             raise ReproError(
-                f"game {self.name} has {self.infosets:,} infosets; tables can list {MOST_LISTED:,} at most."
+                f"game {self.name} has {self.infosets:,} infosets; tables can list {MOST_LISTED:,} at most (in "
+                "Hold'em, algorithm.buckets makes fewer)."
             )
 
     def locate(self, infosets: Tensor) -> tuple[Tensor, Tensor]:
