@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from paper_figures import style
 from paper_figures.claims import NOT_TESTABLE, Claim, below
 from paper_figures.d2cfr_curves import LABEL, NEARLY, UNIT, curves, draw_curves, gap, share_below
-from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.exploitability_curves import label_axis, unless_smoke
 from repro.evaluation.statistics import mean_ci
 
 TITLE, GAME = "D2CFR Fig. 4", "Leduc"
@@ -28,6 +28,7 @@ def draw(data: pd.DataFrame) -> Figure:
     axes: Axes = figure.subplots()
     draw_curves(axes, {name: curves(data, key) for key, name in ALGORITHMS.items()}, _COLOURS)
     axes.set(yscale="log", ylabel=LABEL)
+    label_axis(axes.yaxis, data.value[data.metric == "exploitability"])
     axes.set_title(f"Leduc, {data.seed.nunique()} runs, scale: {data.scale.iloc[0]}")
     axes.legend(fontsize=8)
     figure.tight_layout()

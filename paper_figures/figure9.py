@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from paper_figures.claims import NOT_TESTABLE, Claim, below
 from paper_figures.d2cfr_curves import LABEL, UNIT, curves, draw_curves, late
-from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.exploitability_curves import label_axis, unless_smoke
 from paper_figures.fhp_curves import swept
 from repro.evaluation.statistics import mean_ci
 
@@ -39,6 +39,8 @@ def draw(data: pd.DataFrame) -> Figure:
         tables = {f"N = {n:,}": table for n, table in by_simulations(data, metric).items()}
         draw_curves(axes, tables, list(colormaps["viridis"](np.linspace(0, 0.9, len(tables)))))
         axes.set(yscale="log", ylabel=label)
+        if metric == "exploitability":
+            label_axis(axes.yaxis, data.value[data.metric == metric])
     right.legend(fontsize=7)
     figure.suptitle(f"D2CFR in Leduc, {data.seed.nunique()} runs each, scale: {data.scale.iloc[0]}")
     figure.tight_layout()
