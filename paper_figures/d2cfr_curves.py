@@ -54,10 +54,11 @@ def share_below(first: pd.DataFrame, second: pd.DataFrame) -> tuple[float, str]:
     return float((mean < 0).mean()), verdict
 
 
-def draw_curves(axes: Axes, tables: Mapping[str, pd.DataFrame], colours: Mapping[str, Any] | Sequence[Any]) -> None:
-    """Mean with its interval, and single runs, of every table, by iteration."""
-    chosen = colours if isinstance(colours, Mapping) else dict(zip(tables, colours, strict=True))
-    for name, table in tables.items():
+def draw_curves(axes: Axes, tables: Mapping[str, pd.DataFrame], colours: Sequence[Any]) -> None:
+    """Mean with its interval, and single runs, of every table, by iteration, on a logarithmic axis."""
+    for (name, table), colour in zip(tables.items(), colours, strict=True):
         steps = [float(str(step)) for step in table.columns]
-        style.curve(axes, steps, table.to_numpy(), colour=chosen[name], label=name)
-    axes.set(xlabel="CFR iteration (both players)")
+        style.curve(axes, steps, table.to_numpy(), colour=colour, label=name)
+    # Intervals of few seeds reach far down; the runs themselves say how far the axis must.
+    values = pd.concat([table.stack() for table in tables.values()])
+    axes.set(xlabel="CFR iteration (both players)", yscale="log", ylim=(0.7 * values.min(), 1.4 * values.max()))

@@ -16,7 +16,7 @@ TITLE, GAME = "D2CFR Fig. 4", "Leduc"
 SHOWS = "exploitability of D2CFR, Deep CFR and SD-CFR"
 
 ALGORITHMS = {"d2cfr": "D2CFR", "deep_cfr": "Deep CFR", "sd_cfr": "SD-CFR"}
-_COLOURS = {"D2CFR": "#009E73", "Deep CFR": style.COLOURS["deep_cfr"], "SD-CFR": style.COLOURS["sd_cfr"]}
+_COLOURS = ("#009E73", style.COLOURS["deep_cfr"], style.COLOURS["sd_cfr"])
 
 _CROSSING = 170
 """Iteration after which SD-CFR is below Deep CFR, says the text."""
@@ -27,7 +27,7 @@ def draw(data: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(6.4, 4.2))
     axes: Axes = figure.subplots()
     draw_curves(axes, {name: curves(data, key) for key, name in ALGORITHMS.items()}, _COLOURS)
-    axes.set(yscale="log", ylabel=LABEL)
+    axes.set(ylabel=LABEL)
     label_axis(axes.yaxis, data.value[data.metric == "exploitability"])
     axes.set_title(f"Leduc, {data.seed.nunique()} runs, scale: {data.scale.iloc[0]}")
     axes.legend(fontsize=8)

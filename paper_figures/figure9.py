@@ -38,7 +38,7 @@ def draw(data: pd.DataFrame) -> Figure:
         assert isinstance(axes, Axes)
         tables = {f"N = {n:,}": table for n, table in by_simulations(data, metric).items()}
         draw_curves(axes, tables, list(colormaps["viridis"](np.linspace(0, 0.9, len(tables)))))
-        axes.set(yscale="log", ylabel=label)
+        axes.set(ylabel=label)
         if metric == "exploitability":
             label_axis(axes.yaxis, data.value[data.metric == metric])
     right.legend(fontsize=7)

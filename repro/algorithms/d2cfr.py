@@ -45,7 +45,7 @@ class D2CFR(DeepCFR):
     """D2CFR on a game with one private card each.
 
     Attributes:
-        policies: per player, tables `[infosets of the player, actions]` of the last policies, newest last.
+        recent: per player, tables `[infosets of the player, actions]` of the last policies, newest last.
     """
 
     algorithm: D2CFRConfig

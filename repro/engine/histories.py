@@ -1,6 +1,6 @@
 """Every history of a game with one private card each, as a matrix of betting nodes and deals.
 
-Deals that no player can tell apart, with the same winner, are one column. Small games only: Leduc has 27 columns. What
+Deals that no player can tell apart, with the same winner, are one column. Small games only: Leduc has 24 columns. What
 it gives are *state values*, an infoset's expected chips when both players follow a policy, where the opponent's hand is
 as likely as the deal and the opponent's own actions make it: exactly, or as means of play-outs.
 """
