@@ -74,17 +74,8 @@ def train(config: DictConfig, folder: Path, state: status.Status, parent: str | 
         checkpoint, passed_over = newest_readable(folder)
         if passed_over:
             print(f"warning: {passed_over}")
-        trainer = pl.Trainer(
-            max_epochs=model.steps,
-            accelerator="gpu" if first.device == "cuda" else "cpu",
-            devices=1,
-            callbacks=[_Report(tracked, folder, state), Checkpoints(folder, first.checkpoint_every_seconds)],
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            default_root_dir=folder,
-        )
+        reports = [_Report(tracked, folder, state), Checkpoints(folder, first.checkpoint_every_seconds)]
+        trainer = _trainer(model.steps, first.device, reports, folder)
         try:
             with threadpool_limits(first.threads):
                 trainer.fit(model, ckpt_path=checkpoint, weights_only=True)
@@ -108,6 +99,21 @@ def train(config: DictConfig, folder: Path, state: status.Status, parent: str | 
         # The networks are in the artifacts now; the memories serve no one any more.
         file.unlink(missing_ok=True)
     return status.FINISHED
+
+
+def _trainer(epochs: int, device: str, callbacks: list[pl.Callback], folder: Path) -> pl.Trainer:
+    """Lightning without its own logger, checkpoints and bars: ours are callbacks."""
+    return pl.Trainer(
+        max_epochs=epochs,
+        accelerator="gpu" if device == "cuda" else "cpu",
+        devices=1,
+        callbacks=callbacks,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+    )
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import pytorch_lightning as pl
 
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.config import DeepCFRConfig, NetworkConfig, ReadoutConfig, RegressionConfig
@@ -26,6 +29,14 @@ def small_config(**changes: Any) -> DeepCFRConfig:
         },
     }
     return DeepCFRConfig(**{**values, **changes})
+
+
+def trainer(epochs: int, folder: Path) -> pl.Trainer:
+    """Lightning without anything of its own."""
+    return pl.Trainer(
+        max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, default_root_dir=folder,
+    )  # fmt: skip
 
 
 def small_model(game: Game, seed: int = 0, **changes: Any) -> DeepCFR:

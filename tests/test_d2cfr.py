@@ -22,7 +22,7 @@ from repro.networks.gradients import Autograd, gradients_of
 from repro.networks.modules import average_network, value_network
 from repro.networks.optimizers import FlatAdam
 from repro.policies.regret_matching import regret_matching
-from tests.small import small_config
+from tests.small import small_config, trainer
 
 DNET, FC = NetworkConfig("dnet", 12), NetworkConfig("fc", 12, 2)
 
@@ -228,10 +228,9 @@ def test_the_window_holds_the_last_policies():
 def test_resuming_equals_never_stopping(tmp_path):
     def fitted(epochs: int, checkpoint: Any) -> tuple[D2CFR, pl.Trainer]:
         model = d2cfr(load("leduc"), rectification="play_outs", simulations=20, kl_weight=0.5, policy_every=1)
-        trainer = pl.Trainer(max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False,
-                             enable_progress_bar=False, enable_model_summary=False)  # fmt: skip
-        trainer.fit(model, ckpt_path=checkpoint, weights_only=True)
-        return model, trainer
+        fitting = trainer(epochs, tmp_path)
+        fitting.fit(model, ckpt_path=checkpoint, weights_only=True)
+        return model, fitting
 
     straight, _ = fitted(6, None)
     _, stopped = fitted(3, None)

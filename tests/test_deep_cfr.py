@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import pytorch_lightning as pl
 import torch
 
 from repro.algorithms.deep_cfr import DeepCFR
@@ -21,7 +20,7 @@ from repro.policies import TabularPolicy, uniform
 from repro.policies.ensemble import TrajectorySampling, reservoir_members
 from repro.policies.regret_matching import regret_matching
 from repro.seeding import generator
-from tests.small import small_model
+from tests.small import small_model, trainer
 
 
 class TabularDeepCFR(DeepCFR):
@@ -145,21 +144,15 @@ def test_resuming_equals_never_stopping(tmp_path, memory, start, stop):
     regression = RegressionConfig(steps=8, batch_size=64, start=start)
     changes = {"memory": memory, "value": regression}
 
-    def trainer(epochs):
-        return pl.Trainer(
-            max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False,
-            enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
-        )  # fmt: skip
-
     straight = small_model(game, **changes)
-    whole = trainer(6)
+    whole = trainer(6, tmp_path)
     whole.fit(straight)
     first_half = small_model(game, **changes)
-    half = trainer(stop)
+    half = trainer(stop, tmp_path)
     half.fit(first_half)
     half.save_checkpoint(tmp_path / "half.ckpt")
     resumed = small_model(game, **changes)
-    rest = trainer(6)
+    rest = trainer(6, tmp_path)
     rest.fit(resumed, ckpt_path=tmp_path / "half.ckpt", weights_only=True)
     assert resumed.iteration == straight.iteration == 6
     assert whole.global_step == 12, "Lightning counts one step per fitted network"

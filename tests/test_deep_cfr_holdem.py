@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 import pytest
-import pytorch_lightning as pl
 import torch
 from mlflow import MlflowClient
 from torch import Tensor
@@ -34,7 +33,7 @@ from repro.policies.network import NetworkPolicy, opening_infosets
 from repro.policies.regret_matching import regret_matching
 from repro.seeding import generator
 from repro.tracking.store import READOUT_TAG, default_uri
-from tests.small import small_config
+from tests.small import small_config, trainer
 
 NETWORK = NetworkConfig("deep_cfr", 8, None, 12)
 READOUTS = {
@@ -297,21 +296,15 @@ def test_resuming_equals_never_stopping(tmp_path, boards, start, stop):
         "disagreement_rollouts": 40, "iterations": 5, "value_capacity": 150, "strategy_capacity": 150,
     }  # fmt: skip
 
-    def trainer(epochs: int) -> pl.Trainer:
-        return pl.Trainer(
-            max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False,
-            enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
-        )  # fmt: skip
-
     straight = holdem_model(game, **changes)
-    whole = trainer(5)
+    whole = trainer(5, tmp_path)
     whole.fit(straight)
     first_half = holdem_model(game, **changes)
-    half = trainer(stop)
+    half = trainer(stop, tmp_path)
     half.fit(first_half)
     half.save_checkpoint(tmp_path / "half.ckpt")
     resumed = holdem_model(game, **changes)
-    trainer(5).fit(resumed, ckpt_path=tmp_path / "half.ckpt", weights_only=True)
+    trainer(5, tmp_path).fit(resumed, ckpt_path=tmp_path / "half.ckpt", weights_only=True)
     assert resumed.iteration == straight.iteration == 5
     assert whole.global_step == 10, "Lightning counts one step per fitted network"
     assert straight.value_memories[0].size == 150, "the reservoir must have been full"

@@ -33,7 +33,7 @@ from repro.networks.optimizers import FlatAdam
 from repro.policies.network import Uniform
 from repro.tracking import status
 from repro.tracking.store import READOUT_TAG, TRAINING, TrackedRun, default_uri, find_runs
-from tests.small import small_config, small_model
+from tests.small import small_config, small_model, trainer
 
 GAMES = {"fhp": {"ranks": 5, "suits": 2}, "hunl_pot": {"ranks": 6, "suits": 3, "stack": 1000.0}}
 NETWORK = NetworkConfig("deep_cfr", 8, None, 12)
@@ -218,10 +218,9 @@ def test_a_batched_run_resumed_is_one_never_stopped(tmp_path):
     def fitted(epochs: int, checkpoint: Path | None) -> tuple[Replicates, pl.Trainer]:
         model = together([holdem_model(seed, iterations=3, evaluate_every=3) for seed in (0, 1)])
         assert isinstance(model, Replicates)
-        trainer = pl.Trainer(max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False,
-                             enable_progress_bar=False, enable_model_summary=False)  # fmt: skip
-        trainer.fit(model, ckpt_path=checkpoint, weights_only=True)
-        return model, trainer
+        fitting = trainer(epochs, tmp_path)
+        fitting.fit(model, ckpt_path=checkpoint, weights_only=True)
+        return model, fitting
 
     straight, _ = fitted(3, None)
     _, stopped = fitted(2, None)
