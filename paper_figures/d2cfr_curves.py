@@ -23,9 +23,13 @@ NEARLY = 0.95
 """Share of the evaluations that "nearly everywhere" asks for; the number is ours."""
 
 
-def curves(data: pd.DataFrame, algorithm: str, metric: str = "exploitability", variant: str = "") -> pd.DataFrame:
-    """A metric of a read-out: one row per seed, one column per iteration."""
+def curves(
+    data: pd.DataFrame, algorithm: str, metric: str = "exploitability", variant: str = "", part: str | None = None
+) -> pd.DataFrame:
+    """A metric of a read-out: one row per seed, one column per iteration. `part`: of one of a figure's sweeps only."""
     mine = data[(data.algorithm == algorithm) & (data.metric == metric)]
+    if part is not None:
+        mine = mine[mine.part == part]
     if "variant" in mine:
         mine = mine[mine.variant.fillna("") == variant]
     return mine.pivot(index="seed", columns="step", values="value")

@@ -135,6 +135,9 @@ def collect(arguments: list[str], output: Path) -> tuple[pd.DataFrame, dict[str,
         mine = tidy(client, experiment, [key for key, variant in zip(keys, named, strict=True) if variant == name])
         parts.append(mine.assign(variant=name) if name else mine)
     data = pd.concat(parts, ignore_index=True)
+    _, *part, _ = arguments[1].removeprefix("+experiment=").split("/")
+    if part:
+        data = data.assign(part=part[0])
     tags = ("git_commit", "git_dirty", "cpu", "cores", "gpu", "platform", "python", "repro", "torch",
             "pytorch-lightning", "hydra-core", "mlflow", "pandas", "numpy", "matplotlib")  # fmt: skip
     provenance = {

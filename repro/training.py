@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import time
 import warnings
@@ -19,15 +18,14 @@ from mlflow.entities import Run
 from omegaconf import DictConfig, OmegaConf
 from threadpoolctl import threadpool_limits
 
-from repro.algorithms.base import Algorithm
+from repro.algorithms.base import Algorithm, TableAlgorithm
 from repro.algorithms.registry import build, together
-from repro.algorithms.tabular import BlueprintCFR
-from repro.config import Config, DeepCFRConfig, flatten, result_config, run_key, settings, single_runs
-from repro.errors import ReproError
+from repro.config import Config, flatten, result_config, run_key, settings, single_runs
 from repro.evaluation.units import unit_name
-from repro.games import Game, load_game
-from repro.policies import Policy, save_strategy
-from repro.policies.blueprint import load_blueprint
+from repro.games import load_game
+from repro.opponents import opponents_of
+from repro.policies import save_strategy
+from repro.policies.record import STRATEGIES, save_records
 from repro.tracking import provenance, status
 from repro.tracking.checkpoints import Checkpoints, newest_readable
 from repro.tracking.store import (
@@ -35,7 +33,6 @@ from repro.tracking.store import (
     TrackedRun,
     default_uri,
     experiment_id,
-    find_finished,
     find_runs,
     is_finished,
     open_store,
@@ -95,7 +92,7 @@ def train(config: DictConfig, folder: Path, state: status.Status, parent: str | 
             run.finish("KILLED" if stopped else "FAILED", f"iteration {iteration}: {reason}")
         raise
     state.headline = _headline(model) or state.headline
-    for file in (*folder.glob("*.ckpt"), folder / model.ARTIFACT):
+    for file in (*folder.glob("*.ckpt"), folder / model.ARTIFACT, folder / STRATEGIES):
         # The networks are in the artifacts now; the memories serve no one any more.
         file.unlink(missing_ok=True)
     return status.FINISHED
@@ -149,33 +146,6 @@ def _work_left(client: MlflowClient, experiment: str, config: DictConfig, checke
 def _forget(folder: Path) -> None:
     for file in folder.glob("*.ckpt"):
         file.unlink()
-
-
-def opponents_of(client: MlflowClient, game: Game, checked: Config) -> dict[str, Policy]:
-    """The blueprints that a run is measured against, from the runs that left them.
-
-    Raises:
-        ReproError: there is no such run, or it left nothing that can be played.
-    """
-    keys = checked.algorithm.opponents if isinstance(checked.algorithm, DeepCFRConfig) else {}
-    # A file in a folder beside is no download.
-    os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = "false"
-    found: dict[str, Policy] = {}
-    for name, key in keys.items():
-        asked = f"algorithm.opponents.{name} is {key}"
-        run = find_finished(client, key)
-        if run is None:
-            raise ReproError(
-                f"{asked}; in {checked.output_dir} there is no finished run with this key (seed {checked.seed}). Make "
-                "the opponents first, with the same device and threads."
-            )
-        if BlueprintCFR.ARTIFACT not in {file.path for file in client.list_artifacts(run.info.run_id)}:
-            raise ReproError(f"{asked}, a run that left no {BlueprintCFR.ARTIFACT}; es_mccfr on hunl_pot does.")
-        try:
-            found[name] = load_blueprint(game, client.download_artifacts(run.info.run_id, BlueprintCFR.ARTIFACT))
-        except ReproError as error:
-            raise ReproError(f"{asked}: {error}") from error
-    return found
 
 
 def _quiet_lightning() -> None:
@@ -276,11 +246,14 @@ def _headline(model: Algorithm) -> str:
 
 
 def _write_artifacts(model: Algorithm, tracked: TrackedRun, config: DictConfig, folder: Path) -> None:
-    """What was trained, on the training run; each read-out's last average strategy as `strategy.csv` on its own run."""
+    """What was trained and kept, on the training run; a read-out's last strategy as `strategy.csv` on its own."""
     stored = model.artifact()
     if stored is not None:
         torch.save({"config": result_config(config), **stored}, folder / model.ARTIFACT)
         tracked.artifact(TRAINING, folder / model.ARTIFACT)
+    if isinstance(model, TableAlgorithm) and model.records:
+        save_records(folder / STRATEGIES, result_config(config), model.records)
+        tracked.artifact(TRAINING, folder / STRATEGIES)
     if model.game.infosets <= _MOST_ROWS_IN_A_TABLE:
         for readout, policy in model.policies.items():
             path = folder / readout / "strategy.csv"

@@ -15,9 +15,9 @@ from repro.config import NetworkConfig, ReadoutConfig, hyperparameters, result_c
 from repro.errors import ReproError
 from repro.evaluation.head_to_head import play_match
 from repro.games import load, load_game
+from repro.opponents import opponents_of
 from repro.policies.network import Uniform
 from repro.tracking.store import TRAINING, default_uri, find_finished, find_runs, open_store
-from repro.training import opponents_of
 from tests.small import small_config
 
 GAME = ("game=hunl_pot", "game.ranks=6", "game.suits=2", "game.stack=400.0")

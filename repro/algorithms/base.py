@@ -16,6 +16,7 @@ from repro.evaluation.exploitability import nash_conv
 from repro.evaluation.units import exploitability
 from repro.games.game import Game
 from repro.policies.base import TabularPolicy
+from repro.policies.record import StrategyRecord
 from repro.seeding import generator
 
 _FEW_INFOSETS = 16
@@ -161,7 +162,16 @@ class Algorithm(pl.LightningModule):
 
 
 class TableAlgorithm(Algorithm):
-    """An algorithm whose read-outs are tables, measured exactly."""
+    """An algorithm whose read-outs are tables, measured exactly.
+
+    Attributes:
+        records: of each read-out the strategies of all evaluations, where `algorithm.keep_strategies` asks for them.
+    """
+
+    def __init__(self, game: Game, algorithm: AlgorithmConfig, seed: int) -> None:
+        super().__init__(game, algorithm, seed)
+        self._keep_strategies = algorithm.keep_strategies
+        self.records: dict[str, StrategyRecord] = {}
 
     @abstractmethod
     def read_out(self, readout: ReadoutConfig) -> tuple[TabularPolicy, dict[str, float]]:
@@ -173,6 +183,9 @@ class TableAlgorithm(Algorithm):
             policy, extra = self.read_out(readout)
             chips = nash_conv(self.game, policy)
             self.policies[name] = policy
+            if self._keep_strategies:
+                before = self.records.get(name, StrategyRecord([], torch.empty(0, *self.game.uniform.shape)))
+                self.records[name] = before.with_one(self.iteration, policy)
             self.metrics[name] = {
                 "nash_conv": chips,
                 "exploitability": exploitability(self.game, chips),
@@ -189,3 +202,13 @@ class TableAlgorithm(Algorithm):
             return {}
         cells = self.game.legal.nonzero().tolist()
         return {strategy_metric(self.game, i, a): float(policy.table[i, a]) for i, a in cells}
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------
+
+    def saved(self) -> dict[str, Any]:
+        records = {name: {"iterations": r.iterations, "tables": r.tables} for name, r in self.records.items()}
+        return {**super().saved(), "records": records}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        super().resume(state)
+        self.records = {name: StrategyRecord(**given) for name, given in state["records"].items()}

@@ -50,9 +50,9 @@ class D2CFR(DeepCFR):
 
     algorithm: D2CFRConfig
 
-    def __init__(self, game: Game, algorithm: D2CFRConfig, network: NetworkConfig, seed: int) -> None:
+    def __init__(self, game: Game, algorithm: D2CFRConfig, network: NetworkConfig, seed: int, **opponents: Any) -> None:
         self._dueling = network.architecture == "dnet"
-        super().__init__(game, algorithm, network, seed)
+        super().__init__(game, algorithm, network, seed, **opponents)
         self._histories = None if algorithm.rectification == "none" else Histories(game)
         self.recent: list[deque[Tensor]] = [deque(maxlen=algorithm.kl_window) for _ in range(2)]
         self._policy_loss = 0.0

@@ -12,10 +12,10 @@ the average of B^M (SD-CFR), or the network S-hat trained on the strategy memory
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -27,14 +27,20 @@ from repro.config import DeepCFRConfig, NetworkConfig, ReadoutConfig, Regression
 from repro.engine.sampling import Samples, SamplingEngine, Traversals
 from repro.errors import ReproError
 from repro.evaluation.exploitability import exact_engine
+from repro.evaluation.head_to_head import exact
+from repro.evaluation.units import milli_units
 from repro.games.game import Game
 from repro.networks.features import Columns, feature_columns, infoset_features
 from repro.networks.modules import Network, average_network, value_network
 from repro.networks.optimizers import FlatAdam
 from repro.policies.base import Policy, TabularPolicy, table_of
 from repro.policies.ensemble import StrategyBuffer, reservoir_members
+from repro.policies.record import StrategyRecord
 from repro.policies.regret_matching import regret_matching
 from repro.seeding import initialisation
+
+if TYPE_CHECKING:
+    from repro.opponents import Opponent
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,7 @@ class DeepCFRFamily(Algorithm):
         algorithm: hyperparameters.
         network: architecture of value and average networks.
         seed: names all random draws of the run.
+        opponents: what the read-outs are measured against.
 
     Attributes:
         columns: what the columns of the networks' features show.
@@ -62,8 +69,16 @@ class DeepCFRFamily(Algorithm):
 
     columns: Columns
 
-    def __init__(self, game: Game, algorithm: DeepCFRConfig, network: NetworkConfig, seed: int) -> None:
+    def __init__(
+        self,
+        game: Game,
+        algorithm: DeepCFRConfig,
+        network: NetworkConfig,
+        seed: int,
+        opponents: Mapping[str, Opponent] | None = None,
+    ) -> None:
         super().__init__(game, algorithm, seed)
+        self.opponents = dict(opponents or {})
         self.algorithm, self.network = algorithm, network
         self.engine = SamplingEngine(game)
         self.prepare_strategies()
@@ -229,6 +244,7 @@ class DeepCFR(DeepCFRFamily, TableAlgorithm):
     """Deep CFR / SD-CFR on a game whose infosets are listed.
 
     The value network is evaluated once per iteration on all of its player's infosets; traversals then read a table.
+    Matches against opponents are exact: metrics `match/<opponent>/value`, in thousandths of the ante per game.
 
     Attributes:
         strategy_buffers: per player, B^M.
@@ -274,6 +290,16 @@ class DeepCFR(DeepCFRFamily, TableAlgorithm):
             policy, loss = self.train_average_networks()
             return policy, {"loss/policy": loss}
         return self.average_policy(readout.capacity), {}
+
+    def evaluate(self) -> None:
+        super().evaluate()
+        same = self.algorithm.opponents_at == "same"
+        for opponent, record in self.opponents.items():
+            assert isinstance(record, StrategyRecord)
+            against = record.at(self.iteration) if same else record.last()
+            for name, policy in self.policies.items():
+                chips = exact(self.game, policy, against)
+                self.metrics[name][f"match/{opponent}/value"] = milli_units(self.game, chips)
 
     def average_policy(self, capacity: int | None = None) -> TabularPolicy:
         """SD-CFR's average strategy: B^M, or the part of it that a reservoir of `capacity` networks would hold."""

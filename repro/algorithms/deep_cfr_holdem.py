@@ -8,7 +8,7 @@ such tables; and read-outs are measured on boards, all or a sample, where a game
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,13 +20,12 @@ from torch.nn.utils import vector_to_parameters
 from repro.algorithms.deep_cfr import DeepCFRFamily
 from repro.algorithms.memory import Minibatch
 from repro.algorithms.regression import fit
-from repro.config import DeepCFRConfig, NetworkConfig, ReadoutConfig
+from repro.config import ReadoutConfig
 from repro.engine.holdem_form import BoardSample, HoldemForm, all_boards, sample_boards
 from repro.engine.sampling import Samples
 from repro.evaluation.disagreement import disagreement
 from repro.evaluation.head_to_head import Seat, play_match
 from repro.evaluation.units import exploitability, milli_units
-from repro.games.game import Game
 from repro.games.holdem import HoldemCards
 from repro.networks.holdem_features import HoldemFeatures
 from repro.networks.modules import value_network
@@ -34,6 +33,7 @@ from repro.networks.optimizers import FlatAdam
 from repro.policies.base import Policy
 from repro.policies.ensemble import Average, NetworkSampling, reservoir_members
 from repro.policies.network import NetworkPolicy, Seats, Uniform, opening_infosets
+from repro.policies.record import StrategyRecord
 from repro.policies.regret_matching import normalised, regret_matching
 from repro.seeding import generator
 
@@ -75,17 +75,6 @@ class HoldemDeepCFR(DeepCFRFamily):
         stored: per player, the value networks of all iterations, flat: B^M.
         opening_strategies: per player and iteration, what was played in the first betting round.
     """
-
-    def __init__(
-        self,
-        game: Game,
-        algorithm: DeepCFRConfig,
-        network: NetworkConfig,
-        seed: int,
-        opponents: Mapping[str, Policy] | None = None,
-    ) -> None:
-        super().__init__(game, algorithm, network, seed)
-        self.opponents = dict(opponents or {})
 
     # -- strategies ----------------------------------------------------------------------------------------------
 
@@ -181,6 +170,7 @@ class HoldemDeepCFR(DeepCFRFamily):
             self._play_match(first, "match", seats[first], seats[second])
         for name, readout in seats.items():
             for opponent, policy in self.opponents.items():
+                assert not isinstance(policy, StrategyRecord)
                 self._play_match(name, f"match/{opponent}", readout, policy)
 
     def _play_match(self, readout: str, metric: str, a: Seat | Sequence[Seat], b: Seat | Sequence[Seat]) -> None:

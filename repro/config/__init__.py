@@ -1,6 +1,7 @@
 """Configurations: their typed schema, their checks, and the keys of runs."""
 
 from repro.config.checks import check, check_variant, settings
+from repro.config.for_game import check_for_game
 from repro.config.keys import flatten, hyperparameters, result_config, run_key, single_runs
 from repro.config.schema import (
     AlgorithmConfig,
@@ -30,6 +31,7 @@ __all__ = [
     "RegressionConfig",
     "TabularCFRConfig",
     "check",
+    "check_for_game",
     "check_variant",
     "flatten",
     "hyperparameters",

@@ -135,11 +135,6 @@ def _check_d2cfr(algorithm: D2CFRConfig, network: NetworkConfig) -> None:
 
 
 def _check_comparisons(algorithm: DeepCFRConfig) -> None:
-    if algorithm.opponents and not algorithm.match_hands:
-        raise ReproError(
-            f"algorithm.match_hands is 0, but algorithm.opponents are {', '.join(algorithm.opponents)}; a number of "
-            "hands is needed."
-        )
     for name in algorithm.opponents:
         if not re.fullmatch(_NAME, name):
             raise ReproError(f"algorithm.opponents.{name}: the name must be of a-z, 0-9 and _.")

@@ -90,6 +90,9 @@ class AlgorithmConfig:
     evaluate_every: int = _at_least(1)
     # Name -> ReadoutConfig. More can be added: '+algorithm.readouts.sd_cfr_20={kind: ensemble, capacity: 20}'.
     readouts: dict[str, Any] = field(default_factory=dict)
+    # One-card games: leave the average strategies of all evaluations behind, as strategies.pt, for runs that are
+    # measured against them.
+    keep_strategies: bool = False
 
 
 @dataclass
@@ -174,10 +177,14 @@ class DeepCFRConfig(AlgorithmConfig):
     # Hold'em games: hands that the first read-out plays against the second, if they are an ensemble and an average
     # network, and every one against each opponent, at every evaluation; both seatings counted.
     match_hands: int = _at_least(0, 0)
-    # Pot-size HUNL: name -> key (folder in outputs/runs) of the finished run of es_mccfr that left a blueprint.pt. More
-    # can be added, +algorithm.opponents.NAME=KEY, and all taken out, ~algorithm.opponents. ${run_key:OVERRIDE,...} is
-    # the key of the run that these overrides ask for, with seed, device and threads of this one.
+    # Name -> KEY or KEY/READOUT, with the key (folder in outputs/runs) of a finished run in the same game that left its
+    # strategies.pt (algorithm.keep_strategies), networks.pt (Hold'em games) or blueprint.pt; of the former two, which
+    # read-out, where there are several. Every read-out is measured against each. More can be added,
+    # +algorithm.opponents.NAME=KEY, and all taken out, ~algorithm.opponents. ${run_key:OVERRIDE,...} is the key of the
+    # run that these overrides ask for, with seed, device and threads of this one.
     opponents: dict[str, str] = field(default_factory=dict)
+    # One-card games: opponents as they were after the same iteration, or at the end of their runs (as in other games).
+    opponents_at: str = _one_of("same", "last", default="last")
     # Hold'em games: after the last iteration, hands per player on which the read-outs sd_cfr and deep_cfr are compared.
     disagreement_rollouts: int = _at_least(0, 0)
 

@@ -1,0 +1,153 @@
+"""What D2CFR's two ablations share: winnings of D2CFR against versions of it without a part, and a loss of each.
+
+Winnings are exact values of the two policy networks of the same iteration and the same seed, in both seatings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures import style
+from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, above, below
+from paper_figures.d2cfr_curves import UNIT, curves, draw_curves, late, share_below
+from paper_figures.exploitability_curves import unless_smoke
+from repro.evaluation.statistics import mean_ci
+
+FULL = "d2cfr"
+"""The sweep of D2CFR with all its parts; its runs are measured against the others'."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """One of the versions that are compared.
+
+    Attributes:
+        name: in legends and tables.
+        part, variant: where its runs are in the data.
+        colour: of its curves.
+    """
+
+    name: str
+    part: str
+    variant: str
+    colour: str
+
+    def curves(self, data: pd.DataFrame, metric: str = "exploitability", algorithm: str = "d2cfr") -> pd.DataFrame:
+        """A metric: one row per seed, one column per iteration."""
+        return curves(data, algorithm, metric, self.variant, self.part)
+
+
+def winnings(data: pd.DataFrame, opponent: str) -> pd.DataFrame:
+    """What D2CFR wins against a version after the same iteration: one row per seed, one column per iteration."""
+    return curves(data, "d2cfr", f"match/{opponent}/value", part=FULL)
+
+
+def after(table: pd.DataFrame, iteration: int, until: float = float("inf")) -> pd.DataFrame:
+    """The columns of later iterations, up to `until`."""
+    return table[[step for step in table.columns if iteration < float(str(step)) <= until]]
+
+
+def draw_ablation(
+    data: pd.DataFrame, full: Version, others: Mapping[str, Version], metric: str, algorithm: str, label: str
+) -> Figure:
+    """The paper's two plots: winnings against each of the others, and a loss of all, by iteration."""
+    figure = Figure(figsize=(10.0, 4.2))
+    left, right = figure.subplots(1, 2)
+    assert isinstance(left, Axes)
+    for opponent, version in others.items():
+        won = winnings(data, opponent)
+        steps = [float(str(step)) for step in won.columns]
+        style.curve(
+            left, steps, won.to_numpy(), colour=version.colour, label=f"against {version.name}", floor=-float("inf")
+        )
+    left.axhline(0, color="black", linewidth=0.8)
+    left.set(xlabel="CFR iteration (both players)", ylabel=f"winnings of {full.name} ({UNIT})")
+    left.legend(fontsize=7)
+    versions = [full, *others.values()]
+    tables = {version.name: version.curves(data, metric, algorithm) for version in versions}
+    draw_curves(right, tables, [version.colour for version in versions])
+    right.set(ylabel=label)
+    right.legend(fontsize=7)
+    figure.suptitle(f"D2CFR in Leduc, {data.seed.nunique()} runs each, scale: {data.scale.iloc[0]}")
+    figure.tight_layout()
+    return figure
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def wins_after(data: pd.DataFrame, opponent: str, iteration: int, statement: str, source: str) -> Claim:
+    """That D2CFR wins at nearly all evaluations after an iteration, and in their mean."""
+    name, later = f"wins_after_{iteration}", after(winnings(data, opponent), iteration)
+    if later.empty:
+        return Claim(name, statement, source, NOT_TESTABLE, None, UNIT, note="no evaluation after it")
+    measured, (share, nearly) = mean_ci(later.mean(axis=1)), share_below(-later, 0 * later)
+    verdict = HELD if above(measured, 0) == nearly == HELD else (
+        DID_NOT_HOLD if DID_NOT_HOLD in (above(measured, 0), nearly) else UNDECIDED
+    )  # fmt: skip
+    return Claim(
+        name, statement, source, unless_smoke(data, verdict), measured, UNIT,
+        note=f"mean of the evaluations after it; positive at {share:.0%} of them in the mean over seeds; holds if the "
+        "mean is above 0 and so are nearly all",
+    )  # fmt: skip
+
+
+def lower_loss(
+    data: pd.DataFrame, tables: tuple[pd.DataFrame, pd.DataFrame], window: tuple[int, float], id_: str, statement: str,
+    source: str,
+) -> Claim:  # fmt: skip
+    """That a loss is lower than another in the mean of a window of iterations, as a ratio paired by seed."""
+    first, second = (after(table, *window) for table in tables)
+    if first.empty:
+        return Claim(id_, statement, source, NOT_TESTABLE, None, "ratio", note="no evaluation then")
+    ratio = (first / second).mean(axis=1)
+    share, _ = share_below(first, second)
+    return Claim(
+        id_, statement, source, unless_smoke(data, below(mean_ci(ratio), 1)), mean_ci(ratio), "ratio",
+        note=f"mean of the ratios then, paired by seed; lower at {share:.0%} of the iterations in the mean over seeds; "
+        "holds if below 1",
+    )  # fmt: skip
+
+
+def ours(data: pd.DataFrame, full: Version, others: Mapping[str, Version]) -> list[Claim]:
+    """What the paper does not show: exploitability, and winnings at the end, against every version."""
+    found = []
+    for opponent, version in others.items():
+        difference = mean_ci(late(full.curves(data)) - late(version.curves(data)))
+        won = mean_ci(late(winnings(data, opponent)))
+        found += [
+            Claim(
+                f"less_exploitable_than_{opponent}", f"{full.name} is less exploitable than {version.name}", "ours",
+                unless_smoke(data, below(difference, 0)), difference, UNIT,
+                note="difference over the last quarter of the evaluations, paired by seed; holds if below 0",
+            ),
+            Claim(
+                f"beats_{opponent}", f"{full.name} beats {version.name}", "ours",
+                unless_smoke(data, above(won, 0)), won, UNIT,
+                note="winnings over the last quarter of the evaluations; holds if above 0",
+            ),
+        ]  # fmt: skip
+    return found
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(data: pd.DataFrame, full: Version, others: Mapping[str, Version], metric: str, algorithm: str) -> str:
+    """Exploitability, loss and D2CFR's winnings over the last quarter, and minutes per run, as Markdown."""
+    what = metric.removeprefix("loss/")
+    lines = [
+        f"| version | exploitability [{UNIT}] | {what} loss | winnings of {full.name} against it [{UNIT}] | minutes |",
+        "|---|---|---|---|---|",
+    ]
+    for opponent, version in {"": full, **others}.items():
+        won = mean_ci(late(winnings(data, opponent))) if opponent else "–"
+        minutes = version.curves(data, "wall_seconds").iloc[:, -1].mean() / 60
+        losses = mean_ci(late(version.curves(data, metric, algorithm)))
+        lines.append(f"| {version.name} | {mean_ci(late(version.curves(data)))} | {losses} | {won} | {minutes:.1f} |")
+    return "\n".join([*lines, "", "Means over the last quarter of the evaluations, with 95% intervals over seeds."])

@@ -1,0 +1,66 @@
+"""D2CFR Fig. 5: Leduc, D2CFR with and without DNet: winnings and policy loss."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from paper_figures import d2cfr_ablation as ablation
+from paper_figures.claims import NOT_TESTABLE, Claim, above
+from paper_figures.d2cfr_ablation import Version, after, draw_ablation, lower_loss, ours, wins_after
+from paper_figures.d2cfr_curves import late
+from paper_figures.exploitability_curves import unless_smoke
+from repro.evaluation.statistics import mean_ci
+
+TITLE, GAME = "D2CFR Fig. 5", "Leduc"
+SHOWS = "D2CFR with and without DNet: winnings, policy loss"
+
+WITH = Version("D2CFR with DNet", ablation.FULL, "", "#D55E00")
+WITHOUT = {
+    "same_width": Version("D2CFR w/o DNet", "baselines", "network.width=64", "#0072B2"),
+    "same_parameters": Version("D2CFR w/o DNet, as many parameters", "baselines", "network.width=70", "#009E73"),
+}
+
+_WINS_AFTER, _WIDENS_AFTER = 100, 120
+"""Iterations after which, says the text, D2CFR with DNet always wins, and the gap of the policy losses widens."""
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """The paper's two plots."""
+    return draw_ablation(data, WITH, WITHOUT, "loss/policy", "d2cfr", "policy loss")
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """Every claim of the figure and its text, judged."""
+    losses = WITH.curves(data, "loss/policy"), WITHOUT["same_width"].curves(data, "loss/policy")
+    return [
+        wins_after(
+            data, "same_width", _WINS_AFTER,
+            f"D2CFR with DNet is always better in winnings after iteration {_WINS_AFTER}", "Sec. V.B.2, Fig. 5(a)",
+        ),
+        lower_loss(
+            data, losses, (0, float("inf")), "lower_policy_loss",
+            "The policy loss with DNet is far below that without, all the time", "Sec. V.B.2, Fig. 5(b)",
+        ),
+        _widens(data, losses),
+        *ours(data, WITH, WITHOUT),
+    ]  # fmt: skip
+
+
+def _widens(data: pd.DataFrame, losses: tuple[pd.DataFrame, pd.DataFrame]) -> Claim:
+    statement = f"The gap of the policy losses widens after iteration {_WIDENS_AFTER}"
+    source, gap = "Sec. V.B.2, Fig. 5(b)", losses[1] - losses[0]
+    then = after(gap, _WIDENS_AFTER - 20, _WIDENS_AFTER)
+    if then.empty or after(gap, _WIDENS_AFTER).empty:
+        return Claim("gap_widens", statement, source, NOT_TESTABLE, None, "loss", note="no evaluation after it")
+    growth = mean_ci(late(gap) - then.mean(axis=1))
+    return Claim(
+        "gap_widens", statement, source, unless_smoke(data, above(growth, 0)), growth, "loss",
+        note="loss without minus loss with DNet, over the last quarter of the evaluations minus around that iteration; "
+        "holds if above 0",
+    )  # fmt: skip
+
+
+def table(data: pd.DataFrame) -> str:
+    """Levels at the end, as Markdown."""
+    return ablation.table(data, WITH, WITHOUT, "loss/policy", "d2cfr")
