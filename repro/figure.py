@@ -80,7 +80,7 @@ def _batched(experiment: str) -> list[str]:
     from repro.run import plan, without_hydra  # noqa: PLC0415
 
     configs = [settings(without_hydra(c)) for c in plan([f"+experiment={experiment}"], multirun=True)]
-    if not isinstance(configs[0].algorithm, DeepCFRConfig):
+    if type(configs[0].algorithm) is not DeepCFRConfig:
         return []
     if not isinstance(load_game(configs[0].game).cards, HoldemCards):
         return []

@@ -2,7 +2,7 @@
 
 - fhp's betting tree: written out by hand from the rules of the Deep CFR paper. Numbers of nodes, legal actions and
   cells: the published counts.
-- Legal actions, chips, raise sizes, showdowns and payoffs of fhp, fhp_limit, fhp5 and hunl_pot: PokerKit, an
+- Legal actions, chips, raise sizes, showdowns and payoffs of fhp, fhp_limit, fhp5, hunl_pot and hnlh: PokerKit, an
   independent engine, which plays every line of betting to its end with random cards. It knows blinds, streets, caps on
   raises, pot limits and stacks, but not that the first action may be no call; there the legal actions must be its own
   without that one.
@@ -25,7 +25,7 @@ from pokerkit import Automation, BettingStructure, Deck, Opening, StandardHighHa
 
 from repro.errors import ReproError
 from repro.games import Game, load
-from repro.games.betting import CALL, FOLD, RAISE, SHOWDOWN
+from repro.games.betting import ALL_IN, CALL, FOLD, RAISE, SHOWDOWN
 from repro.games.hand_strength import hand_strength
 from repro.games.holdem import HoldemCards, board_with_hands, holdem_cards
 
@@ -193,7 +193,7 @@ def test_infosets_are_node_and_cell(name):
     assert torch.equal((infoset >= second.start).long(), game.tree.player[node])
 
 
-@pytest.mark.parametrize("name", HOLDEM)
+@pytest.mark.parametrize("name", [*HOLDEM, "hnlh"])
 def test_players_take_turns(name):
     tree = load(name).tree
     first_player = (0, 1, 1, 1)
@@ -248,7 +248,7 @@ def test_no_betting_after_an_all_in(stack):
 
 # -- an independent engine ---------------------------------------------------------------------------------------------
 
-POT, FIXED = BettingStructure.POT_LIMIT, BettingStructure.FIXED_LIMIT
+POT, FIXED, NO_LIMIT = BettingStructure.POT_LIMIT, BettingStructure.FIXED_LIMIT, BettingStructure.NO_LIMIT
 
 PLENTY = 1_000_000
 """A stack that no line of a game without stacks uses up."""
@@ -259,6 +259,7 @@ RULES: dict[str, tuple[BettingStructure, int, tuple[tuple[int, int | None], ...]
     "fhp5": (POT, 100, ((0, 1), (5, 2))),
     "fhp_limit": (FIXED, 100, ((0, 3), (3, 4))),
     "hunl_pot": (POT, 100, ((0, None), (3, None), (1, None), (1, None))),
+    "hnlh": (NO_LIMIT, 100, ((0, None), (3, None), (1, None), (1, None))),
 }
 
 
@@ -323,7 +324,7 @@ class PlayOut:
             elif action == CALL:
                 state.check_or_call()
             else:
-                state.complete_bet_or_raise_to(state.max_completion_betting_or_raising_to_amount)
+                state.complete_bet_or_raise_to(self.raised_to(state, action))
             while state.can_deal_board():
                 street = RULES[self.name][2][state.street_index or 0]
                 state.deal_board(named(board[: street[0]]))
@@ -334,6 +335,13 @@ class PlayOut:
         assert state.payoffs[::-1] == [self.stake[ending] * won, -self.stake[ending] * won]
         if winner == SHOWDOWN:
             assert not board
+
+    def raised_to(self, state: State, action: int) -> int:
+        """What a raise or an all-in makes of the chips bet in this street."""
+        most, pot = state.max_completion_betting_or_raising_to_amount, state.pot_completion_betting_or_raising_to_amount
+        assert most is not None
+        assert pot is not None
+        return min(pot, most) if (self.name, action) == ("hnlh", RAISE) else most
 
     def compare(self, state: State, node: int) -> None:
         """Player to act, round, chips, legal actions, and what each of them costs."""
@@ -346,6 +354,10 @@ class PlayOut:
         if self.forced_open and node == 0:
             assert legal == [True, True, True]
             legal[CALL] = False
+        if self.name == "hnlh":
+            # A bet of the pot is one of its own only where it leaves some chips.
+            legal.append(legal[RAISE])
+            legal[RAISE] &= legal[ALL_IN] and self.raised_to(state, RAISE) < self.raised_to(state, ALL_IN)
         assert self.legal[node] == legal
         for action, allowed in enumerate(legal):
             if not allowed:
@@ -359,11 +371,10 @@ class PlayOut:
             elif action == CALL:
                 assert paid == state.checking_or_calling_amount
             else:
-                most = state.max_completion_betting_or_raising_to_amount
-                assert most is not None
-                assert paid == most - state.bets[1 - me]
+                to = self.raised_to(state, action)
+                assert paid == to - state.bets[1 - me]
                 if RULES[self.name][0] == FIXED:
-                    assert most == state.min_completion_betting_or_raising_to_amount
+                    assert to == state.min_completion_betting_or_raising_to_amount
 
 
 @pytest.mark.parametrize(
@@ -377,6 +388,9 @@ class PlayOut:
         ("hunl_pot", {"stack": 1_000}, 1),
         ("hunl_pot", {"stack": 110}, 15),
         ("hunl_pot", {"stack": 55, "blinds": (1, 2)}, 1),
+        ("hnlh", {"stack": 20_000}, 1),
+        ("hnlh", {"stack": 1_000}, 1),
+        ("hnlh", {"stack": 130}, 15),
     ],
 )
 def test_every_line_of_betting_in_pokerkit(name, parameters, times):
@@ -588,6 +602,7 @@ def test_move_reaches_every_tensor():
         ("fhp5", {"flop_cards": 5, "bet": None, "max_raises": (1, 2), "may_open_with_call": False}),
         ("fhp_limit", {"flop_cards": 3, "bet": 100.0, "max_raises": (3, 4), "may_open_with_call": True}),
         ("hunl_pot", {"stack": 20_000.0}),
+        ("hnlh", {"stack": 20_000.0}),
     ],
 )
 def test_defaults(name, expected):

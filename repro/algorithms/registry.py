@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from repro.algorithms.base import Algorithm
 from repro.algorithms.d2cfr import D2CFR
+from repro.algorithms.d2cfr_holdem import HoldemD2CFR
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR
 from repro.algorithms.kuhn_post import KuhnPost
@@ -58,6 +59,8 @@ def build(game: Game, config: Config, opponents: Mapping[str, Opponent] | None =
     if isinstance(game.cards, HoldemCards):
         if kind is DeepCFRConfig:
             module = HoldemDeepCFR
+        elif kind is D2CFRConfig:
+            module = HoldemD2CFR
         elif kind is MCCFRConfig and not game.cards.one_board:
             module = BlueprintCFR
     return module(*needed, seed=config.seed, **({"opponents": opponents} if opponents else {}))
@@ -69,7 +72,7 @@ def together(models: Sequence[Algorithm]) -> Algorithm:
     Raises:
         ReproError: there are several, and they cannot be trained together.
     """
-    networks = [model for model in models if isinstance(model, HoldemDeepCFR)]
+    networks = [model for model in models if type(model) is HoldemDeepCFR]
     if len(networks) == len(models) and (len(models) > 1 or models[0].game.device.type == "cuda"):
         return Replicates(networks)
     if len(models) > 1:

@@ -102,7 +102,7 @@ def _check_together(config: Config) -> None:
 def _check_seeds(config: Config) -> None:
     if config.seeds is None:
         return
-    if not isinstance(config.algorithm, DeepCFRConfig):
+    if type(config.algorithm) is not DeepCFRConfig:
         raise ReproError(
             f"seeds is {config.seeds}, but the algorithm {config.algorithm.name} trains one at a time; leave it "
             "out, and use -m seed=0,1."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from repro.config.schema import AlgorithmConfig, DeepCFRConfig
+from repro.config.schema import AlgorithmConfig, D2CFRConfig, DeepCFRConfig
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards
@@ -51,6 +51,10 @@ def _check_holdem(game: Game, cards: HoldemCards, algorithm: DeepCFRConfig) -> N
         raise ReproError(
             f"algorithm.match_hands is 0, but algorithm.opponents are {', '.join(algorithm.opponents)}; a number of "
             "hands is needed."
+        )
+    if isinstance(algorithm, D2CFRConfig) and algorithm.rectification == "exact":
+        raise ReproError(
+            f"algorithm.rectification is exact; the game {game.name} has too many infosets, use play_outs or none."
         )
     if cards.one_board and algorithm.evaluation_boards is None and not game.listed:
         raise ReproError(

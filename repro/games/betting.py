@@ -13,9 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-FOLD, CALL, RAISE = 0, 1, 2
-ACTIONS = ("fold", "call", "raise")
-"""Column order of every `[..., actions]` tensor. "call" also means check, "raise" also means bet."""
+FOLD, CALL, RAISE, ALL_IN = 0, 1, 2, 3
+ACTIONS = ("fold", "call", "raise", "all-in")
+"""Column order of every `[..., actions]` tensor; most games have the first three. "call" also means check, "raise" also
+means bet."""
 
 SHOWDOWN = -1
 """`BettingTree.winner` of a terminal node that the cards decide."""
@@ -45,12 +46,19 @@ class BettingRules:
         rounds: the rounds in order.
         stack: chips each player has. A bet or raise of more is one of all that is left; there is no betting after it.
         may_open_with_call: whether the first action of the game may be a call.
+        all_in: whether all that is left may be bet at any time, as an action of its own; a raise must then leave some.
     """
 
     ante: tuple[float, float]
     rounds: tuple[BettingRound, ...]
     stack: float = math.inf
     may_open_with_call: bool = True
+    all_in: bool = False
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """What the columns of `[..., actions]` tensors are."""
+        return ACTIONS if self.all_in else ACTIONS[:ALL_IN]
 
 
 class Level(NamedTuple):
@@ -140,7 +148,11 @@ def _legal_actions(state: _State, rules: BettingRules) -> list[int]:
         actions.append(CALL)
     most = rules.rounds[state.round].max_raises
     if (most is None or state.raises < most) and max(state.chips) < rules.stack:
-        actions.append(RAISE)
+        if not rules.all_in:
+            actions.append(RAISE)
+        else:
+            leaves_some = state.chips[state.player] + _raise(state, rules) < rules.stack
+            actions += [RAISE, ALL_IN] if leaves_some else [ALL_IN]
     return actions
 
 
@@ -156,11 +168,12 @@ def _act(state: _State, action: int, rules: BettingRules) -> _State:
     if action == FOLD:
         return replace(state, folded=me, history=history)
     # A call is to the opponent's chips, a raise at most to the stack: exactly, though chips may be fractions.
-    mine = min(state.chips[me] + _raise(state, rules), rules.stack) if action == RAISE else state.chips[1 - me]
+    after_raise = rules.stack if action == ALL_IN else min(state.chips[me] + _raise(state, rules), rules.stack)
+    mine = after_raise if action >= RAISE else state.chips[1 - me]
     chips = (mine, state.chips[1]) if me == 0 else (state.chips[0], mine)
     after = replace(
         state, player=1 - me, chips=chips, history=history, acted=state.acted + 1,
-        raises=state.raises + (action == RAISE),
+        raises=state.raises + (action >= RAISE),
     )  # fmt: skip
     round_is_over = action == CALL and state.acted > 0
     return _next_round(after, rules) if round_is_over else after
@@ -208,8 +221,8 @@ def _to_tensors(
     slices: list[tuple[int, int]],
     rules: BettingRules,
 ) -> BettingTree:
-    legal = torch.zeros(len(states), len(ACTIONS), dtype=torch.bool)
-    child = torch.full((len(states), len(ACTIONS)), -1, dtype=torch.int64)
+    legal = torch.zeros(len(states), len(rules.actions), dtype=torch.bool)
+    child = torch.full((len(states), len(rules.actions)), -1, dtype=torch.int64)
     for node, state in enumerate(states):
         for a in _legal_actions(state, rules):
             legal[node, a] = True

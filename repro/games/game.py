@@ -50,8 +50,14 @@ class Game:
         self.device = torch.device(device)
         self._number_infosets()
 
-    actions = ACTIONS
-    num_actions = len(ACTIONS)
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """What the columns of `[..., actions]` tensors are."""
+        return self.rules.actions
+
+    @property
+    def num_actions(self) -> int:
+        return len(self.rules.actions)
 
     def _number_infosets(self) -> None:
         player, round_ = self.tree.player.tolist(), self.tree.round.tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from typing import ClassVar
 
 import torch
 
@@ -134,6 +135,8 @@ class PotHUNL:
     A raise that the stack does not cover is all-in.
     """
 
+    ALL_IN: ClassVar[bool] = False
+
     ranks: int = 13
     suits: int = 4
     stack: float = 20_000.0
@@ -148,7 +151,18 @@ class PotHUNL:
             )
         rounds = tuple(BettingRound(None, None, first) for first in (0, 1, 1, 1))
         cards = holdem_cards(self.ranks, self.suits, (0, 3, 1, 1))
-        return Game(name, asdict(self), BettingRules(self.blinds, rounds, stack=self.stack), cards, self.blinds[1])
+        rules = BettingRules(self.blinds, rounds, stack=self.stack, all_in=self.ALL_IN)
+        return Game(name, asdict(self), rules, cards, self.blinds[1])
+
+
+@dataclass(frozen=True)
+class HNLH(PotHUNL):
+    """No-limit Hold'em with four actions: fold, call, a bet of the pot, all-in [D2CFR, Sec. V.A].
+
+    The text says neither which bets it allowed nor how deep the stacks were.
+    """
+
+    ALL_IN = True
 
 
 GAMES: dict[str, Callable[..., Kuhn | Leduc | FHP | PotHUNL]] = {
@@ -159,6 +173,7 @@ GAMES: dict[str, Callable[..., Kuhn | Leduc | FHP | PotHUNL]] = {
     "fhp_limit": LimitFHP,
     "fhp5": FHP5,
     "hunl_pot": PotHUNL,
+    "hnlh": HNLH,
 }
 
 

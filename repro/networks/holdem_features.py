@@ -111,7 +111,7 @@ def _betting(tree: BettingTree) -> Tensor:
             history = tree.histories[before]
             position = first[len(history) - 1] + len(history[-1])
             features[node, position, 2] = 0.0
-            if tree.child[before, RAISE] == node:
+            if node in tree.child[before, RAISE:]:
                 features[node, position, 0] = 1.0
                 features[node, position, 1] = pot[node] / pot[before] - 1
         if tree.winner[node] == -2:

@@ -254,6 +254,8 @@ def load_networks(game: Game, path: Path | str) -> tuple[NetworkSampling, Networ
         ReproError: the file is not of that kind, or is for another game.
     """
     stored = _read(game, path)
+    if stored.architecture.architecture == "dnet":
+        raise ReproError(f"{path} is of a run of D2CFR, whose strategy is its average network, not B^M.")
     inputs, columns = network_inputs(game)
 
     def seat(player: int) -> NetworkSampling:

@@ -51,9 +51,13 @@ class NetworkPolicy:
         early, late = is_early.nonzero().flatten(), (~is_early).nonzero().flatten()
         found.index_copy_(0, early, self._opening.index_select(0, mine.index_select(0, early)).float())
         for rows in late.split(_AT_ONCE):
-            features, legal = self._inputs(infosets.index_select(0, rows))
-            found.index_copy_(0, rows, self._read(self._network(features, legal), legal))
+            found.index_copy_(0, rows, self.asked(infosets.index_select(0, rows)))
         return found
+
+    def asked(self, infosets: Tensor) -> Tensor:
+        """`[n]` infosets after the first betting round -> `[n, actions]` probabilities."""
+        features, legal = self._inputs(infosets)
+        return self._read(self._network(features, legal), legal)
 
 
 class Seats:
