@@ -121,7 +121,8 @@ class HoldemDeepCFR(DeepCFRFamily):
         mine = samples.infosets - self._first[player]
         is_early = mine < len(table)
         early, late = is_early.nonzero().flatten(), (~is_early).nonzero().flatten()
-        sampled = samples.targets.index_select(0, early).double()
+        # State values, which D2CFR's samples have after the regrets, have no place in it.
+        sampled = samples.targets.index_select(0, early)[:, : table.shape[1]].double()
         table.index_add_(0, mine.index_select(0, early), sampled, alpha=self.iteration)
         return Samples(samples.infosets.index_select(0, late), samples.targets.index_select(0, late))
 
