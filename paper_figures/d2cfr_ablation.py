@@ -70,8 +70,9 @@ def draw_ablation(
     left.legend(fontsize=7)
     versions = [full, *others.values()]
     tables = {version.name: version.curves(data, metric, algorithm) for version in versions}
-    draw_curves(right, tables, [version.colour for version in versions])
+    draw_curves(right, tables, [version.colour for version in versions], log=False)
     right.set(ylabel=label)
+    right.set_ylim(bottom=0)
     right.legend(fontsize=7)
     figure.suptitle(f"D2CFR in Leduc, {data.seed.nunique()} runs each, scale: {data.scale.iloc[0]}")
     figure.tight_layout()

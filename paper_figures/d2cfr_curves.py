@@ -23,6 +23,10 @@ NEARLY = 0.95
 """Share of the evaluations that "nearly everywhere" asks for; the number is ours."""
 
 
+_MOST_BANDS = 4
+"""Intervals that are drawn over each other; of more curves than this only the means are."""
+
+
 def curves(
     data: pd.DataFrame, algorithm: str, metric: str = "exploitability", variant: str = "", part: str | None = None
 ) -> pd.DataFrame:
@@ -58,11 +62,17 @@ def share_below(first: pd.DataFrame, second: pd.DataFrame) -> tuple[float, str]:
     return float((mean < 0).mean()), verdict
 
 
-def draw_curves(axes: Axes, tables: Mapping[str, pd.DataFrame], colours: Sequence[Any]) -> None:
-    """Mean with its interval, and single runs, of every table, by iteration, on a logarithmic axis."""
+def draw_curves(axes: Axes, tables: Mapping[str, pd.DataFrame], colours: Sequence[Any], *, log: bool = True) -> None:
+    """Every table by iteration: its mean, with its interval and single runs where they can be told apart."""
+    few = len(tables) <= _MOST_BANDS
     for (name, table), colour in zip(tables.items(), colours, strict=True):
         steps = [float(str(step)) for step in table.columns]
-        style.curve(axes, steps, table.to_numpy(), colour=colour, label=name)
-    # Intervals of few seeds reach far down; the runs themselves say how far the axis must.
-    values = pd.concat([table.stack() for table in tables.values()])
-    axes.set(xlabel="CFR iteration (both players)", yscale="log", ylim=(0.7 * values.min(), 1.4 * values.max()))
+        if few:
+            style.curve(axes, steps, table.to_numpy(), colour=colour, label=name)
+        else:
+            axes.plot(steps, table.mean(axis=0), color=colour, linewidth=1.8, label=name)
+    axes.set(xlabel="CFR iteration (both players)")
+    if log:
+        # Intervals of few seeds reach far down; what is drawn of the runs says how far the axis must.
+        values = pd.concat([table.stack() if few else table.mean(axis=0) for table in tables.values()])
+        axes.set(yscale="log", ylim=(0.7 * values.min(), 1.4 * values.max()))

@@ -37,12 +37,14 @@ def draw(data: pd.DataFrame) -> Figure:
     for axes, metric, label in ((left, "exploitability", LABEL), (right, "loss/policy", "policy loss")):
         assert isinstance(axes, Axes)
         tables = {f"N = {n:,}": table for n, table in by_simulations(data, metric).items()}
-        draw_curves(axes, tables, list(colormaps["viridis"](np.linspace(0, 0.9, len(tables)))))
+        colours = list(colormaps["viridis"](np.linspace(0, 0.9, len(tables))))
+        draw_curves(axes, tables, colours, log=axes is left)
         axes.set(ylabel=label)
-        if metric == "exploitability":
-            label_axis(axes.yaxis, data.value[data.metric == metric])
+    label_axis(left.yaxis, data.value[data.metric == "exploitability"])
+    right.set_ylim(bottom=0)
     right.legend(fontsize=7)
-    figure.suptitle(f"D2CFR in Leduc, {data.seed.nunique()} runs each, scale: {data.scale.iloc[0]}")
+    runs, scale = data.seed.nunique(), data.scale.iloc[0]
+    figure.suptitle(f"D2CFR in Leduc, means over {runs} runs (intervals: see the table), scale: {scale}")
     figure.tight_layout()
     return figure
 

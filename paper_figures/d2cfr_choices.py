@@ -1,0 +1,170 @@
+"""What D2CFR's text leaves open: how much the outcome depends on each value that had to be chosen for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures.claims import NOT_TESTABLE, Claim, below
+from paper_figures.d2cfr_curves import UNIT, curves, late
+from paper_figures.exploitability_curves import unless_smoke
+from repro.evaluation.statistics import Estimate, mean_ci
+
+TITLE, GAME = "D2CFR, ours", "Leduc"
+SHOWS = "what D2CFR's text leaves open: sensitivity to traversals, SGD steps, loss weights"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One value that was chosen, and the others that were tried.
+
+    Attributes:
+        part: the sweep.
+        name: of the key, for readers.
+        chosen: variant with our choice.
+        expected: what one would expect, and the variants (lower, higher) whose exploitabilities tell.
+    """
+
+    part: str
+    name: str
+    chosen: str
+    expected: str
+    lower: str
+    higher: str
+
+
+CHOICES = (
+    Choice(
+        "traversals", "traversals K", "algorithm.traversals=100", "More traversals make D2CFR less exploitable",
+        "algorithm.traversals=200", "algorithm.traversals=50",
+    ),
+    Choice(
+        "value_steps", "SGD steps, value networks", "algorithm.value.steps=200",
+        "More SGD steps of the value networks make D2CFR less exploitable",
+        "algorithm.value.steps=400", "algorithm.value.steps=100",
+    ),
+    Choice(
+        "policy_steps", "SGD steps, policy networks", "algorithm.average.steps=400",
+        "More SGD steps of the policy networks make D2CFR less exploitable",
+        "algorithm.average.steps=800", "algorithm.average.steps=200",
+    ),
+    Choice(
+        "state_loss", "weight of the state value's error", "algorithm.state_loss=1.0",
+        "Weighing the state value's error more makes D2CFR less exploitable",
+        "algorithm.state_loss=4.0", "algorithm.state_loss=0.25",
+    ),
+    Choice(
+        "divergence", "divergence in the policy loss", "algorithm.kl_sign=minus, algorithm.kl_weight=0.05",
+        "The divergence as printed makes D2CFR less exploitable than none",
+        "algorithm.kl_sign=minus, algorithm.kl_weight=0.05", "algorithm.kl_sign=minus, algorithm.kl_weight=0.0",
+    ),
+)  # fmt: skip
+
+_SIGN = (
+    "algorithm.kl_sign=minus, algorithm.kl_weight=0.5",
+    "algorithm.kl_sign=plus, algorithm.kl_weight=0.5",
+)
+
+
+def _level(data: pd.DataFrame, part: str, variant: str) -> pd.Series | None:
+    """Exploitability over the last quarter of the evaluations, by seed; None if it was not run."""
+    table = curves(data, "d2cfr", variant=variant, part=part)
+    return late(table) if table.shape[1] else None
+
+
+def _variants(data: pd.DataFrame, part: str) -> list[str]:
+    """The variants of a sweep, by their last number, then by name."""
+    found = data[data.part == part].variant.fillna("").unique()
+    return sorted(found, key=lambda v: (v.split(",")[0] if "," in v else "", float(v.rsplit("=", 1)[-1])))
+
+
+def _short(variant: str) -> str:
+    return variant.replace("algorithm.", "").replace("kl_sign=minus", "-").replace("kl_sign=plus", "+").replace(
+        ", kl_weight=", " "
+    ).rsplit("=", 1)[-1]  # fmt: skip
+
+
+def difference(data: pd.DataFrame, part: str, variant: str, against: str) -> Estimate | None:
+    """Exploitability of a variant minus that of another, paired by seed."""
+    first, second = _level(data, part, variant), _level(data, part, against)
+    return None if first is None or second is None else mean_ci(first - second)
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """Exploitability of every variant, a panel for each choice."""
+    figure = Figure(figsize=(12.0, 3.4))
+    panels = figure.subplots(1, len(CHOICES), sharey=True)
+    highest = 0.0
+    for axes, choice in zip(panels, CHOICES, strict=True):
+        assert isinstance(axes, Axes)
+        variants = _variants(data, choice.part)
+        for x, variant in enumerate(variants):
+            level = _level(data, choice.part, variant)
+            assert level is not None
+            estimate = mean_ci(level)
+            spread = [[estimate.mean - estimate.low], [estimate.high - estimate.mean]] if estimate.n > 1 else None
+            colour = "#D55E00" if variant == choice.chosen else "#0072B2"
+            axes.errorbar(x, estimate.mean, yerr=spread, fmt="o", color=colour, capsize=3)
+            highest = max(highest, level.max(), estimate.high if estimate.n > 1 else 0.0)
+            axes.plot([x] * len(level), level, "_", color=colour, alpha=0.5)
+        axes.set_xticks(range(len(variants)), [_short(v) for v in variants])
+        axes.set_xlabel(choice.name, fontsize=8)
+        axes.margins(x=0.2)
+    panels[0].set_ylabel(f"exploitability = NashConv / 2 ({UNIT})", fontsize=8)
+    panels[0].set_ylim(0, 1.15 * highest)
+    runs, scale = data.seed.nunique(), data.scale.iloc[0]
+    figure.suptitle(f"D2CFR in Leduc: what the text leaves open (ours in orange), {runs} runs each, scale: {scale}")
+    figure.tight_layout()
+    return figure
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """Expectations of our own, judged; none is the paper's."""
+    expected = [(c.part, c.expected, c.lower, c.higher) for c in CHOICES]
+    expected.append(("divergence", "A strong divergence as printed is better than with the other sign", *_SIGN))
+    return [
+        _less_exploitable(data, f"{part}_{i}", part, statement, lower, higher)
+        for i, (part, statement, lower, higher) in enumerate(expected)
+    ]
+
+
+def _less_exploitable(data: pd.DataFrame, id_: str, part: str, statement: str, lower: str, higher: str) -> Claim:
+    measured = difference(data, part, lower, higher)
+    if measured is None:
+        return Claim(id_, statement, "ours", NOT_TESTABLE, None, UNIT, note="not both were run")
+    return Claim(
+        id_, statement, "ours", unless_smoke(data, below(measured, 0)), measured, UNIT,
+        note=f"{_short(lower)} minus {_short(higher)}, over the last quarter of the evaluations, paired by seed; holds "
+        "if below 0",
+    )  # fmt: skip
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(data: pd.DataFrame) -> str:
+    """Exploitability of every variant, and its difference from our choice, as Markdown."""
+    lines = [
+        f"| choice | value | exploitability [{UNIT}] | minus that of our choice | nodes touched | minutes |",
+        "|---|---|---|---|---|---|",
+    ]
+    for choice in CHOICES:
+        for variant in _variants(data, choice.part):
+            level = _level(data, choice.part, variant)
+            assert level is not None
+            own = variant == choice.chosen
+            apart = "ours" if own else difference(data, choice.part, variant, choice.chosen) or "–"
+            nodes, seconds = (
+                curves(data, "d2cfr", m, variant, choice.part).iloc[:, -1].mean()
+                for m in ("nodes_touched", "wall_seconds")
+            )
+            lines.append(
+                f"| {choice.name} | {_short(variant)} | {mean_ci(level)} | {apart} | {nodes:.3g} | {seconds / 60:.1f} |"
+            )
+    return "\n".join(lines)

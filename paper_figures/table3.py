@@ -1,0 +1,141 @@
+"""D2CFR Table I: Leduc and no-limit Hold'em, D2CFR against Deep CFR, SD-CFR and NFSP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures.claims import NOT_TESTABLE, Claim, above
+from paper_figures.d2cfr_curves import curves
+from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.matches import QUANTILE
+from repro.evaluation.statistics import Estimate, mean_ci
+
+TITLE, GAME = "D2CFR Table I", "Leduc, HNLH"
+SHOWS = "D2CFR against Deep CFR, SD-CFR and NFSP"
+
+GAMES = {"leduc": ("Leduc", "mA/g"), "hnlh": ("HNLH", "mbb/g")}
+OPPONENTS = {"deep_cfr": "Deep CFR", "sd_cfr": "SD-CFR", "nfsp": "NFSP"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of the paper's table: a mean and half its 95% interval, in thousandths of the big blind per game."""
+
+    game: str
+    opponent: str
+    mean: float
+    half: float
+
+    @property
+    def name(self) -> str:
+        """Of its row in tables."""
+        return f"{GAMES[self.game][0]}, {OPPONENTS[self.opponent]}"
+
+
+PAPER = (
+    Cell("leduc", "deep_cfr", 276.1, 47.2),
+    Cell("leduc", "sd_cfr", 40.85, 9.2),
+    Cell("leduc", "nfsp", 219.0, 28.33),
+    Cell("hnlh", "deep_cfr", 75.52, 16.0),
+    Cell("hnlh", "sd_cfr", 64.08, 15.7),
+    Cell("hnlh", "nfsp", 119.44, 27.48),
+)
+
+
+def _won(data: pd.DataFrame, cell: Cell, what: str = "value") -> pd.Series:
+    """What D2CFR wins after its last iteration, or the standard error of that, by seed; empty if there was no match."""
+    table = curves(data, "d2cfr", f"match/{cell.opponent}/{what}", part=f"d2cfr_{cell.game}")
+    return table.iloc[:, -1] if table.shape[1] else pd.Series(dtype=float)
+
+
+def measured(data: pd.DataFrame, cell: Cell) -> Estimate | None:
+    """What D2CFR wins, mean over seeds."""
+    won = _won(data, cell)
+    return None if won.empty else mean_ci(won)
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """The table as a picture: ours and the paper's, with intervals."""
+    figure = Figure(figsize=(7.2, 3.6))
+    axes: Axes = figure.subplots()
+    for row, cell in enumerate(PAPER):
+        ours = measured(data, cell)
+        paper = axes.errorbar(
+            cell.mean, row + 0.15, xerr=cell.half, fmt="D", color="black", markerfacecolor="white", capsize=3,
+            label="paper, 95% CI over 10,000 games",
+        )  # fmt: skip
+        if ours is not None:
+            spread = [[ours.mean - ours.low], [ours.high - ours.mean]] if ours.n > 1 else None
+            found = axes.errorbar(
+                ours.mean, row - 0.15, xerr=spread, fmt="o", color="#0072B2", capsize=3,
+                label=f"ours, 95% CI over {ours.n} runs",
+            )  # fmt: skip
+            axes.plot(_won(data, cell), [row - 0.15] * ours.n, "|", color="#0072B2", alpha=0.5)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_yticks(range(len(PAPER)), [f"against {OPPONENTS[c.opponent]}\n{GAMES[c.game][0]}" for c in PAPER])
+    axes.invert_yaxis()
+    axes.set(xlabel="winnings of D2CFR (Leduc: mA/g, HNLH: mbb/g)")
+    axes.set_title(f"D2CFR against others, scale: {data.scale.iloc[0]}")
+    axes.legend(handles=[found, paper], fontsize=7)
+    figure.tight_layout()
+    return figure
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """That D2CFR wins, for every cell of the table."""
+    return [_wins(data, cell) for cell in PAPER]
+
+
+def _wins(data: pd.DataFrame, cell: Cell) -> Claim:
+    game, unit = GAMES[cell.game]
+    name, ours = f"{cell.game}_{cell.opponent}", measured(data, cell)
+    statement = f"D2CFR beats {OPPONENTS[cell.opponent]} on {game}"
+    if ours is None:
+        return Claim(
+            name, statement, "Table I", NOT_TESTABLE, None, unit, cell.mean,
+            note="there is no NFSP here for games whose infosets cannot be listed",
+        )  # fmt: skip
+    note = "after the last iteration, mean over runs"
+    if cell.game == "hnlh":
+        note += f"; a match's own 95% interval is at most ±{QUANTILE * _won(data, cell, 'standard_error').max():.3g}"
+    return Claim(
+        name, statement, "Table I", unless_smoke(data, above(ours, 0)), ours, unit, cell.mean,
+        note=f"{note}; holds if above 0",
+    )  # fmt: skip
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(data: pd.DataFrame) -> str:
+    """The paper's table beside ours; what every algorithm took."""
+    lines = ["| game, opponent | paper, 95% CI | ours, mean over runs |", "|---|---|---|"]
+    for cell in PAPER:
+        ours = measured(data, cell)
+        lines.append(f"| {cell.name} | {cell.mean} ± {cell.half} | {ours or '–'} {GAMES[cell.game][1]} |")
+    work = ["| run | exploitability [mA/g] | nodes touched in traversals or hands | minutes |", "|---|---|---|---|"]
+    return "\n".join([*lines, "", *work, *_work(data)])
+
+
+def _work(data: pd.DataFrame) -> Iterator[str]:
+    runs = {
+        "Leduc, D2CFR": ("d2cfr_leduc", "d2cfr"), "Leduc, Deep CFR": ("baselines_leduc", "deep_cfr"),
+        "Leduc, SD-CFR": ("baselines_leduc", "sd_cfr"), "Leduc, NFSP": ("baselines_leduc_nfsp", "nfsp"),
+        "HNLH, D2CFR": ("d2cfr_hnlh", "d2cfr"), "HNLH, Deep CFR": ("baselines_hnlh", "deep_cfr"),
+        "HNLH, SD-CFR": ("baselines_hnlh", "sd_cfr"),
+    }  # fmt: skip
+    for name, (part, algorithm) in runs.items():
+        exploitable = curves(data, algorithm, "exploitability", part=part)
+        level = mean_ci(exploitable.iloc[:, -1]) if exploitable.shape[1] else "–"
+        nodes, seconds = (
+            curves(data, algorithm, m, part=part).iloc[:, -1].mean() for m in ("nodes_touched", "wall_seconds")
+        )
+        yield f"| {name} | {level} | {nodes:.3g} | {seconds / 60:.1f} |"
