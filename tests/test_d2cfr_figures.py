@@ -1,4 +1,4 @@
-"""Figures 6 and 9 on made-up data whose verdicts are known."""
+"""D2CFR's figures and tables on made-up data whose verdicts are known."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from paper_figures import d2cfr_curves, figure6, figure9
+from paper_figures import d2cfr_choices, d2cfr_curves, figure6, figure7, figure8, figure9, table3
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
+from repro.config import run_key
 from repro.figure import experiments
-from repro.run import plan
+from repro.run import plan, without_hydra
 
 
 def rows(algorithm: str, metric: str, values: dict[int, float], variant: str = "", seeds: int = 5) -> pd.DataFrame:
@@ -106,3 +107,178 @@ def test_runs_that_are_compared_have_the_same_budget(scale):
         found.append(({k: a[k] for k in shared}, [c.seed for c in configs]))
     assert len(found) == 2
     assert found[0] == found[1]
+
+
+# -- figures 7 and 8: ablations ---------------------------------------------------------------------------------------
+
+
+def ablation_data(
+    full: Any, others: dict[str, Any], wins: float, levels: dict[str, float], loss: tuple[str, str],
+    steps: range = range(10, 310, 10),
+) -> pd.DataFrame:  # fmt: skip
+    """D2CFR wins so much against all; `levels` of exploitability and loss by opponent, "" for D2CFR itself."""
+    frames = []
+    for name, version in {"": full, **others}.items():
+        for algorithm, metric, scale in (
+            ("d2cfr", "exploitability", 1.0), (*loss, 1e-3), ("d2cfr", "wall_seconds", 1.0)
+        ):  # fmt: skip
+            # Levels that part from each other as time goes by.
+            values = {t: levels[name] * scale * (1 + t / 1000) for t in steps}
+            frames.append(rows(algorithm, metric, values, version.variant).assign(part=version.part))
+        if name:
+            won = {t: wins * (1 if t > 100 else 0.5) for t in steps}
+            frames.append(rows("d2cfr", f"match/{name}/value", won).assign(part="d2cfr"))
+    return pd.concat(frames, ignore_index=True)
+
+
+def figure7_data(wins: float, ours: float, **more: Any) -> pd.DataFrame:
+    levels = {"": ours, "same_width": 200.0, "same_parameters": 210.0}
+    return ablation_data(figure7.WITH, figure7.WITHOUT, wins, levels, ("d2cfr", "loss/policy"), **more)
+
+
+def test_figure7_claims():
+    assert set(verdicts(figure7, figure7_data(50.0, 100.0)).values()) == {HELD}
+    bad = verdicts(figure7, figure7_data(-50.0, 300.0))
+    assert set(bad.values()) == {DID_NOT_HOLD}
+    short = verdicts(figure7, figure7_data(50.0, 100.0, steps=range(10, 110, 10)))
+    assert (short["wins_after_100"], short["gap_widens"]) == (NOT_TESTABLE, NOT_TESTABLE)
+    assert set(verdicts(figure7, figure7_data(50.0, 100.0).assign(scale="smoke")).values()) == {NOT_TESTABLE}
+
+
+def test_winning_on_average_is_not_always_winning():
+    data = figure7_data(50.0, 100.0)
+    late_losses = (data.metric == "match/same_width/value") & (data.step > 200) & (data.step <= 250)
+    data.loc[late_losses, "value"] *= -1
+    claim = next(c for c in figure7.claims(data) if c.id == "wins_after_100")
+    assert claim.verdict == DID_NOT_HOLD
+    assert claim.measured is not None
+    assert claim.measured.low > 0
+    assert "positive at 75%" in claim.note
+
+
+def test_figure7_is_drawn_and_listed():
+    data = figure7_data(50.0, 100.0)
+    left, right = figure7.draw(data).axes
+    assert [t.get_text() for t in left.get_legend().get_texts()] == [  # type: ignore[union-attr]
+        f"against {version.name}" for version in figure7.WITHOUT.values()
+    ]
+    assert len(right.get_legend().get_texts()) == 3  # type: ignore[union-attr]
+    lines = figure7.table(data).splitlines()
+    assert lines[2].startswith("| D2CFR with DNet | 1")
+    assert "| – |" in lines[2]
+    assert lines[3].startswith("| D2CFR w/o DNet | 2")
+    assert "| 51 [" in lines[3]
+
+
+def figure8_data(wins: float, ours: float, **more: Any) -> pd.DataFrame:
+    levels = {"": ours, "without": 200.0, "exact": 210.0, "clipped": 220.0}
+    return ablation_data(figure8.WITH, figure8.OTHERS, wins, levels, ("training", "loss/value"), **more)
+
+
+def test_figure8_claims():
+    good = verdicts(figure8, figure8_data(20.0, 100.0))
+    assert set(good.values()) == {HELD}
+    bad = verdicts(figure8, figure8_data(-200.0, 300.0))
+    assert set(bad.values()) == {DID_NOT_HOLD}
+    assert verdicts(figure8, figure8_data(500.0, 100.0))["level_after_200"] == DID_NOT_HOLD
+    short = verdicts(figure8, figure8_data(20.0, 100.0, steps=range(10, 210, 10)))
+    assert short["level_after_200"] == NOT_TESTABLE
+    assert len(figure8.draw(figure8_data(20.0, 100.0)).axes) == 2
+    assert len(figure8.table(figure8_data(20.0, 100.0)).splitlines()) == 8
+
+
+# -- table 3 ----------------------------------------------------------------------------------------------------------
+
+
+def table3_data(won: float) -> pd.DataFrame:
+    frames = []
+    for cell in table3.PAPER:
+        part = f"d2cfr_{cell.game}"
+        if (cell.game, cell.opponent) != ("hnlh", "nfsp"):
+            frames.append(rows("d2cfr", f"match/{cell.opponent}/value", {10: 1e3, 20: won}).assign(part=part))
+            frames.append(rows("d2cfr", f"match/{cell.opponent}/standard_error", {20: 2.0}).assign(part=part))
+    work = (("d2cfr_leduc", "d2cfr"), ("baselines_leduc", "deep_cfr"), ("baselines_leduc", "sd_cfr"),
+            ("baselines_leduc_nfsp", "nfsp"), ("d2cfr_hnlh", "d2cfr"), ("baselines_hnlh", "deep_cfr"),
+            ("baselines_hnlh", "sd_cfr"))  # fmt: skip
+    for part, algorithm in work:
+        metrics = ("nodes_touched", "wall_seconds", *(["exploitability"] if "leduc" in part else []))
+        frames += [rows(algorithm, metric, {20: 60.0}).assign(part=part) for metric in metrics]
+    return pd.concat(frames, ignore_index=True)
+
+
+@pytest.mark.parametrize(("won", "expected"), [(40.0, HELD), (-40.0, DID_NOT_HOLD)])
+def test_table3_judges_every_cell_by_its_last_match(won, expected):
+    data = table3_data(won)
+    found = verdicts(table3, data)
+    assert found.pop("hnlh_nfsp") == NOT_TESTABLE
+    assert len(found) == 5
+    assert set(found.values()) == {expected}
+    (axes,) = table3.draw(data).axes
+    assert len(axes.get_yticklabels()) == 6
+    lines = table3.table(data).splitlines()
+    assert lines[2].startswith("| Leduc, Deep CFR | 276.1 ± 47.2 | ")
+    assert lines[7] == "| HNLH, NFSP | 119.44 ± 27.48 | – mbb/g |"
+    assert lines[11].startswith("| Leduc, D2CFR | 61.2 [")
+    assert lines[15].startswith("| HNLH, D2CFR | – | 61.2 | 1.0 |")
+
+
+# -- what the text leaves open ----------------------------------------------------------------------------------------
+
+
+def choices_data(better: float) -> pd.DataFrame:
+    """The variant that is expected to be lower has exploitability `better`, every other 100."""
+    frames = []
+    for choice in d2cfr_choices.CHOICES:
+        variants = {choice.chosen, choice.lower, choice.higher}
+        if choice.part == "divergence":
+            variants |= set(d2cfr_choices._SIGN)
+        for variant in variants:
+            low = variant in (choice.lower, d2cfr_choices._SIGN[0])
+            for metric, value in (
+                ("exploitability", better if low else 100.0),
+                ("nodes_touched", 10.0),
+                ("wall_seconds", 6.0),
+            ):
+                frames.append(rows("d2cfr", metric, {10: value, 20: value}, variant).assign(part=choice.part))
+    return pd.concat(frames, ignore_index=True)
+
+
+def test_choices_are_judged_against_each_other():
+    assert set(verdicts(d2cfr_choices, choices_data(50.0)).values()) == {HELD}
+    assert set(verdicts(d2cfr_choices, choices_data(200.0)).values()) == {DID_NOT_HOLD}
+    assert len(d2cfr_choices.draw(choices_data(50.0)).axes) == 5
+    lines = d2cfr_choices.table(choices_data(50.0)).splitlines()
+    assert any(line.startswith("| traversals K | 50 | 102 [") for line in lines)
+    assert any(line.startswith("| traversals K | 100 | 102 [") and "| ours |" in line for line in lines)
+    assert any("| divergence in the policy loss | - 0.05 | 51 [" in line and "| ours |" in line for line in lines)
+
+
+# -- what is compared is comparable -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
+@pytest.mark.parametrize("target", ["figure7", "figure8", "table3"])
+def test_opponents_are_runs_of_the_same_figure_with_the_same_budget(target, scale):
+    every = {}
+    for experiment in experiments(target, scale):
+        for config in plan([f"+experiment={experiment}"], multirun=True):
+            every[run_key(without_hydra(config))] = (experiment.split("/")[1], config)
+    shared = ("iterations", "traversals", "value_capacity", "strategy_capacity", "loss_weight", "divide_by_legal",
+              "regret_unit", "when_no_positive", "value", "average")  # fmt: skip
+    met = 0
+    for part, config in every.values():
+        if not part.startswith("d2cfr"):
+            continue
+        for reference in config.algorithm.opponents.values():
+            key, _, readout = reference.partition("/")
+            _, opponent = every[key]
+            assert opponent.seed == config.seed
+            assert not readout or readout in opponent.algorithm.readouts
+            met += 1
+            if opponent.algorithm.name == "nfsp":
+                continue
+            assert {k: opponent.algorithm[k] for k in shared} == {k: config.algorithm[k] for k in shared}
+            # As many trainings of the policy networks: Deep CFR trains them when it evaluates.
+            trainings = opponent.algorithm.get("policy_every", opponent.algorithm.evaluate_every)
+            assert trainings == config.algorithm.policy_every or trainings >= opponent.algorithm.iterations
+    assert met == {"figure7": 2, "figure8": 3, "table3": 5}[target] * (2 if scale == "smoke" else 5)
