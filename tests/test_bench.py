@@ -25,6 +25,8 @@ def test_quick_benchmark_writes_every_row(tmp_path):
         "leduc_cfr",
         "leduc_es_mccfr_1000",
         "leduc_nfsp",
+        "leduc_d2cfr_iteration",
+        "leduc_play_outs",
         "flop_showdown",
         "seven_card_strength",
         "fhp_sgd_step",
