@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.claims import NOT_TESTABLE, Claim, above
+from paper_figures.claims import Claim, above
 from paper_figures.d2cfr_curves import curves
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.matches import QUANTILE
@@ -48,15 +48,13 @@ PAPER = (
 
 
 def _won(data: pd.DataFrame, cell: Cell, what: str = "value") -> pd.Series:
-    """What D2CFR wins after its last iteration, or the standard error of that, by seed; empty if there was no match."""
-    table = curves(data, "d2cfr", f"match/{cell.opponent}/{what}", part=f"d2cfr_{cell.game}")
-    return table.iloc[:, -1] if table.shape[1] else pd.Series(dtype=float)
+    """What D2CFR wins after its last iteration, or the standard error of that, by seed."""
+    return curves(data, "d2cfr", f"match/{cell.opponent}/{what}", part=f"d2cfr_{cell.game}").iloc[:, -1]
 
 
-def measured(data: pd.DataFrame, cell: Cell) -> Estimate | None:
+def measured(data: pd.DataFrame, cell: Cell) -> Estimate:
     """What D2CFR wins, mean over seeds."""
-    won = _won(data, cell)
-    return None if won.empty else mean_ci(won)
+    return mean_ci(_won(data, cell))
 
 
 def draw(data: pd.DataFrame) -> Figure:
@@ -69,13 +67,12 @@ def draw(data: pd.DataFrame) -> Figure:
             cell.mean, row + 0.15, xerr=cell.half, fmt="D", color="black", markerfacecolor="white", capsize=3,
             label="paper, 95% CI over 10,000 games",
         )  # fmt: skip
-        if ours is not None:
-            spread = [[ours.mean - ours.low], [ours.high - ours.mean]] if ours.n > 1 else None
-            found = axes.errorbar(
-                ours.mean, row - 0.15, xerr=spread, fmt="o", color="#0072B2", capsize=3,
-                label=f"ours, 95% CI over {ours.n} runs",
-            )  # fmt: skip
-            axes.plot(_won(data, cell), [row - 0.15] * ours.n, "|", color="#0072B2", alpha=0.5)
+        spread = [[ours.mean - ours.low], [ours.high - ours.mean]] if ours.n > 1 else None
+        found = axes.errorbar(
+            ours.mean, row - 0.15, xerr=spread, fmt="o", color="#0072B2", capsize=3,
+            label=f"ours, 95% CI over {ours.n} runs",
+        )  # fmt: skip
+        axes.plot(_won(data, cell), [row - 0.15] * ours.n, "|", color="#0072B2", alpha=0.5)
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_yticks(range(len(PAPER)), [f"against {OPPONENTS[c.opponent]}\n{GAMES[c.game][0]}" for c in PAPER])
     axes.invert_yaxis()
@@ -98,11 +95,6 @@ def _wins(data: pd.DataFrame, cell: Cell) -> Claim:
     game, unit = GAMES[cell.game]
     name, ours = f"{cell.game}_{cell.opponent}", measured(data, cell)
     statement = f"D2CFR beats {OPPONENTS[cell.opponent]} on {game}"
-    if ours is None:
-        return Claim(
-            name, statement, "Table I", NOT_TESTABLE, None, unit, cell.mean,
-            note="there is no NFSP here for games whose infosets cannot be listed",
-        )  # fmt: skip
     note = "after the last iteration, mean over runs"
     if cell.game == "hnlh":
         note += f"; a match's own 95% interval is at most ±{QUANTILE * _won(data, cell, 'standard_error').max():.3g}"
@@ -120,7 +112,7 @@ def table(data: pd.DataFrame) -> str:
     lines = ["| game, opponent | paper, 95% CI | ours, mean over runs |", "|---|---|---|"]
     for cell in PAPER:
         ours = measured(data, cell)
-        lines.append(f"| {cell.name} | {cell.mean} ± {cell.half} | {ours or '–'} {GAMES[cell.game][1]} |")
+        lines.append(f"| {cell.name} | {cell.mean} ± {cell.half} | {ours} {GAMES[cell.game][1]} |")
     work = ["| run | exploitability [mA/g] | nodes touched in traversals or hands | minutes |", "|---|---|---|---|"]
     return "\n".join([*lines, "", *work, *_work(data)])
 
@@ -130,7 +122,7 @@ def _work(data: pd.DataFrame) -> Iterator[str]:
         "Leduc, D2CFR": ("d2cfr_leduc", "d2cfr"), "Leduc, Deep CFR": ("baselines_leduc", "deep_cfr"),
         "Leduc, SD-CFR": ("baselines_leduc", "sd_cfr"), "Leduc, NFSP": ("baselines_leduc_nfsp", "nfsp"),
         "HNLH, D2CFR": ("d2cfr_hnlh", "d2cfr"), "HNLH, Deep CFR": ("baselines_hnlh", "deep_cfr"),
-        "HNLH, SD-CFR": ("baselines_hnlh", "sd_cfr"),
+        "HNLH, SD-CFR": ("baselines_hnlh", "sd_cfr"), "HNLH, NFSP": ("baselines_hnlh_nfsp", "nfsp"),
     }  # fmt: skip
     for name, (part, algorithm) in runs.items():
         exploitable = curves(data, algorithm, "exploitability", part=part)

@@ -161,7 +161,7 @@ def test_what_it_leaves_is_played_as_an_average_network_only(rectified, tmp_path
     loaded = load_average_networks(rectified.game, tmp_path / "networks.pt")[0]
     expected = rectified._average_seats()[0].probabilities(infosets)
     torch.testing.assert_close(loaded.probabilities(infosets), expected)
-    with pytest.raises(ReproError, match="is of a run of D2CFR, whose strategy is its average network"):
+    with pytest.raises(ReproError, match=r"holds no B\^M, which only Deep CFR leaves"):
         load_networks(rectified.game, tmp_path / "networks.pt")
 
 

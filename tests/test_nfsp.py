@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 from torch import Tensor, nn
 
 from repro import run
-from repro.algorithms.nfsp import NFSP, Player, Seat
+from repro.algorithms.nfsp import NFSP, Seat, TablePlayer, tabled
 from repro.algorithms.regression import fit
 from repro.algorithms.replay import Replay, Transitions
 from repro.config import NetworkConfig, NFSPConfig, ReadoutConfig, run_key
@@ -61,13 +61,14 @@ def small_model(game: Game, seed: int = 0, **changes: Any) -> NFSP:
     return NFSP(game, small_config(**changes), ONE_LAYER, seed)
 
 
-def small_player(game: Game, player: int = 0, **changes: Any) -> Player:
-    return Player(game, player, small_config(**changes), ONE_LAYER, 0)
+def small_player(game: Game, player: int = 0, **changes: Any) -> TablePlayer:
+    return TablePlayer(game, player, small_config(**changes), ONE_LAYER, 0)
 
 
 def seats_of(game: Game, average: Tensor, response: Tensor, eta: float) -> list[Seat]:
     """Both players, each with its part of the two tables."""
-    return [Seat(torch.stack([average, response])[:, mine].float(), mine.start, eta) for mine in game.player_slice]
+    tables = [(average[mine].float(), response[mine].float(), mine.start) for mine in game.player_slice]
+    return [Seat(tabled(*own), game.num_actions, eta) for own in tables]
 
 
 # -- self-play -------------------------------------------------------------------------------------------------------
@@ -209,7 +210,7 @@ def test_minibatches_have_the_targets_of_q_learning():
     replay.add(t)
     next_value = torch.tensor([0.5, -1.0, 2.0, 4.0, 0.0])
     drawn = set()
-    for batch in replay.minibatches(30, 8, next_value, seeded(0)):
+    for batch in replay.minibatches(30, 8, next_value.__getitem__, seeded(0)):
         assert batch.infosets is not None
         for infoset, weight, target in zip(batch.infosets.tolist(), batch.weight, batch.target, strict=True):
             # Rewards number the transitions; what follows is worth 4 at most.
@@ -329,7 +330,7 @@ def test_a_step_of_q_learning_is_torchs(architecture):
     taken = random_policy(game, seeded(5)).table[rows[0]].argmax(1)
     replay.add(Transitions(rows[0], taken, torch.randn(100, generator=seeded(6)), rows[1], taken > 0))
     next_value = torch.randn(145, generator=seeded(7))
-    (batch,) = replay.minibatches(1, 64, next_value, seeded(8))
+    (batch,) = replay.minibatches(1, 64, next_value.__getitem__, seeded(8))
     assert batch.infosets is not None
     optimizer = torch.optim.SGD(plain.parameters(), lr=0.3)
     q = plain(features[batch.infosets], game.legal[batch.infosets])

@@ -10,6 +10,7 @@ last policy networks at the minibatch's infosets.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -107,3 +108,8 @@ class HoldemD2CFR(D2CFRFamily, HoldemDeepCFR):
 
     def evaluate(self) -> None:
         self.measure(self.policy_loss)
+
+    def artifact(self) -> dict[str, Any]:
+        """`average`: per player the state of the policy network; `average_opening`: the first betting round's table."""
+        stored = super().artifact()
+        return {name: stored[name] for name in ("average", "average_opening")}

@@ -10,21 +10,23 @@ then takes the SGD steps that are due. The number of hands, of SGD steps and of 
 the networks that act lag behind by up to one batch of hands. Two things that the paper leaves open: its "iteration",
 which exploration falls with, is one of ours; and a network learns as soon as its memory holds a minibatch.
 
-The infosets are listed, so a network is evaluated on all of its player's once per iteration, and play reads a table.
-For the same reason the target network is kept as the one number per infoset that Q-learning reads from it.
+Where infosets are listed, a network is evaluated on all of its player's once per iteration, and play reads a table. For
+the same reason the target network is kept as the one number per infoset that Q-learning reads from it. For Hold'em see
+`repro.algorithms.nfsp_holdem`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from repro.algorithms.base import TableAlgorithm, largest_divisor
+from repro.algorithms.base import Algorithm, TableAlgorithm, largest_divisor
 from repro.algorithms.memory import Minibatch, Reservoir
 from repro.algorithms.regression import fit
 from repro.algorithms.replay import Replay, Transitions
@@ -32,7 +34,7 @@ from repro.config import NetworkConfig, NFSPConfig, ReadoutConfig
 from repro.engine.sampling import Samples, SamplingEngine, sample_actions
 from repro.errors import ReproError
 from repro.games.game import Game
-from repro.networks.features import feature_columns, infoset_features
+from repro.networks.features import Columns, feature_columns, infoset_features
 from repro.networks.modules import average_network, value_network
 from repro.networks.optimizers import FlatSGD
 from repro.policies.base import Ensemble, HandStrategies, TabularPolicy, table_of
@@ -44,18 +46,29 @@ _MOST_PER_STEP = 20
 # -- self-play -------------------------------------------------------------------------------------------------------
 
 
+Strategies = Callable[[Tensor, Tensor], Tensor]
+"""`[n]` infosets and which strategy, 0 the average one, 1 the best response -> `[n, actions]` probabilities."""
+
+
+def tabled(average: Tensor, best_response: Tensor, first: int) -> Strategies:
+    """Both strategies from tables `[infosets of the player, actions]`, whose infosets are `first, first + 1, ...`."""
+    tables = torch.stack([average, best_response])
+    return lambda infosets, which: tables[which, infosets - first]
+
+
 class Seat(Ensemble):
     """A player in self-play: takes one of its two strategies for a whole hand, and writes down what it does.
 
     Args:
-        strategies: `[2, infosets of the player, actions]` probabilities: average strategy, best response.
-        first: the player's infosets are `first, first + 1, ...`.
+        strategies: the player's.
+        actions: number of actions in the game.
         eta: probability of following the best response in a hand.
+        device: where probabilities are wanted.
     """
 
-    def __init__(self, strategies: Tensor, first: int, eta: float) -> None:
-        self._strategies, self._first, self._eta = strategies, first, eta
-        self._certain = torch.eye(strategies.shape[2], device=strategies.device)
+    def __init__(self, strategies: Strategies, actions: int, eta: float, device: torch.device | str = "cpu") -> None:
+        self._strategies, self._eta = strategies, eta
+        self._certain = torch.eye(actions, device=device)
         self._best_response = torch.zeros(0, dtype=torch.bool)
         self._record: list[tuple[Tensor, Tensor, Tensor]] = []
 
@@ -65,7 +78,7 @@ class Seat(Ensemble):
         self._record = []
 
         def act(infosets: Tensor, hand: Tensor) -> Tensor:
-            action = sample_actions(self._strategies[chosen[hand], infosets - self._first], generator)
+            action = sample_actions(self._strategies(infosets, chosen[hand]), generator)
             self._record.append((hand, infosets, action))
             # The engine samples from what it is told, and has no other choice then.
             return self._certain.index_select(0, action)
@@ -92,59 +105,73 @@ class Seat(Ensemble):
 # -- one player ------------------------------------------------------------------------------------------------------
 
 
-class Player:
-    """Memories and networks of one player.
+class Player(ABC):
+    """Memories and networks of one player; how its strategies are held is a subclass's.
 
     Args:
         game: the game.
         player: 0 or 1.
         algorithm: hyperparameters.
         network: architecture of both networks.
+        columns: what the columns of the networks' features show.
         seed: of the initial weights.
 
     Attributes:
         value_network, average_network: Q, whose greedy actions are the best response, and the average strategy Pi.
         replay, reservoir: M_RL and M_SL.
-        next_value: `[infosets + 1]` what the target network expects to win from each infoset; last, 0 for a hand's end.
         steps: the player's steps in the game so far: decisions, and ends of hands.
         updates: SGD steps of the value network so far.
     """
 
-    def __init__(self, game: Game, player: int, algorithm: NFSPConfig, network: NetworkConfig, seed: int) -> None:
-        self.player, self.algorithm = player, algorithm
+    def __init__(
+        self, game: Game, player: int, algorithm: NFSPConfig, network: NetworkConfig, columns: Columns, seed: int
+    ) -> None:
+        self.game, self.player, self.algorithm = game, player, algorithm
         mine = game.player_slice[player]
-        self.first, count, self.actions = mine.start, mine.stop - mine.start, game.num_actions
-        self.features, self.legal, self._uniform = infoset_features(game)[mine], game.legal[mine], game.uniform[mine]
+        self.first, self.count, self.actions = mine.start, mine.stop - mine.start, game.num_actions
         with initialisation(seed, "initial networks", 0, player):
-            columns = feature_columns(game)
             self.value_network = value_network(network, columns, self.actions).to(game.device)
             self.average_network = average_network(network, columns, self.actions).to(game.device)
         self._value_optimizer = FlatSGD(self.value_network, algorithm.value_learning_rate)
         self._average_optimizer = FlatSGD(self.average_network, algorithm.average_learning_rate)
-        shape = (self.first, count, self.actions, game.device)
+        shape = (self.first, self.count, self.actions, game.device)
         self.replay = Replay(algorithm.replay_capacity, *shape)
         self.reservoir = Reservoir(algorithm.reservoir_capacity, *shape)
-        self.next_value = torch.zeros(count + 1, device=game.device)
-        self._refresh_target()
         self.steps = self.updates = 0
+
+    # -- what depends on the size of the game --------------------------------------------------------------------
+
+    @abstractmethod
+    def strategies(self, epsilon: float) -> Strategies:
+        """Both strategies as they are now; the best response explores with probability `epsilon`."""
+
+    @abstractmethod
+    def fit(
+        self, network: nn.Module, optimizer: FlatSGD, batches: Iterator[Minibatch], steps: int, log_loss: bool
+    ) -> float:
+        """Take one SGD step per minibatch of the player's infosets. Returns the loss."""
+
+    @abstractmethod
+    def value_after(self, following: Tensor) -> Tensor:
+        """The target network's values, as `Replay.minibatches` asks for them."""
+
+    @abstractmethod
+    def refresh_target(self) -> None:
+        """Make the value network of the moment the target network."""
+
+    @abstractmethod
+    def target(self) -> Tensor:
+        """The target network, as a checkpoint holds it."""
+
+    @abstractmethod
+    def restore_target(self, saved: Tensor) -> None:
+        """Take back what `target` gave."""
 
     # -- acting --------------------------------------------------------------------------------------------------
 
-    @torch.no_grad()
-    def values(self) -> Tensor:
-        """`[infosets, actions]` chips that Q expects to win, minus infinity where illegal."""
-        return self.value_network(self.features, self.legal).masked_fill(~self.legal, -math.inf)
-
-    @torch.no_grad()
-    def average(self) -> Tensor:
-        """`[infosets, actions]` probabilities of the average strategy."""
-        return self.average_network(self.features, self.legal)
-
     def seat(self, epsilon: float) -> Seat:
         """The player as it acts now; its best response explores with probability `epsilon`."""
-        greedy = one_hot(self.values().argmax(1), self.actions)
-        response = (1 - epsilon) * greedy + epsilon * self._uniform
-        return Seat(torch.stack([self.average(), response.float()]), self.first, self.algorithm.eta)
+        return Seat(self.strategies(epsilon), self.actions, self.algorithm.eta, self.game.device)
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -165,8 +192,8 @@ class Player:
         Raises:
             FloatingPointError: the loss or the parameters are no longer finite.
         """
-        batches = self.replay.minibatches(steps, self.algorithm.batch_size, self.next_value, draw)
-        return fit(self.value_network, self._value_optimizer, self._counted(batches), steps, self.features, self.legal)
+        batches = self.replay.minibatches(steps, self.algorithm.batch_size, self.value_after, draw)
+        return self.fit(self.value_network, self._value_optimizer, self._counted(batches), steps, log_loss=False)
 
     def _counted(self, batches: Iterator[Minibatch]) -> Iterator[Minibatch]:
         """The same minibatches; the target network is refreshed after every `target_every`-th step."""
@@ -175,10 +202,7 @@ class Player:
             # The step on it has been taken.
             self.updates += 1
             if self.updates % self.algorithm.target_every == 0:
-                self._refresh_target()
-
-    def _refresh_target(self) -> None:
-        self.next_value[:-1] = self.values().amax(1)
+                self.refresh_target()
 
     def fit_average(self, steps: int, draw: torch.Generator) -> float:
         """Take `steps` SGD steps of cloning the best response. Returns the log loss, in nats.
@@ -188,8 +212,7 @@ class Player:
         """
         # A reservoir's weights include the division by the number of actions, which the log loss does not have.
         batches = self.reservoir.minibatches(steps, self.algorithm.batch_size, 1, self.actions, draw)
-        network, optimizer = self.average_network, self._average_optimizer
-        return fit(network, optimizer, batches, steps, self.features, self.legal, log_loss=True)
+        return self.fit(self.average_network, self._average_optimizer, batches, steps, log_loss=True)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
@@ -198,7 +221,7 @@ class Player:
         return {
             "replay": self.replay.state_dict(),
             "reservoir": self.reservoir.state_dict(),
-            "next_value": self.next_value.clone(),
+            "target": self.target(),
             "steps": self.steps,
             "updates": self.updates,
         }
@@ -207,15 +230,62 @@ class Player:
         """Take back what `progress` gave."""
         self.replay.load_state_dict(saved["replay"])
         self.reservoir.load_state_dict(saved["reservoir"])
-        self.next_value.copy_(saved["next_value"])
+        self.restore_target(saved["target"])
         self.steps, self.updates = saved["steps"], saved["updates"]
+
+
+class TablePlayer(Player):
+    """A player of a game whose infosets are listed.
+
+    Attributes:
+        next_value: `[infosets + 1]` what the target network expects to win from each infoset; last, 0 for a hand's end.
+    """
+
+    def __init__(self, game: Game, player: int, algorithm: NFSPConfig, network: NetworkConfig, seed: int) -> None:
+        super().__init__(game, player, algorithm, network, feature_columns(game), seed)
+        mine = game.player_slice[player]
+        self.features, self.legal, self._uniform = infoset_features(game)[mine], game.legal[mine], game.uniform[mine]
+        self.next_value = torch.zeros(self.count + 1, device=game.device)
+        self.refresh_target()
+
+    @torch.no_grad()
+    def values(self) -> Tensor:
+        """`[infosets, actions]` chips that Q expects to win, minus infinity where illegal."""
+        return self.value_network(self.features, self.legal).masked_fill(~self.legal, -math.inf)
+
+    @torch.no_grad()
+    def average(self) -> Tensor:
+        """`[infosets, actions]` probabilities of the average strategy."""
+        return self.average_network(self.features, self.legal)
+
+    def strategies(self, epsilon: float) -> Strategies:
+        greedy = one_hot(self.values().argmax(1), self.actions)
+        response = (1 - epsilon) * greedy + epsilon * self._uniform
+        return tabled(self.average(), response.float(), self.first)
+
+    def fit(
+        self, network: nn.Module, optimizer: FlatSGD, batches: Iterator[Minibatch], steps: int, log_loss: bool
+    ) -> float:
+        return fit(network, optimizer, batches, steps, self.features, self.legal, log_loss=log_loss)
+
+    def value_after(self, following: Tensor) -> Tensor:
+        return self.next_value.index_select(0, following)
+
+    def refresh_target(self) -> None:
+        self.next_value[:-1] = self.values().amax(1)
+
+    def target(self) -> Tensor:
+        return self.next_value.clone()
+
+    def restore_target(self, saved: Tensor) -> None:
+        self.next_value.copy_(saved)
 
 
 # -- the algorithm ---------------------------------------------------------------------------------------------------
 
 
-class NFSP(TableAlgorithm):
-    """NFSP on a game whose infosets are listed. One epoch is up to twenty iterations.
+class NFSPFamily(Algorithm):
+    """What NFSP does whatever the size of the game. One epoch is up to twenty iterations.
 
     Args:
         game: the game; its tensors decide the device.
@@ -232,10 +302,14 @@ class NFSP(TableAlgorithm):
         self.iterations_per_step = largest_divisor(algorithm.evaluate_every, _MOST_PER_STEP)
         self.algorithm = algorithm
         self.engine = SamplingEngine(game)
-        self.players = [Player(game, p, algorithm, network, seed) for p in range(2)]
+        self.players = [self.make_player(p, network) for p in range(2)]
         # Lightning keeps the parameters of what it can see.
         self.value_networks = nn.ModuleList(p.value_network for p in self.players)
         self.average_networks = nn.ModuleList(p.average_network for p in self.players)
+
+    @abstractmethod
+    def make_player(self, player: int, network: NetworkConfig) -> Player:
+        """A fresh player."""
 
     def counts(self) -> dict[str, float]:
         return {"episodes": float(self.iteration * self.algorithm.hands)}
@@ -258,7 +332,7 @@ class NFSP(TableAlgorithm):
         hands = self.algorithm.hands
         epsilon = self.algorithm.epsilon / math.sqrt(self.iteration)
         seats = [p.seat(epsilon) for p in self.players]
-        won = self.engine.play(seats, hands, self.draws("hands"))
+        won = self.engine.play(seats, hands, self.draws("hands")) / self.algorithm.reward_unit
         transitions = [seat.transitions(chips) for seat, chips in zip(seats, (won, -won), strict=True)]
         self.nodes_touched += hands + sum(len(t.infosets) for t in transitions)
         both = zip(self.players, transitions, strict=True)
@@ -283,7 +357,23 @@ class NFSP(TableAlgorithm):
                 ) from error
         return losses
 
-    # -- read-outs -----------------------------------------------------------------------------------------------
+    # -- checkpoints ---------------------------------------------------------------------------------------------
+
+    def progress(self) -> dict[str, Any]:
+        return {"players": [p.progress() for p in self.players]}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        for player, state in zip(self.players, saved["players"], strict=True):
+            player.restore(state)
+
+
+class NFSP(NFSPFamily, TableAlgorithm):
+    """NFSP on a game whose infosets are listed."""
+
+    players: Sequence[TablePlayer]  # type: ignore[assignment]
+
+    def make_player(self, player: int, network: NetworkConfig) -> TablePlayer:
+        return TablePlayer(self.game, player, self.algorithm, network, self.seed)
 
     def read_out(self, readout: ReadoutConfig) -> tuple[TabularPolicy, dict[str, float]]:
         del readout
@@ -295,12 +385,3 @@ class NFSP(TableAlgorithm):
             name: [{key: tensor.cpu() for key, tensor in n.state_dict().items()} for n in networks]
             for name, networks in (("value", self.value_networks), ("average", self.average_networks))
         }
-
-    # -- checkpoints ---------------------------------------------------------------------------------------------
-
-    def progress(self) -> dict[str, Any]:
-        return {"players": [p.progress() for p in self.players]}
-
-    def restore(self, saved: dict[str, Any]) -> None:
-        for player, state in zip(self.players, saved["players"], strict=True):
-            player.restore(state)

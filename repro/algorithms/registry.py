@@ -12,6 +12,7 @@ from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR
 from repro.algorithms.kuhn_post import KuhnPost
 from repro.algorithms.nfsp import NFSP
+from repro.algorithms.nfsp_holdem import HoldemNFSP
 from repro.algorithms.replicates import Replicates
 from repro.algorithms.tabular import BlueprintCFR, TabularCFR
 from repro.config import (
@@ -61,6 +62,8 @@ def build(game: Game, config: Config, opponents: Mapping[str, Opponent] | None =
             module = HoldemDeepCFR
         elif kind is D2CFRConfig:
             module = HoldemD2CFR
+        elif kind is NFSPConfig:
+            module = HoldemNFSP
         elif kind is MCCFRConfig and not game.cards.one_board:
             module = BlueprintCFR
     return module(*needed, seed=config.seed, **({"opponents": opponents} if opponents else {}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -30,7 +30,7 @@ class Transitions:
 
 
 class Replay:
-    """M_RL: the last `capacity` transitions of one player, 16 bytes each, as minibatches of Q-learning.
+    """M_RL: the last `capacity` transitions of one player, 16 or 28 bytes each, as minibatches of Q-learning.
 
     Args:
         capacity: most transitions held.
@@ -43,7 +43,8 @@ class Replay:
         self.capacity, self.first, self.count, self.actions = capacity, first, count, actions
         self.seen = 0
         # Rows: infoset, action, following infoset (`count` where the hand ended); beside them the rewards.
-        self._step = torch.empty(3, capacity, dtype=torch.int32, device=device)
+        small = count < torch.iinfo(torch.int32).max
+        self._step = torch.empty(3, capacity, dtype=torch.int32 if small else torch.int64, device=device)
         self._reward = torch.empty(capacity, device=device)
 
     @property
@@ -55,22 +56,23 @@ class Replay:
         """Store a batch over the oldest transitions."""
         infosets, following = transitions.infosets - self.first, transitions.following
         following = torch.where(following < 0, self.count, following - self.first)
-        step = torch.stack([infosets, transitions.actions, following]).int()[:, -self.capacity :]
+        step = torch.stack([infosets, transitions.actions, following])[:, -self.capacity :]
         self.seen += len(infosets)
         slot = torch.arange(self.seen - step.shape[1], self.seen, device=step.device) % self.capacity
-        self._step[:, slot] = step
+        self._step[:, slot] = step.to(self._step.dtype)
         self._reward[slot] = transitions.rewards[-self.capacity :]
 
     def minibatches(
-        self, steps: int, batch_size: int, next_value: Tensor, generator: torch.Generator
+        self, steps: int, batch_size: int, value_after: Callable[[Tensor], Tensor], generator: torch.Generator
     ) -> Iterator[Minibatch]:
         """`steps` minibatches of transitions drawn with replacement; the loss is the mean squared Bellman error.
 
         Only the action that was taken has a weight.
 
         Args:
-            next_value: `[count + 1]` the target network's value of each infoset, and 0 for a hand that has ended. It is
-                read when a minibatch is taken, so that it may change between two of them.
+            value_after: maps `[n]` following infosets, counted from the player's first, to the target network's values;
+                `count` stands for a hand that has ended, whose value is 0. It is asked when a minibatch is taken, so
+                that it may change between two of them.
         """
         index = torch.randint(self.size, (steps * batch_size,), generator=generator, device=generator.device)
         infosets, action, following = self._step.index_select(1, index).long()
@@ -78,7 +80,7 @@ class Replay:
         reward = self._reward.index_select(0, index)
         rows = (column.split(batch_size) for column in (infosets, weight, reward, following))
         for i, w, r, after in zip(*rows, strict=True):
-            target = r + next_value.index_select(0, after)
+            target = r + value_after(after)
             yield Minibatch(i, w, target[:, None], w.new_zeros(()))
 
     def state_dict(self) -> dict[str, Tensor]:

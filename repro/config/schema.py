@@ -236,7 +236,9 @@ class NFSPConfig(AlgorithmConfig):
     batch_size: int = _at_least(1)
     # SGD steps of the value network from one refresh of its target network to the next.
     target_every: int = _at_least(1)
-    # Learning rates of plain SGD: of the value network on squared chips, of the average network on the log loss.
+    # Divide what is won by this many chips.
+    reward_unit: float = _above(0, 1.0)
+    # Learning rates of plain SGD: of the value network on the squared error, of the average network on the log loss.
     value_learning_rate: float = _above(0)
     average_learning_rate: float = _above(0)
 

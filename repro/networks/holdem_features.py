@@ -5,10 +5,13 @@ that count how often each is in it. A linear layer on them is the paper's sum of
 are those of the canonical deal (see `repro.games.holdem`), so that a network cannot tell apart what the rules do not.
 
 Each position in the betting sequence of each round has three numbers: whether a bet was made there, how large, as a
-fraction of the pot before it, and whether it is the position to act.
+fraction of the pot before it, and whether it is the position to act. Where all-in is an action of its own that fraction
+can be in the hundreds; there it is `log(1 + fraction)`.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
@@ -31,7 +34,7 @@ class HoldemFeatures:
     def __init__(self, game: Game) -> None:
         assert isinstance(game.cards, HoldemCards)
         self._game, self._cards = game, game.cards
-        self._state = _betting(game.tree).to(game.device)
+        self._state = _betting(game.tree, log=game.rules.all_in).to(game.device)
         self._wide = self._cards.ranks * self._cards.suits + self._cards.ranks + self._cards.suits
         # The hand first: it is there in every round.
         self._sets = (2, *self._cards.streets[1:])
@@ -94,7 +97,7 @@ class HoldemFeatures:
         x.scatter_add_(1, first + deck + cards.ranks + ordered % suits, one)
 
 
-def _betting(tree: BettingTree) -> Tensor:
+def _betting(tree: BettingTree, log: bool) -> Tensor:
     """`[nodes, positions * 3]`: at each position of each round a bet, its size over the pot, and whose turn it is."""
     longest = [0] * tree.rounds
     for history, winner in zip(tree.histories, tree.winner.tolist(), strict=True):
@@ -113,7 +116,7 @@ def _betting(tree: BettingTree) -> Tensor:
             features[node, position, 2] = 0.0
             if node in tree.child[before, RAISE:]:
                 features[node, position, 0] = 1.0
-                features[node, position, 1] = pot[node] / pot[before] - 1
+                features[node, position, 1] = math.log(pot[node] / pot[before]) if log else pot[node] / pot[before] - 1
         if tree.winner[node] == -2:
             history = tree.histories[node]
             features[node, first[len(history) - 1] + len(history[-1]), 2] = 1.0

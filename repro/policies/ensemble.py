@@ -214,7 +214,7 @@ class NetworkSampling(Ensemble):
 
 @dataclass(frozen=True)
 class _Stored:
-    """What `networks.pt` holds, checked against a game; `opening` and `average_opening` of Hold'em games only."""
+    """What `networks.pt` holds, checked against a game: `value` of Deep CFR only, openings of Hold'em games only."""
 
     architecture: NetworkConfig
     when_no_positive: str
@@ -228,23 +228,24 @@ class _Stored:
 def _read(game: Game, path: Path | str) -> _Stored:
     try:
         stored = dict(torch.load(path, map_location="cpu", mmap=True, weights_only=True))
-        config, (first, second) = stored["config"], stored["value"]
-        when_no_positive = config["algorithm"]["when_no_positive"]
-        architecture = NetworkConfig(**config["network"])
+        config = stored["config"]
+        algorithm, architecture = config["algorithm"], NetworkConfig(**config["network"])
         trained_on = load_game(config["game"])
-        kinds = {readout["kind"] for readout in config["algorithm"].get("readouts", {}).values()}
-        if when_no_positive not in ("argmax", "uniform") or first.dim() != 2 or second.dim() != 2:
-            raise ValueError("no value networks")
+        kinds = {readout["kind"] for readout in algorithm.get("readouts", {}).values()}
+        # Other algorithms leave the last value networks, which nobody plays by, or none.
+        value = [p for p in stored.get("value", []) if isinstance(p, Tensor) and p.dim() == 2]
+        average = [dict(state) for state in stored.get("average", [])]
+        when_no_positive = algorithm.get("when_no_positive", "")
+        if (not value and not average) or (value and when_no_positive not in ("argmax", "uniform")):
+            raise ValueError("no networks")
     except NOT_SUCH_A_FILE as error:
-        raise ReproError(f"{path} is not the networks.pt of a finished Deep CFR run.") from error
+        raise ReproError(f"{path} is not the networks.pt of a finished run.") from error
     check_same_game(path, "networks", trained_on, game)
-    for parameters in (first, second):
-        if not bool(parameters.isfinite().all()):
-            raise ReproError(f"{path} holds parameters that are not finite.")
+    if not all(bool(parameters.isfinite().all()) for parameters in value):
+        raise ReproError(f"{path} holds parameters that are not finite.")
     return _Stored(
-        architecture, when_no_positive, kinds, [first, second], stored.get("average", []), stored.get("opening"),
-        stored.get("average_opening"),
-    )  # fmt: skip
+        architecture, when_no_positive, kinds, value, average, stored.get("opening"), stored.get("average_opening")
+    )
 
 
 def load_networks(game: Game, path: Path | str) -> tuple[NetworkSampling, NetworkSampling]:
@@ -254,8 +255,8 @@ def load_networks(game: Game, path: Path | str) -> tuple[NetworkSampling, Networ
         ReproError: the file is not of that kind, or is for another game.
     """
     stored = _read(game, path)
-    if stored.architecture.architecture == "dnet":
-        raise ReproError(f"{path} is of a run of D2CFR, whose strategy is its average network, not B^M.")
+    if len(stored.value) != 2:
+        raise ReproError(f"{path} holds no B^M, which only Deep CFR leaves; its average networks can be played.")
     inputs, columns = network_inputs(game)
 
     def seat(player: int) -> NetworkSampling:
@@ -275,7 +276,7 @@ def load_networks(game: Game, path: Path | str) -> tuple[NetworkSampling, Networ
 
 
 def load_average_networks(game: Game, path: Path | str) -> tuple[NetworkPolicy, NetworkPolicy]:
-    """Per seat, the S-hat that a finished run of Deep CFR left in `networks.pt`.
+    """Per seat, the average network that a finished run left in `networks.pt`: Deep CFR's S-hat, D2CFR's, NFSP's.
 
     Raises:
         ReproError: as for `load_networks`.
