@@ -82,17 +82,21 @@ def draw_ablation(
 # -- claims ----------------------------------------------------------------------------------------------------------
 
 
+def both(mean: str, nearly: str) -> str:
+    """Verdict on "always": about the mean of a window, and about nearly all of its iterations."""
+    if DID_NOT_HOLD in (mean, nearly):
+        return DID_NOT_HOLD
+    return HELD if mean == nearly == HELD else UNDECIDED
+
+
 def wins_after(data: pd.DataFrame, opponent: str, iteration: int, statement: str, source: str) -> Claim:
     """That D2CFR wins at nearly all evaluations after an iteration, and in their mean."""
     name, later = f"wins_after_{iteration}", after(winnings(data, opponent), iteration)
     if later.empty:
         return Claim(name, statement, source, NOT_TESTABLE, None, UNIT, note="no evaluation after it")
     measured, (share, nearly) = mean_ci(later.mean(axis=1)), share_below(-later, 0 * later)
-    verdict = HELD if above(measured, 0) == nearly == HELD else (
-        DID_NOT_HOLD if DID_NOT_HOLD in (above(measured, 0), nearly) else UNDECIDED
-    )  # fmt: skip
     return Claim(
-        name, statement, source, unless_smoke(data, verdict), measured, UNIT,
+        name, statement, source, unless_smoke(data, both(above(measured, 0), nearly)), measured, UNIT,
         note=f"mean of the evaluations after it; positive at {share:.0%} of them in the mean over seeds; holds if the "
         "mean is above 0 and so are nearly all",
     )  # fmt: skip
@@ -102,16 +106,17 @@ def lower_loss(
     data: pd.DataFrame, tables: tuple[pd.DataFrame, pd.DataFrame], window: tuple[int, float], id_: str, statement: str,
     source: str,
 ) -> Claim:  # fmt: skip
-    """That a loss is lower than another in the mean of a window of iterations, as a ratio paired by seed."""
-    first, second = (after(table, *window) for table in tables)
+    """That a loss is lower than another, as a ratio paired by seed, at nearly all iterations of a window (from, until)
+    and in their mean."""
+    first, second = (after(table, window[0] - 1, window[1]) for table in tables)
     if first.empty:
         return Claim(id_, statement, source, NOT_TESTABLE, None, "ratio", note="no evaluation then")
-    ratio = (first / second).mean(axis=1)
-    share, _ = share_below(first, second)
+    ratio = mean_ci((first / second).mean(axis=1))
+    share, nearly = share_below(first, second)
     return Claim(
-        id_, statement, source, unless_smoke(data, below(mean_ci(ratio), 1)), mean_ci(ratio), "ratio",
+        id_, statement, source, unless_smoke(data, both(below(ratio, 1), nearly)), ratio, "ratio",
         note=f"mean of the ratios then, paired by seed; lower at {share:.0%} of the iterations in the mean over seeds; "
-        "holds if below 1",
+        "holds if the mean is below 1 and so are nearly all",
     )  # fmt: skip
 
 

@@ -14,15 +14,13 @@ from repro.algorithms.base import Algorithm
 from repro.algorithms.tabular import BlueprintCFR
 from repro.config import Config, DeepCFRConfig
 from repro.errors import ReproError
-from repro.evaluation.head_to_head import Seat
+from repro.evaluation.head_to_head import Opponent
 from repro.games import Game
+from repro.games.holdem import HoldemCards
 from repro.policies.blueprint import load_blueprint
 from repro.policies.ensemble import load_average_networks, load_networks
 from repro.policies.record import STRATEGIES, StrategyRecord, load_records
 from repro.tracking.store import find_finished
-
-Opponent = StrategyRecord | Seat | tuple[Seat, Seat]
-"""The strategies of a run's evaluations; or a player for both seats, or one per seat."""
 
 T = TypeVar("T")
 
@@ -68,7 +66,7 @@ def _opponent(client: MlflowClient, game: Game, run: Run, readout: str) -> Oppon
         return load_blueprint(game, fetched(BlueprintCFR.ARTIFACT))
     if STRATEGIES in left:
         return _named(load_records(game, fetched(STRATEGIES)), readout)
-    if Algorithm.ARTIFACT in left and not game.listed:
+    if Algorithm.ARTIFACT in left and isinstance(game.cards, HoldemCards):
         path, kind = fetched(Algorithm.ARTIFACT), _named(_kinds_of(run), readout)
         return load_networks(game, path) if kind == "ensemble" else load_average_networks(game, path)
     raise ReproError(

@@ -95,7 +95,7 @@ def some_infosets(game: Game, policy: Policy, round_: int) -> Tensor:
 def test_play_outs_tend_to_the_enumerated_value(pure):
     game = small_game()
     policy, beliefs = Scrambled(game, pure), Beliefs(SamplingEngine(game))
-    infosets = torch.cat([some_infosets(game, policy, round_) for round_ in (2, 3)])
+    infosets = torch.cat([some_infosets(game, policy, 1)[:1], *(some_infosets(game, policy, r) for r in (2, 3))])
     expected = torch.tensor([enumerated(game, policy, i) for i in infosets.tolist()])
     assert expected.unique().numel() > 2
     draw = torch.Generator().manual_seed(5)
@@ -114,7 +114,7 @@ def test_a_single_play_out_is_the_return_of_a_hand():
     assert len(beliefs.played_out(policy, infosets[:0], 3, torch.Generator())) == 0
 
 
-def test_where_the_opponent_never_gets_to_any_hand_will_do():
+def test_where_the_opponent_never_gets_to_there_is_a_value_as_well():
     """The opponent folds whenever she can: facing her raise is impossible, and still has a value."""
 
     class Folding(Scrambled):
@@ -124,7 +124,14 @@ def test_where_the_opponent_never_gets_to_any_hand_will_do():
             return torch.nn.functional.one_hot(chosen, legal.shape[1]).float()
 
     game = small_game()
-    uniform = Scrambled(game, False)
-    infosets = some_infosets(game, uniform, 3)
-    found = Beliefs(SamplingEngine(game)).played_out(Folding(game, False), infosets, 50, torch.Generator())
-    assert found.isfinite().all()
+    policy = Folding(game, False)
+    raised = [
+        i for i in some_infosets(game, Scrambled(game, False), 3).tolist()
+        if bool(game.legal_at(torch.tensor([i]))[0, 0])
+    ]  # fmt: skip
+    assert raised
+    # Whoever faces the raise folds: all hands give up the same chips.
+    node = game.locate(torch.tensor(raised))[0]
+    expected = -game.tree.stake[game.tree.child[node, 0]]
+    found = Beliefs(SamplingEngine(game)).played_out(policy, torch.tensor(raised), 50, torch.Generator())
+    torch.testing.assert_close(found, expected.double())

@@ -254,6 +254,11 @@ def test_resuming_equals_never_stopping(tmp_path):
             "algorithm.evaluate_every=15",
             "algorithm.evaluate_every is 15; it must be a multiple of algorithm.policy",
         ),
+        (
+            "algorithm.rectification=none algorithm.simulations=null algorithm.mixing=clipped",
+            "algorithm.mixing is clipped, which has no effect where algorithm.rectification is none",
+        ),
+        ("algorithm.kl_weight=0 algorithm.kl_sign=plus", "algorithm.kl_sign is plus, which has no effect"),
         ("algorithm.memory=aggregated", "algorithm.memory is aggregated; d2cfr takes reservoir only"),
         ("algorithm.kl_weight=-1", "algorithm.kl_weight is -1.0; it must be at least 0"),
         ("algorithm.state_loss=0", "algorithm.state_loss is 0.0; it must be greater than 0"),

@@ -29,7 +29,7 @@ from repro.networks.modules import value_network
 from repro.policies import TabularPolicy, random_policy
 from repro.policies.base import Policy
 from repro.policies.ensemble import StrategyBuffer, TrajectorySampling, average_strategy, reservoir_members
-from repro.policies.network import NetworkPolicy, opening_infosets
+from repro.policies.network import NetworkPolicy, as_they_are, opening_infosets
 from repro.policies.regret_matching import regret_matching
 from repro.seeding import generator
 from repro.tracking.store import READOUT_TAG, default_uri
@@ -404,7 +404,7 @@ def test_capped_ensembles_average_what_a_reservoir_holds(finished):
 
 def deep_cfr_seats(model: HoldemDeepCFR) -> list[NetworkPolicy]:
     return [
-        NetworkPolicy(network, HoldemFeatures(model.game).rows, lambda y, _: y, opening.average(), mine.start)
+        NetworkPolicy(network, HoldemFeatures(model.game).rows, as_they_are, opening.average(), mine.start)
         for network, opening, mine in zip(model.average_networks, model.openings, model.game.player_slice, strict=True)
     ]
 

@@ -201,7 +201,7 @@ def test_an_ensemble_of_one_network_is_that_network(player):
     ensemble, opening = sampling_of(game, player, networks)
     features, first = HoldemFeatures(game), game.player_slice[player].start
     itself = NetworkPolicy(
-        network, features.rows, lambda y, legal: regret_matching(y, legal, "argmax"), opening[0], first
+        network, features.rows, lambda _, y, legal: regret_matching(y, legal, "argmax"), opening[0], first
     )
     found = compare(game, player, ensemble, itself, 2000)
     # Player 0: raise or fold, then both may act twice on the board; player 1 is first there.

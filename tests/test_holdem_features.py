@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from itertools import pairwise
+from math import log
 from typing import Any
 
 import pytest
@@ -252,13 +253,25 @@ def test_features_tell_drawn_infosets_of_four_rounds_apart():
     assert len(x.unique(dim=0)) == len(infosets)
 
 
-@pytest.mark.parametrize("name", ["fhp", "fhp_limit", "hunl_pot"])
+@pytest.mark.parametrize("name", ["fhp", "fhp_limit", "hunl_pot", "hnlh"])
 def test_state_columns_tell_a_players_betting_nodes_apart(name):
     game = load(name)
     state = HoldemFeatures(game)._state
     for player in range(2):
         mine = state[game.tree.player == player]
         assert len(mine.unique(dim=0)) == len(mine)
+
+
+def test_an_all_in_is_shown_by_its_logarithm():
+    """A bet of so many pots in `hunl_pot`, its logarithm where all-in is always possible."""
+    for name, size in (("hunl_pot", lambda pots: pots), ("hnlh", lambda pots: log(1 + pots))):
+        game = load(name)
+        state, tree = HoldemFeatures(game)._state, game.tree
+        raised = int(tree.child[0, RAISE])
+        assert float(state[raised, 1]) == pytest.approx(size(float(tree.chips[raised].sum()) / 150 - 1))
+    all_in = int(game.tree.child[0, -1])
+    assert state[all_in, :3].tolist() == pytest.approx([1, log(20_100 / 150), 0])
+    assert float(state.max()) < 6
 
 
 def test_suits_may_be_renamed_and_cards_of_a_set_exchanged():

@@ -138,16 +138,25 @@ def test_a_run_is_measured_against_the_record_of_another(tmp_path):
             opponents_of(client, load("kuhn"), settings(compose(output, *overrides)))
 
 
+FHP = (
+    "game=fhp", "algorithm=sd_cfr_and_deep_cfr", "network=brown", "algorithm.evaluation_boards=5",
+    "algorithm.match_hands=10",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (["game=fhp", "algorithm=sd_cfr_and_deep_cfr", "network=brown", "algorithm.keep_strategies=true",
-          "algorithm.evaluation_boards=5"], "algorithm.keep_strategies is True; the game fhp is a Hold'em game"),
-        (["game=fhp", "algorithm=sd_cfr_and_deep_cfr", "network=brown", "algorithm.opponents_at=same",
-          "algorithm.evaluation_boards=5"], "algorithm.opponents_at is same; the game fhp is a Hold'em game"),
-        ([*KUHN, "algorithm.match_hands=10"], "algorithm.match_hands is 10; the game kuhn is no Hold'em game"),
+        ([*FHP, "algorithm.keep_strategies=true"], "algorithm.keep_strategies is True; the game fhp is a Hold'em game"),
+        (
+            [*FHP, "algorithm.opponents_at=same", "+algorithm.opponents.a=x"],
+            "algorithm.opponents_at is same; the game fhp is a Hold'em game",
+        ),
+        ([*KUHN, "algorithm.opponents_at=same"], "algorithm.opponents_at is same, but there are no"),
+        (["game=hnlh", "algorithm=cfr"], "tables can list"),
+        ([*KUHN, "algorithm.match_hands=10"], "the game kuhn is no Hold'em game and takes 0 only"),
     ],
-)  # fmt: skip
+)
 def test_keys_that_do_not_go_with_the_game_are_refused_before_any_work(overrides, sentence):
     with pytest.raises(ReproError) as caught:
         run.plan(overrides, multirun=False)

@@ -1,10 +1,10 @@
 """D2CFR on Hold'em: too many infosets to play out all of them in every iteration.
 
-What differs from `repro.algorithms.d2cfr`: an infoset is played out when a traversal first meets it in a betting level,
-once for all rows that are there; `repro.engine.beliefs` says how. Play-outs follow the value networks' regrets as they
-are, without rectification: with it, each of their decisions would need play-outs of its own. The first betting round is
-a table, as in Deep CFR here, and has no state value to rectify. The policy loss's divergence is from the mean of the
-last policy networks at the minibatch's infosets.
+What differs from `repro.algorithms.d2cfr`: an infoset is played out when traversals meet it, once for all of them that
+are there in one step down the tree; `repro.engine.beliefs` says how. Play-outs follow the value networks' regrets as
+they are, without rectification: with it, each of their decisions would need play-outs of its own. The first betting
+round is a table, as in Deep CFR here, and has no state value to rectify. The policy loss's divergence is from the mean
+of the last policy networks at the minibatch's infosets.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from repro.algorithms.d2cfr import D2CFRFamily
@@ -21,67 +21,63 @@ from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR
 from repro.algorithms.memory import Minibatch
 from repro.engine.beliefs import Beliefs
 from repro.engine.sampling import Traversals
-from repro.networks.inputs import Inputs
 from repro.policies.base import Policy
 from repro.policies.network import NetworkPolicy, Seats, Uniform
-
-
-class RectifiedPolicy(NetworkPolicy):
-    """A strategy whose reading of the network needs to know the infosets, each of them once."""
-
-    def __init__(
-        self,
-        network: nn.Module,
-        inputs: Inputs,
-        read: Callable[[Tensor, Tensor, Tensor], Tensor],
-        opening: Tensor,
-        first: int,
-    ) -> None:
-        super().__init__(network, inputs, lambda output, _: output, opening, first)
-        self._read_at = read
-
-    def asked(self, infosets: Tensor) -> Tensor:
-        distinct, place = infosets.unique(return_inverse=True)
-        features, legal = self._inputs(distinct)
-        return self._read_at(distinct, self._network(features, legal), legal).index_select(0, place)
+from repro.policies.regret_matching import regret_matching
 
 
 class HoldemD2CFR(D2CFRFamily, HoldemDeepCFR):
-    """D2CFR on a Hold'em game; `recent` holds the policy networks' parameters, flat."""
+    """D2CFR on a Hold'em game; `recent` holds the policy networks' parameters, flat.
+
+    Attributes:
+        fitted: per player, the iteration in which the value network was fitted, 0 before.
+    """
 
     def prepare_strategies(self) -> None:
         super().prepare_strategies()
         self._beliefs = Beliefs(self.engine)
+        self.fitted = [0, 0]
+        self._traverser = 0
 
     # -- strategies ----------------------------------------------------------------------------------------------
 
     def collect(self, player: int) -> Traversals:
-        self._draw = self.draws("play-outs", player)
+        self._traverser = player
         return super().collect(player)
 
-    def _match(self, advantages: Tensor, legal: Tensor) -> Tensor:
+    def store_strategy(self, player: int) -> None:
+        super().store_strategy(player)
+        # D2CFR has no B^M: only the newest is ever played.
+        for kept in (self.stored, self.opening_strategies):
+            kept[player] = kept[player][-1:]
+        self.fitted[player] = self.iteration
+
+    def _match(self, infosets: Tensor, advantages: Tensor, legal: Tensor) -> Tensor:
         regrets = advantages[:, :-1] if self.dueling else advantages
-        return super()._match(regrets, legal)
+        return super()._match(infosets, regrets, legal)
 
     def current_policy(self) -> Policy:
         plain = super().current_policy()
         if self.algorithm.rectification == "none":
             return plain
-        return Seats(self.game, *(self._rectified_now(p, plain) for p in range(2)))
+        draw = self.draws("play-outs", self._traverser)
+        return Seats(self.game, *(self._rectified_now(p, plain, draw) for p in range(2)))
 
-    def _rectified_now(self, player: int, plain: Policy) -> Policy:
+    def _rectified_now(self, player: int, plain: Policy, draw: torch.Generator) -> Policy:
         """The player's strategy of the moment; play-outs follow `plain`."""
         if not self.stored[player]:
             return Uniform(self.game)
-        simulations, draw, fitted = self.algorithm.simulations, self._draw, len(self.stored[player])
+        simulations, fitted = self.algorithm.simulations, self.fitted[player]
         assert simulations is not None
 
         def read(infosets: Tensor, output: Tensor, legal: Tensor) -> Tensor:
-            played = self._beliefs.played_out(plain, infosets, simulations, draw)
-            return super(HoldemD2CFR, self)._match(self.rectified(output, played, fitted), legal)
+            distinct, place = infosets.unique(return_inverse=True)
+            played = self._beliefs.played_out(plain, distinct, simulations, draw)
+            regrets = self.rectified(output, played.index_select(0, place), fitted)
+            return regret_matching(regrets, legal, self.algorithm.when_no_positive)
 
         opening, network = self.opening_strategies[player][-1], self.value_networks[player]
-        return RectifiedPolicy(network, self.features.rows, read, opening, self._first[player])
+        return NetworkPolicy(network, self.features.rows, read, opening, self._first[player])
 
     # -- the policy network ----------------------------------------------------------------------------------------
 
@@ -108,6 +104,15 @@ class HoldemD2CFR(D2CFRFamily, HoldemDeepCFR):
 
     def evaluate(self) -> None:
         self.measure(self.policy_loss)
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------
+
+    def progress(self) -> dict[str, Any]:
+        return {**super().progress(), "fitted": list(self.fitted)}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        super().restore(saved)
+        self.fitted = list(saved["fitted"])
 
     def artifact(self) -> dict[str, Any]:
         """`average`: per player the state of the policy network; `average_opening`: the first betting round's table."""

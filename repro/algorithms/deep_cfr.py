@@ -15,7 +15,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ from repro.config import DeepCFRConfig, NetworkConfig, ReadoutConfig, Regression
 from repro.engine.sampling import Samples, SamplingEngine, Traversals
 from repro.errors import ReproError
 from repro.evaluation.exploitability import exact_engine
-from repro.evaluation.head_to_head import exact
+from repro.evaluation.head_to_head import Opponent, exact
 from repro.evaluation.units import milli_units
 from repro.games.game import Game
 from repro.networks.features import Columns, feature_columns, infoset_features
@@ -38,9 +38,6 @@ from repro.policies.ensemble import StrategyBuffer, reservoir_members
 from repro.policies.record import StrategyRecord
 from repro.policies.regret_matching import regret_matching
 from repro.seeding import initialisation
-
-if TYPE_CHECKING:
-    from repro.opponents import Opponent
 
 
 @dataclass(frozen=True)

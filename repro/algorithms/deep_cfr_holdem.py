@@ -32,7 +32,7 @@ from repro.networks.modules import value_network
 from repro.networks.optimizers import FlatAdam
 from repro.policies.base import Policy
 from repro.policies.ensemble import Average, NetworkSampling, reservoir_members
-from repro.policies.network import NetworkPolicy, Seats, Uniform, opening_infosets
+from repro.policies.network import NetworkPolicy, Seats, Uniform, as_they_are, opening_infosets
 from repro.policies.record import StrategyRecord
 from repro.policies.regret_matching import normalised, regret_matching
 from repro.seeding import generator
@@ -104,7 +104,8 @@ class HoldemDeepCFR(DeepCFRFamily):
     def _policy(self, network: nn.Module, opening: Tensor, player: int) -> NetworkPolicy:
         return NetworkPolicy(network, self.features.rows, self._match, opening, self._first[player])
 
-    def _match(self, advantages: Tensor, legal: Tensor) -> Tensor:
+    def _match(self, infosets: Tensor, advantages: Tensor, legal: Tensor) -> Tensor:
+        del infosets
         return regret_matching(advantages, legal, self.algorithm.when_no_positive)
 
     def store_strategy(self, player: int) -> None:
@@ -203,7 +204,7 @@ class HoldemDeepCFR(DeepCFRFamily):
         policies = []
         for player, network in enumerate(self.average_networks):
             opening = self.openings[player].average()
-            policies.append(NetworkPolicy(network, self.features.rows, lambda y, _: y, opening, self._first[player]))
+            policies.append(NetworkPolicy(network, self.features.rows, as_they_are, opening, self._first[player]))
         return policies
 
     def sampling(self, player: int, capacity: int | None = None) -> NetworkSampling:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from repro.algorithms.base import Algorithm
 from repro.algorithms.d2cfr import D2CFR
@@ -26,11 +26,9 @@ from repro.config import (
     check_for_game,
 )
 from repro.errors import ReproError
+from repro.evaluation.head_to_head import Opponent
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards
-
-if TYPE_CHECKING:
-    from repro.opponents import Opponent
 
 _MODULES: dict[type, Callable[..., Algorithm]] = {
     DeepCFRConfig: DeepCFR,

@@ -123,6 +123,12 @@ def _check_d2cfr(algorithm: D2CFRConfig, network: NetworkConfig) -> None:
             f"algorithm.simulations is {algorithm.simulations} and algorithm.rectification {algorithm.rectification}; "
             "play_outs need a number, others take null."
         )
+    for key, value, needed in (
+        ("mixing", "clipped", algorithm.rectification != "none"), ("kl_sign", "plus", algorithm.kl_weight > 0)
+    ):  # fmt: skip
+        if getattr(algorithm, key) == value and not needed:
+            other = "rectification is none" if key == "mixing" else "kl_weight is 0"
+            raise ReproError(f"algorithm.{key} is {value}, which has no effect where algorithm.{other}; leave it out.")
     if dueling and algorithm.divide_by_legal:
         raise ReproError("algorithm.divide_by_legal is true; regrets and state values must have one unit, use false.")
     if algorithm.evaluate_every % algorithm.policy_every:
@@ -135,6 +141,8 @@ def _check_d2cfr(algorithm: D2CFRConfig, network: NetworkConfig) -> None:
 
 
 def _check_comparisons(algorithm: DeepCFRConfig) -> None:
+    if algorithm.opponents_at == "same" and not algorithm.opponents:
+        raise ReproError("algorithm.opponents_at is same, but there are no algorithm.opponents; leave it out.")
     for name in algorithm.opponents:
         if not re.fullmatch(_NAME, name):
             raise ReproError(f"algorithm.opponents.{name}: the name must be of a-z, 0-9 and _.")

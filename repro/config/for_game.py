@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from repro.config.schema import AlgorithmConfig, D2CFRConfig, DeepCFRConfig
+from repro.config.schema import AlgorithmConfig, D2CFRConfig, DeepCFRConfig, MCCFRConfig, TabularCFRConfig
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards
@@ -16,6 +16,8 @@ def check_for_game(game: Game, algorithm: AlgorithmConfig) -> None:
     Raises:
         ReproError: names the key, the value and what is allowed.
     """
+    if isinstance(algorithm, TabularCFRConfig) or (isinstance(algorithm, MCCFRConfig) and algorithm.buckets is None):
+        game.check_listed()
     if isinstance(game.cards, HoldemCards):
         _refuse_unless_nothing(game, algorithm, "a Hold'em game", {"keep_strategies": False, "opponents_at": "last"})
         if isinstance(algorithm, DeepCFRConfig):
@@ -35,7 +37,7 @@ def check_for_game(game: Game, algorithm: AlgorithmConfig) -> None:
 def _refuse_unless_nothing(game: Game, algorithm: AlgorithmConfig, kind: str, nothings: dict[str, Any]) -> None:
     for key, nothing in nothings.items():
         if getattr(algorithm, key, nothing) != nothing:
-            allowed = {None: "null", False: "false"}.get(nothing, nothing)
+            allowed = "null" if nothing is None else str(nothing).lower()
             raise ReproError(
                 f"algorithm.{key} is {getattr(algorithm, key)}; the game {game.name} is {kind} and takes {allowed} "
                 "only."

@@ -1,9 +1,9 @@
 """State values of Hold'em infosets by play-outs.
 
-What an infoset does not show, the opponent's hand and the rest of the board, is drawn from the remaining deck, and each
-draw is played out once. A draw counts by the probability that the opponent, with that hand, would have acted as she
-did: the mean is over her hands as the deal and her own actions make them likely. Being a ratio of two means, it is
-consistent, and its bias falls with the number of draws.
+What an infoset does not show, the opponent's hand and the rest of the board, is drawn from the remaining deck. A draw
+counts by the probability that the opponent, with that hand, would have acted as she did, and those that count at all
+are played out once: the mean is over her hands as the deal and her own actions make them likely. Being a ratio of two
+means, it is consistent, its bias falls with the number of draws, and few draws may be fewer hands that count.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Beliefs:
         node, deals = self._drawn(infosets, simulations, generator)
         weight = self._likelihood(policy, node, deals)
         met = weight.view(-1, simulations).sum(1) > 0
-        # Where the opponent never gets to, any of her hands will do.
+        # Where none of the draws counts, because the opponent never gets there or by chance, all do.
         weight = torch.where(met.repeat_interleave(simulations), weight, 1.0)
         counts = weight.nonzero().flatten()
         won = torch.zeros_like(weight)

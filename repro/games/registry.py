@@ -157,9 +157,9 @@ class PotHUNL:
 
 @dataclass(frozen=True)
 class HNLH(PotHUNL):
-    """No-limit Hold'em with four actions: fold, call, a bet of the pot, all-in [D2CFR, Sec. V.A].
+    """No-limit Hold'em [D2CFR, Sec. V.A] with four actions: fold, call, a bet of the pot, all-in.
 
-    The text says neither which bets it allowed nor how deep the stacks were.
+    The two sizes of bets are ours, and so are the stacks: the text leaves sizes to the player and names no stacks.
     """
 
     ALL_IN = True

@@ -18,7 +18,7 @@ from repro.networks.inputs import Inputs, network_inputs
 from repro.networks.modules import average_network, parameter_count, value_network
 from repro.policies.base import Ensemble, HandStrategies
 from repro.policies.files import NOT_SUCH_A_FILE, check_same_game
-from repro.policies.network import NetworkPolicy
+from repro.policies.network import NetworkPolicy, as_they_are
 from repro.policies.regret_matching import regret_matching
 
 
@@ -192,11 +192,12 @@ class NetworkSampling(Ensemble):
         self._flat.copy_(self._parameters[member])
         if self._opening is None:
             features, legal = self._inputs(infosets)
-            return self._read(self._network(features, legal), legal)
+            return self._read(infosets, self._network(features, legal), legal)
         policy = NetworkPolicy(self._network, self._inputs, self._read, self._opening[member], self._first)
         return policy.probabilities(infosets)
 
-    def _read(self, advantages: Tensor, legal: Tensor) -> Tensor:
+    def _read(self, infosets: Tensor, advantages: Tensor, legal: Tensor) -> Tensor:
+        del infosets
         return regret_matching(advantages, legal, self._when_no_positive)
 
     def per_hand(self, hands: int, generator: torch.Generator) -> HandStrategies:
@@ -294,8 +295,6 @@ def load_average_networks(game: Game, path: Path | str) -> tuple[NetworkPolicy, 
             raise ReproError(f"{path} holds average networks of another shape than here.") from error
         none = torch.zeros(0, game.num_actions)
         opening = none if stored.average_opening is None else stored.average_opening[player]
-        return NetworkPolicy(
-            network, inputs, lambda output, _: output, opening.to(game.device), game.player_slice[player].start
-        )
+        return NetworkPolicy(network, inputs, as_they_are, opening.to(game.device), game.player_slice[player].start)
 
     return seat(0), seat(1)

@@ -14,8 +14,15 @@ from repro.games.game import Game
 from repro.networks.inputs import Inputs
 from repro.policies.base import Policy
 
-Reading = Callable[[Tensor, Tensor], Tensor]
-"""A network's output and the legal mask, `[n, actions]` each -> probabilities `[n, actions]`."""
+Reading = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""`[n]` infosets, a network's output for them and the legal mask, `[n, actions]` each -> probabilities."""
+
+
+def as_they_are(infosets: Tensor, output: Tensor, legal: Tensor) -> Tensor:
+    """Of a network whose outputs are probabilities."""
+    del infosets, legal
+    return output
+
 
 _AT_ONCE = 1 << 15
 """Rows of one forward pass: what they need fits the cache."""
@@ -51,13 +58,10 @@ class NetworkPolicy:
         early, late = is_early.nonzero().flatten(), (~is_early).nonzero().flatten()
         found.index_copy_(0, early, self._opening.index_select(0, mine.index_select(0, early)).float())
         for rows in late.split(_AT_ONCE):
-            found.index_copy_(0, rows, self.asked(infosets.index_select(0, rows)))
+            some = infosets.index_select(0, rows)
+            features, legal = self._inputs(some)
+            found.index_copy_(0, rows, self._read(some, self._network(features, legal), legal))
         return found
-
-    def asked(self, infosets: Tensor) -> Tensor:
-        """`[n]` infosets after the first betting round -> `[n, actions]` probabilities."""
-        features, legal = self._inputs(infosets)
-        return self._read(self._network(features, legal), legal)
 
 
 class Seats:
