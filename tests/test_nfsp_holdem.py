@@ -40,9 +40,9 @@ def nfsp(game: Game, **changes: Any) -> HoldemNFSP:
 
 @pytest.fixture(scope="module")
 def trained() -> HoldemNFSP:
-    """After 20 iterations. Tests must not change it."""
-    model = nfsp(small_game(), iterations=20, steps_per_update=4)
-    while model.iteration < 20:
+    """After ten iterations, with much exploring. Tests must not change it."""
+    model = nfsp(small_game(), iterations=10, steps_per_update=4, eta=0.5, epsilon=0.5)
+    while model.iteration < 10:
         model.training_step(None, 0)
     return model
 
@@ -97,9 +97,11 @@ def test_what_folding_costs_is_learned(trained):
     facing = legal[:, 0]
     node = game.locate(infosets[facing])[0]
     lost = -game.tree.stake[game.tree.child[node, 0]].float() / 500
-    found = trained.value_networks[0](features, legal).detach()[facing, 0]
-    assert float((found - lost).abs().mean()) < 0.6 * float(lost.abs().mean())
-    assert float(torch.corrcoef(torch.stack([found, lost]))[0, 1]) > 0.5
+    errors = [
+        float((model.value_networks[0](features, legal).detach()[facing, 0] - lost).abs().mean())
+        for model in (nfsp(game), trained)
+    ]
+    assert errors[1] < 0.7 * errors[0]
 
 
 def test_resuming_equals_never_stopping(tmp_path):
@@ -143,5 +145,5 @@ def test_it_is_what_nfsp_means_in_hold_em(trained):
     game = small_game()
     asked = Config(game={"name": "hnlh", **GAME}, algorithm=config(), network=NetworkConfig("fc", 16, 1))
     assert isinstance(build(game, asked), HoldemNFSP)
-    assert trained.metrics["nfsp"]["episodes"] == 4000
+    assert trained.metrics["nfsp"]["episodes"] == 2000
     assert set(trained.metrics["nfsp"]) == {"episodes", "nodes_touched", "wall_seconds"}
