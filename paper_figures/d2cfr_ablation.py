@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,6 +18,9 @@ from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Cl
 from paper_figures.d2cfr_curves import UNIT, curves, draw_curves, late, share_below
 from paper_figures.exploitability_curves import unless_smoke
 from repro.evaluation.statistics import mean_ci
+
+_SHOWN_EVERY = 10
+"""Iterations from one drawn point to the next, at least."""
 
 FULL = "d2cfr"
 """The sweep of D2CFR with all its parts; its runs are measured against the others'."""
@@ -52,6 +56,14 @@ def after(table: pd.DataFrame, iteration: int, until: float = float("inf")) -> p
     return table[[step for step in table.columns if iteration < float(str(step)) <= until]]
 
 
+def coarse(table: pd.DataFrame) -> pd.DataFrame:
+    """What is measured after every iteration as means of ten; anything else as it is."""
+    steps = table.columns.astype(float)
+    if len(steps) < 2 or steps[1] - steps[0] >= _SHOWN_EVERY:
+        return table
+    return table.T.groupby(np.ceil(steps / _SHOWN_EVERY) * _SHOWN_EVERY).mean().T
+
+
 def draw_ablation(
     data: pd.DataFrame, full: Version, others: Mapping[str, Version], metric: str, algorithm: str, label: str
 ) -> Figure:
@@ -69,7 +81,7 @@ def draw_ablation(
     left.set(xlabel="CFR iteration (both players)", ylabel=f"winnings of {full.name} ({UNIT})")
     left.legend(fontsize=7)
     versions = [full, *others.values()]
-    tables = {version.name: version.curves(data, metric, algorithm) for version in versions}
+    tables = {version.name: coarse(version.curves(data, metric, algorithm)) for version in versions}
     draw_curves(right, tables, [version.colour for version in versions], log=False)
     right.set(ylabel=label)
     right.set_ylim(bottom=0)

@@ -28,7 +28,7 @@ LEVEL = 50.0
 
 def draw(data: pd.DataFrame) -> Figure:
     """The paper's two plots."""
-    return draw_ablation(data, WITH, OTHERS, "loss/value", "training", "value loss")
+    return draw_ablation(data, WITH, OTHERS, "loss/value", "training", "value loss (means of ten iterations)")
 
 
 def claims(data: pd.DataFrame) -> list[Claim]:
