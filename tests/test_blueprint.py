@@ -340,7 +340,7 @@ def test_what_no_tensor_file_is_is_no_blueprint(tmp_path, text):
 def test_a_stored_blueprint_is_one_and_nothing_else(stored):
     assert is_blueprint(stored)
     assert is_blueprint(str(stored))
-    with pytest.raises(ReproError, match=r"is not the networks\.pt of a finished Deep CFR run"):
+    with pytest.raises(ReproError, match=r"is not the networks\.pt of a finished run"):
         load_networks(small_game(), stored)
     with pytest.raises(ReproError, match=r"cannot be read as a strategy\.csv"):
         load_strategy(load("leduc"), stored)

@@ -196,7 +196,7 @@ def test_laptop_departs_from_the_paper_in_length_only():
 
 
 def test_an_unknown_target_is_refused():
-    with pytest.raises(ReproError, match="target 'figure99' is unknown; the targets are figure1"):
+    with pytest.raises(ReproError, match="target 'figure99' is unknown; the targets are d2cfr_choices, figure1"):
         figure.module_of("figure99")
 
 

@@ -202,8 +202,8 @@ def test_units():
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 WRONG: list[tuple[str, dict[str, Any], list[str]]] = [
-    ("holdem", {}, ["'holdem'", "big_leduc, fhp, fhp5, fhp_limit, hunl_pot, kuhn, leduc"]),
-    ("Leduc", {}, ["'Leduc'", "big_leduc, fhp, fhp5, fhp_limit, hunl_pot, kuhn, leduc"]),
+    ("holdem", {}, ["'holdem'", "big_leduc, fhp, fhp5, fhp_limit, hnlh, hunl_pot, kuhn, leduc"]),
+    ("Leduc", {}, ["'Leduc'", "big_leduc, fhp, fhp5, fhp_limit, hnlh, hunl_pot, kuhn, leduc"]),
     ("leduc", {"rank": 3}, ["'rank'", "ranks, suits, max_raises, bet_sizes, ante"]),
     ("kuhn", {"suits": 2}, ["'suits'", "ranks"]),
     ("kuhn", {"ranks": 1}, ["ranks is 1", "at least 2"]),

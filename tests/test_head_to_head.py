@@ -333,11 +333,11 @@ def test_networks_file_is_checked(tmp_path):
     contents: list[object] = [torch.zeros(2), {"value": []}, {"config": {}, "value": []}]
     for content in contents:
         torch.save(content, path)
-        with pytest.raises(ReproError, match=r"is not the networks\.pt of a finished Deep CFR run"):
+        with pytest.raises(ReproError, match=r"is not the networks\.pt of a finished run"):
             load_networks(game, path)
     for text in ("", "infoset,fold\n"):
         path.write_text(text)
-        with pytest.raises(ReproError, match=r"is not the networks\.pt of a finished Deep CFR run"):
+        with pytest.raises(ReproError, match=r"is not the networks\.pt of a finished run"):
             load_networks(game, path)
 
 

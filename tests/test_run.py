@@ -226,7 +226,10 @@ def test_a_truncated_checkpoint_falls_back_to_the_one_before(straight, tmp_path)
     ("override", "sentence"),
     [
         ("game=chess", "Could not find 'game/chess'"),
-        ("game.name=chess", "game 'chess' is unknown; the games are big_leduc, fhp, fhp5, fhp_limit, hunl_pot, kuhn,"),
+        (
+            "game.name=chess",
+            "game 'chess' is unknown; the games are big_leduc, fhp, fhp5, fhp_limit, hnlh, hunl_pot, kuhn,",
+        ),
         ("game.ranks=1", "game leduc: ranks is 1; at least 2"),
         ("game.ranks=many", "game leduc: ranks is 'many'; a whole number is needed"),
         ("game.ranls=4", "ranls"),
