@@ -27,7 +27,7 @@ from repro.seeding import generator
 from repro.tracking.progress import console
 
 AVERAGE = ":average"
-"""After `networks.pt`: Deep CFR's S-hat, instead of the value networks that SD-CFR averages."""
+"""After `networks.pt`: the average network, instead of the value networks that SD-CFR averages."""
 
 Networks = tuple[NetworkSampling, NetworkSampling]
 Player = TabularPolicy | Uniform | Blueprint | Networks | tuple[NetworkPolicy, NetworkPolicy]

@@ -19,6 +19,7 @@ import uuid
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,11 +101,15 @@ def _check_different(configs: Sequence[DictConfig]) -> None:
 
 def _key_of(*overrides: str, _root_: DictConfig) -> str:
     """`${run_key:OVERRIDE,...}`: the key of another run, with the seed, device and threads of the run that asks."""
-    same = [f"{key}={_root_[key]}" for key in ("seed", "device", "threads")]
+    return _composed_key(*(f"{key}={_root_[key]}" for key in ("seed", "device", "threads")), *overrides)
+
+
+@cache
+def _composed_key(*overrides: str) -> str:
+    # A reference is resolved many times while its run is planned; composing takes tenths of a second.
     composing = initialize_config_dir(str(CONF), version_base="1.3") if not GlobalHydra().is_initialized() else None
     with composing or nullcontext():
-        config = compose("config", [*same, *overrides], return_hydra_config=True)
-    return run_key(without_hydra(config))
+        return run_key(without_hydra(compose("config", [*overrides], return_hydra_config=True)))
 
 
 def _register_resolver() -> None:

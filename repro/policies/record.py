@@ -42,7 +42,8 @@ class StrategyRecord:
             ReproError: there was no evaluation then.
         """
         if iteration not in self.iterations:
-            raise ReproError(f"there is no strategy of iteration {iteration}; there are those of {self._span()}.")
+            known = ", ".join(map(str, self.iterations))
+            raise ReproError(f"there is no strategy of iteration {iteration}; there are those of {known}.")
         return self._policy(self.iterations.index(iteration))
 
     def last(self) -> TabularPolicy:
@@ -59,10 +60,6 @@ class StrategyRecord:
         table = self.tables[index].double()
         # Stored in single precision, rows sum to one only nearly.
         return TabularPolicy(table / table.sum(1, keepdim=True))
-
-    def _span(self) -> str:
-        return ", ".join(map(str, self.iterations if len(self.iterations) < 4 else
-                                  [*self.iterations[:2], "...", self.iterations[-1]]))  # fmt: skip
 
 
 def save_records(path: Path, config: Mapping[str, Any], records: Mapping[str, StrategyRecord]) -> None:
