@@ -39,7 +39,7 @@ class Choice:
 CHOICES = (
     Choice(
         "traversals", "traversals K", "algorithm.traversals=100", "More traversals make D2CFR less exploitable",
-        "algorithm.traversals=200", "algorithm.traversals=50",
+        "algorithm.traversals=200", "algorithm.traversals=100",
     ),
     Choice(
         "value_steps", "SGD steps, value networks", "algorithm.value.steps=200",
