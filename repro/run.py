@@ -19,7 +19,6 @@ import uuid
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +47,8 @@ _PARENT_RUN = "REPRO_PARENT_RUN"
 COMMAND_PROCESS = "REPRO_COMMAND_PROCESS"
 """Environment variable: host and process id of the command that this process must not outlive."""
 _LOOK_EVERY_SECONDS = 1.0
+_KEYS: dict[tuple[str, ...], str] = {}
+"""Keys of referenced runs. A reference is resolved many times while its run is planned, and composing takes long."""
 
 register()
 
@@ -101,15 +102,12 @@ def _check_different(configs: Sequence[DictConfig]) -> None:
 
 def _key_of(*overrides: str, _root_: DictConfig) -> str:
     """`${run_key:OVERRIDE,...}`: the key of another run, with the seed, device and threads of the run that asks."""
-    return _composed_key(*(f"{key}={_root_[key]}" for key in ("seed", "device", "threads")), *overrides)
-
-
-@cache
-def _composed_key(*overrides: str) -> str:
-    # A reference is resolved many times while its run is planned; composing takes tenths of a second.
-    composing = initialize_config_dir(str(CONF), version_base="1.3") if not GlobalHydra().is_initialized() else None
-    with composing or nullcontext():
-        return run_key(without_hydra(compose("config", [*overrides], return_hydra_config=True)))
+    asked = (*(f"{key}={_root_[key]}" for key in ("seed", "device", "threads")), *overrides)
+    if asked not in _KEYS:
+        composing = initialize_config_dir(str(CONF), version_base="1.3") if not GlobalHydra().is_initialized() else None
+        with composing or nullcontext():
+            _KEYS[asked] = run_key(without_hydra(compose("config", [*asked], return_hydra_config=True)))
+    return _KEYS[asked]
 
 
 def _register_resolver() -> None:
