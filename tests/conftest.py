@@ -13,3 +13,10 @@ torch.set_num_threads(1)
 def _one_thread():
     with threadpool_limits(1):
         yield
+
+
+@pytest.fixture
+def _threads_restored():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)

@@ -1,6 +1,7 @@
-"""Hold'em with one board over explicit deals, in NumPy: every two hands and every board, suits told apart.
+"""Small Hold'em games and random deals, and `Explicit`: games with one board over explicit deals, in NumPy.
 
-It shares no code with the package. The package is asked for one thing only: which row of its table a hand reads.
+`Explicit` goes through every two hands and every board, suits told apart. It shares no code with the package, which is
+asked for one thing only: which row of its table a hand reads.
 """
 
 from __future__ import annotations
@@ -9,9 +10,53 @@ from collections import Counter
 from itertools import combinations, permutations
 from math import comb
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
+
+from repro.games import Game, load
+from repro.games.holdem import HoldemCards
+
+HOLDEM = ("fhp", "fhp_limit", "fhp5", "hunl_pot")
+
+SMALL: dict[str, tuple[str, dict[str, Any]]] = {
+    "fhp": ("fhp", {"ranks": 4, "suits": 2}),
+    "three_suits": ("fhp", {"ranks": 3, "suits": 3}),
+    "four_suits": ("fhp", {"ranks": 3, "suits": 4}),
+    "one_suit": ("fhp", {"ranks": 13, "suits": 1}),
+    "straights": ("fhp", {"ranks": 5, "suits": 2}),
+    "flushes": ("fhp", {"ranks": 6, "suits": 2}),
+    "no_raises": ("fhp_limit", {"ranks": 4, "suits": 2, "max_raises": (0, 0)}),
+    "fractions": ("fhp_limit", {"ranks": 4, "suits": 2, "max_raises": (1, 2), "blinds": (0.3, 1.7), "bet": 0.25}),
+    "equal_blinds": ("fhp", {"ranks": 4, "suits": 2, "blinds": (2.0, 2.0)}),
+    "limit": ("fhp_limit", {"ranks": 4, "suits": 2}),
+    "limit_four_cards": ("fhp_limit", {"ranks": 3, "suits": 3, "flop_cards": 4}),
+    "nothing_left": ("fhp", {"ranks": 4, "suits": 2, "flop_cards": 4}),
+    "fhp5": ("fhp5", {"ranks": 5, "suits": 2}),
+    "fhp5_three_suits": ("fhp5", {"ranks": 3, "suits": 3}),
+}
+
+
+def game_of(key):
+    name, parameters = SMALL[key]
+    return load(name, **parameters)
+
+
+def betting_of(game: Game) -> list[str]:
+    """Per betting node, its actions as letters; rounds are divided by "/"."""
+    return ["/".join("".join("fcr"[a] for a in actions) for actions in history) for history in game.tree.histories]
+
+
+def cards_in(game: Game) -> HoldemCards:
+    assert isinstance(game.cards, HoldemCards)
+    return game.cards
+
+
+def random_deals(n: int, cards: HoldemCards, seed: int) -> torch.Tensor:
+    """`[n, 4 + board]` hands and board."""
+    draw = torch.rand(n, cards.ranks * cards.suits, generator=torch.Generator().manual_seed(seed))
+    return draw.topk(4 + cards.board_cards[-1], 1).indices
 
 
 def best_five(cards, suits, ranks):
@@ -275,3 +320,8 @@ def orbits(boards, suits):
         }
         least[board] = min(same)
     return least
+
+
+def assert_close(ours, theirs, atol=1e-9, rtol=0.0):
+    """Faster than `pytest.approx` on arrays."""
+    np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=rtol, atol=atol)

@@ -1,15 +1,23 @@
-"""A Deep CFR configuration that takes milliseconds per iteration."""
+"""A Deep CFR configuration that takes milliseconds per iteration, and runs of any algorithm that are broken off."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytorch_lightning as pl
+import torch
 
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.config import DeepCFRConfig, NetworkConfig, ReadoutConfig, RegressionConfig
 from repro.games import Game
+
+Model = TypeVar("Model", bound=pl.LightningModule)
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
 
 
 def small_config(**changes: Any) -> DeepCFRConfig:
@@ -37,6 +45,27 @@ def trainer(epochs: int, folder: Path) -> pl.Trainer:
         max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
         enable_model_summary=False, default_root_dir=folder,
     )  # fmt: skip
+
+
+def straight_and_resumed(make: Callable[[], Model], epochs: int, stop: int, folder: Path) -> tuple[Model, Model]:
+    """A run that never stopped, and one that was stopped, checkpointed and restored in a new model.
+
+    Args:
+        make: called for every model, which must come out the same.
+        epochs: where both runs end.
+        stop: the epoch after which the second one was stopped.
+        folder: for the checkpoint.
+    """
+
+    def fitted(until: int, checkpoint: Path | None = None) -> Model:
+        model = make()
+        # Read as `repro.run` reads it: nothing but tensors and plain Python.
+        trainer(until, folder).fit(model, ckpt_path=checkpoint, weights_only=True)
+        return model
+
+    straight = fitted(epochs)
+    fitted(stop).trainer.save_checkpoint(folder / "stopped.ckpt")
+    return straight, fitted(epochs, folder / "stopped.ckpt")
 
 
 def small_model(game: Game, seed: int = 0, **changes: Any) -> DeepCFR:

@@ -7,7 +7,6 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-import pytorch_lightning as pl
 import torch
 
 from repro import run
@@ -21,7 +20,7 @@ from repro.networks.gradients import Autograd, gradients_of
 from repro.networks.modules import average_network, value_network
 from repro.networks.optimizers import FlatAdam
 from repro.policies.regret_matching import regret_matching
-from tests.small import small_config, trainer
+from tests.small import small_config, straight_and_resumed
 
 DNET, FC = NetworkConfig("dnet", 12), NetworkConfig("fc", 12, 2)
 
@@ -224,16 +223,10 @@ def test_the_window_holds_the_last_policies():
 
 
 def test_resuming_equals_never_stopping(tmp_path):
-    def fitted(epochs: int, checkpoint: Any) -> tuple[D2CFR, pl.Trainer]:
-        model = d2cfr(load("leduc"), rectification="play_outs", simulations=20, kl_weight=0.5, policy_every=1)
-        fitting = trainer(epochs, tmp_path)
-        fitting.fit(model, ckpt_path=checkpoint, weights_only=True)
-        return model, fitting
+    def make() -> D2CFR:
+        return d2cfr(load("leduc"), rectification="play_outs", simulations=20, kl_weight=0.5, policy_every=1)
 
-    straight, _ = fitted(6, None)
-    _, stopped = fitted(3, None)
-    stopped.save_checkpoint(tmp_path / "last.ckpt")
-    resumed, _ = fitted(6, tmp_path / "last.ckpt")
+    straight, resumed = straight_and_resumed(make, 6, 3, tmp_path)
     assert torch.equal(straight.strategy, resumed.strategy)
     for ours, theirs in zip(straight.recent, resumed.recent, strict=True):
         assert torch.equal(torch.stack(list(ours)), torch.stack(list(theirs)))

@@ -21,7 +21,7 @@ from repro.games import Game, load
 from repro.policies.ensemble import load_average_networks, load_networks
 from repro.policies.network import Uniform
 from repro.policies.regret_matching import regret_matching
-from tests.small import small_config, trainer
+from tests.small import small_config, straight_and_resumed
 
 DNET, FC = NetworkConfig("dnet", 12), NetworkConfig("fc", 12, 2)
 
@@ -130,16 +130,10 @@ def test_its_policy_networks_are_measured_against_opponents(rectified):
 
 
 def test_resuming_equals_never_stopping(tmp_path):
-    def fitted(epochs: int, checkpoint: Any) -> Any:
-        model = d2cfr(small_game(), kl_weight=0.5, policy_every=1, traversals=60, **PLAYED)
-        fitting = trainer(epochs, tmp_path)
-        fitting.fit(model, ckpt_path=checkpoint, weights_only=True)
-        return model, fitting
+    def make() -> HoldemD2CFR:
+        return d2cfr(small_game(), kl_weight=0.5, policy_every=1, traversals=60, **PLAYED)
 
-    straight, _ = fitted(4, None)
-    _, stopped = fitted(2, None)
-    stopped.save_checkpoint(tmp_path / "last.ckpt")
-    resumed, _ = fitted(4, tmp_path / "last.ckpt")
+    straight, resumed = straight_and_resumed(make, 4, 2, tmp_path)
     for ours, theirs in ((straight.stored, resumed.stored), (straight.recent, resumed.recent)):
         for player in range(2):
             for a, b in zip(ours[player], theirs[player], strict=True):

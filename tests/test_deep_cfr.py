@@ -20,7 +20,7 @@ from repro.policies import TabularPolicy, uniform
 from repro.policies.ensemble import TrajectorySampling, reservoir_members
 from repro.policies.regret_matching import regret_matching
 from repro.seeding import generator
-from tests.small import small_model, trainer
+from tests.small import small_model, straight_and_resumed
 
 
 class TabularDeepCFR(DeepCFR):
@@ -143,19 +143,9 @@ def test_resuming_equals_never_stopping(tmp_path, memory, start, stop):
     game = load("leduc")
     regression = RegressionConfig(steps=8, batch_size=64, start=start)
     changes = {"memory": memory, "value": regression}
-
-    straight = small_model(game, **changes)
-    whole = trainer(6, tmp_path)
-    whole.fit(straight)
-    first_half = small_model(game, **changes)
-    half = trainer(stop, tmp_path)
-    half.fit(first_half)
-    half.save_checkpoint(tmp_path / "half.ckpt")
-    resumed = small_model(game, **changes)
-    rest = trainer(6, tmp_path)
-    rest.fit(resumed, ckpt_path=tmp_path / "half.ckpt", weights_only=True)
+    straight, resumed = straight_and_resumed(lambda: small_model(game, **changes), 6, stop, tmp_path)
     assert resumed.iteration == straight.iteration == 6
-    assert whole.global_step == 12, "Lightning counts one step per fitted network"
+    assert straight.trainer.global_step == 12, "Lightning counts one step per fitted network"
     for ours, theirs in zip(straight.strategy_buffers, resumed.strategy_buffers, strict=True):
         assert torch.equal(torch.stack(ours.parameters), torch.stack(theirs.parameters))
     for readout in ("sd_cfr", "sd_cfr_2", "deep_cfr"):

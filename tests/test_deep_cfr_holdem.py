@@ -1,4 +1,4 @@
-"""Deep CFR and SD-CFR on Hold'em, on decks so small that every strategy fits a table."""
+"""Deep CFR and SD-CFR on Hold'em, on decks so small that every strategy fits a table: what is learned, and runs."""
 
 from __future__ import annotations
 
@@ -16,95 +16,23 @@ from torch.nn.utils import vector_to_parameters
 from repro import run
 from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR, OpeningTable
 from repro.algorithms.registry import build
-from repro.config import Config, NetworkConfig, ReadoutConfig, RegressionConfig
-from repro.engine.holdem_form import HoldemForm
-from repro.engine.sampling import SamplingEngine, Traversals
+from repro.config import Config, NetworkConfig, RegressionConfig
+from repro.engine.sampling import Traversals
 from repro.errors import ReproError
-from repro.evaluation import expected_value, nash_conv
-from repro.evaluation.exploitability import exact_engine
-from repro.evaluation.head_to_head import average_policy, play_match
-from repro.games import Game, load
+from repro.games import load
 from repro.networks.holdem_features import HoldemFeatures
 from repro.networks.modules import value_network
-from repro.policies import TabularPolicy, random_policy
 from repro.policies.base import Policy
-from repro.policies.ensemble import StrategyBuffer, TrajectorySampling, average_strategy, reservoir_members
-from repro.policies.network import NetworkPolicy, as_they_are, opening_infosets
-from repro.policies.regret_matching import regret_matching
-from repro.seeding import generator
+from repro.policies.network import opening_infosets
 from repro.tracking.store import READOUT_TAG, default_uri
-from tests.small import small_config, trainer
-
-NETWORK = NetworkConfig("deep_cfr", 8, None, 12)
-READOUTS = {
-    "sd_cfr": ReadoutConfig("ensemble"),
-    "deep_cfr": ReadoutConfig("average_network"),
-    "sd_cfr_2": ReadoutConfig("ensemble", 2),
-}
-
-
-def small_game(**changes: Any) -> Game:
-    return load("fhp", **{"ranks": 4, "suits": 2, **changes})
-
-
-def holdem_model(game: Game, seed: int = 0, **changes: Any) -> HoldemDeepCFR:
-    given = {"traversals": 300, "readouts": dict(READOUTS), "regret_unit": 100.0, **changes}
-    return HoldemDeepCFR(game, small_config(**given), NETWORK, seed)
-
-
-def trained(game: Game, iterations: int = 6, seed: int = 0, **changes: Any) -> HoldemDeepCFR:
-    model = holdem_model(game, seed, iterations=iterations, **changes)
-    for _ in range(iterations):
-        model.training_step(None, 0)
-    return model
+from tests.small import seeded, small_config, straight_and_resumed
+from tests.small_holdem import NETWORK, every, holdem_model, opening_rows, small_game, tables, trained
 
 
 @pytest.fixture(scope="module")
 def finished() -> HoldemDeepCFR:
     """After six iterations, evaluated on all boards. Tests must not change it."""
     return trained(small_game(), match_hands=200, disagreement_rollouts=50)
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def every(game: Game) -> Tensor:
-    return torch.arange(game.infosets)
-
-
-def opening_rows(game: Game, player: int) -> Tensor:
-    """Bool: which of a player's infosets are before the board."""
-    mine = game.player_slice[player]
-    return game.tree.round[game.infoset_node[mine]] == 0
-
-
-def tables(model: HoldemDeepCFR, player: int) -> list[Tensor]:
-    """Per iteration `[the player's infosets, actions]` float64, from the stored networks and opening strategies."""
-    game = model.game
-    mine = game.player_slice[player]
-    network = value_network(NETWORK, model.columns, 3)
-    early, found = opening_rows(game, player), []
-    features, legal = HoldemFeatures(game).rows(every(game)[mine])
-    for parameters, opening in zip(model.stored[player], model.opening_strategies[player], strict=True):
-        vector_to_parameters(parameters, network.parameters())
-        with torch.no_grad():
-            table = regret_matching(network(features, legal), legal, model.algorithm.when_no_positive).double()
-        table[early] = opening.double()
-        found.append(table / table.sum(1, keepdim=True))
-    return found
-
-
-def average_by_hand(model: HoldemDeepCFR, player: int, members: list[int] | None = None) -> Tensor:
-    """Eq. 5 over the listed infosets of a player: weights t, each strategy's own reach."""
-    game, found = model.game, []
-    mine = game.player_slice[player]
-    for i, strategy in enumerate(tables(model, player)):
-        if members is None or i in members:
-            table = game.uniform.clone()
-            table[mine] = strategy
-            found.append((i + 1.0, exact_engine(game).own_reach(table)[mine], strategy))
-    return average_strategy(game.uniform[mine], found)
 
 
 class Recorded:
@@ -295,18 +223,9 @@ def test_resuming_equals_never_stopping(tmp_path, boards, start, stop):
         "value": regression, "average": regression, "evaluation_boards": boards, "match_hands": 100,
         "disagreement_rollouts": 40, "iterations": 5, "value_capacity": 150, "strategy_capacity": 150,
     }  # fmt: skip
-
-    straight = holdem_model(game, **changes)
-    whole = trainer(5, tmp_path)
-    whole.fit(straight)
-    first_half = holdem_model(game, **changes)
-    half = trainer(stop, tmp_path)
-    half.fit(first_half)
-    half.save_checkpoint(tmp_path / "half.ckpt")
-    resumed = holdem_model(game, **changes)
-    trainer(5, tmp_path).fit(resumed, ckpt_path=tmp_path / "half.ckpt", weights_only=True)
+    straight, resumed = straight_and_resumed(lambda: holdem_model(game, **changes), 5, stop, tmp_path)
     assert resumed.iteration == straight.iteration == 5
-    assert whole.global_step == 10, "Lightning counts one step per fitted network"
+    assert straight.trainer.global_step == 10, "Lightning counts one step per fitted network"
     assert straight.value_memories[0].size == 150, "the reservoir must have been full"
     assert_same(resumed, straight)
     for name in ("value_memories", "strategy_memories"):
@@ -326,28 +245,6 @@ def test_minibatches_of_every_kind_are_learned_from(batch_size):
     assert model.metrics["deep_cfr"]["loss/policy"] > 0
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [("fhp_limit", {"ranks": 4, "suits": 2}), ("fhp5", {"ranks": 5, "suits": 2})],
-)
-def test_other_games_of_one_board(name, parameters):
-    game = load(name, **parameters)
-    model = trained(game, 2)
-    expected = nash_conv(game, TabularPolicy(torch.cat([average_by_hand(model, p) for p in range(2)])))
-    assert model.metrics["sd_cfr"]["nash_conv"] == pytest.approx(expected, rel=1e-5)
-
-
-def test_a_game_of_several_boards_is_measured_by_matches_alone():
-    game = load("hunl_pot", ranks=3, suits=3, stack=700.0)
-    model = trained(game, 2, match_hands=100, disagreement_rollouts=100)
-    assert model.form is None
-    measured = model.metrics["sd_cfr"]
-    assert {"match/value", "match/standard_error", "disagreement/0/mean"} <= measured.keys()
-    assert not {"nash_conv", "exploitability"} & (measured.keys() | model.metrics["deep_cfr"].keys())
-    assert measured["match/standard_error"] > 0
-    assert model.metrics["deep_cfr"]["loss/policy"] > 0
-
-
 def test_a_run_of_a_holdem_game_is_this_module():
     config = Config(algorithm=small_config(), network=NETWORK, seed=3)
     model = build(small_game(), config)
@@ -356,195 +253,6 @@ def test_a_run_of_a_holdem_game_is_this_module():
     assert type(build(load("kuhn"), Config(algorithm=small_config(), network=NetworkConfig("sd_cfr", 8)))) is not type(
         model
     )
-
-
-# -- read-outs ---------------------------------------------------------------------------------------------------------
-
-
-def test_sd_cfr_is_equation_5(finished):
-    game = finished.game
-    assert finished.form is not None
-    assert torch.equal(finished.form.infosets, every(game))
-    average = [average_by_hand(finished, p) for p in range(2)]
-    for player in range(2):
-        ours = finished._average(player, None)
-        torch.testing.assert_close(ours / ours.sum(1, keepdim=True), average[player], rtol=0, atol=1e-6)
-        # An average of strategies without their reaches, or of equal weights, is another.
-        plain = torch.stack(tables(finished, player)).mean(0)
-        assert float((ours - plain).abs().max()) > 0.05
-    table = torch.cat(average)
-    joined = average_policy(game, [finished.sampling(p) for p in range(2)])
-    torch.testing.assert_close(joined.table, table, rtol=0, atol=1e-6)
-    measured = finished.metrics["sd_cfr"]
-    assert measured["nash_conv"] == pytest.approx(nash_conv(game, TabularPolicy(table)), rel=1e-5)
-    # Hold'em is quoted in thousandths of the big blind of 100 chips, summed over the players.
-    assert measured["exploitability"] == pytest.approx(1000 * measured["nash_conv"] / 100)
-
-
-def test_capped_ensembles_average_what_a_reservoir_holds(finished):
-    game, parts = finished.game, []
-    for player in range(2):
-        members = reservoir_members(6, 2, finished.seed, player)
-        assert len(members) == 2
-        parts.append(average_by_hand(finished, player, members))
-        torch.testing.assert_close(finished._average(player, 2), parts[-1], rtol=0, atol=1e-6)
-        capped = finished.sampling(player, 2)
-        assert capped.weight.tolist() == [m + 1.0 for m in members]
-        mine = game.player_slice[player]
-        for i, member in enumerate(members):
-            strategy = capped.strategy(i, every(game)[mine]).double()
-            torch.testing.assert_close(strategy, tables(finished, player)[member], rtol=0, atol=1e-6)
-        assert finished.sampling(player).weight.tolist() == [1, 2, 3, 4, 5, 6]
-        assert torch.equal(finished._average(player, 6), finished._average(player, None))
-        assert torch.equal(finished._average(player, 100), finished._average(player, None))
-    measured = finished.metrics["sd_cfr_2"]["nash_conv"]
-    assert measured == pytest.approx(nash_conv(game, TabularPolicy(torch.cat(parts))), rel=1e-5)
-    assert measured != finished.metrics["sd_cfr"]["nash_conv"]
-
-
-def deep_cfr_seats(model: HoldemDeepCFR) -> list[NetworkPolicy]:
-    return [
-        NetworkPolicy(network, HoldemFeatures(model.game).rows, as_they_are, opening.average(), mine.start)
-        for network, opening, mine in zip(model.average_networks, model.openings, model.game.player_slice, strict=True)
-    ]
-
-
-def test_deep_cfr_is_the_network_behind_the_summed_opening(finished):
-    game, parts = finished.game, []
-    for player, network in enumerate(finished.average_networks):
-        mine = game.player_slice[player]
-        with torch.no_grad():
-            table = network(*HoldemFeatures(game).rows(every(game)[mine])).double()
-        sums = finished.openings[player].sums
-        assert bool((sums.sum(1) > 0).all()), "all hands were dealt"
-        table[opening_rows(game, player)] = sums / sums.sum(1, keepdim=True)
-        parts.append(table / table.sum(1, keepdim=True))
-        ours = deep_cfr_seats(finished)[player].probabilities(every(game)[mine]).double()
-        torch.testing.assert_close(ours, table, rtol=0, atol=1e-6)
-    measured = finished.metrics["deep_cfr"]["nash_conv"]
-    assert measured == pytest.approx(nash_conv(game, TabularPolicy(torch.cat(parts))), rel=1e-5)
-
-
-def test_the_average_network_is_trained_on_what_was_played():
-    """It approaches the iteration-weighted mean of the strategies in memory."""
-    regression = RegressionConfig(steps=500, batch_size=256, learning_rate=5e-3, start="random")
-    model = trained(small_game(), 3, average=regression, traversals=2000, strategy_capacity=50_000, evaluate_every=3)
-    game = model.game
-    for player, seat in enumerate(deep_cfr_seats(model)):
-        state, mine = model.strategy_memories[player].state_dict(), game.player_slice[player]
-        rows, weight = state["infoset"].long(), state["iteration"].double()
-        count = mine.stop - mine.start
-        total = torch.zeros(count, dtype=torch.float64).index_add_(0, rows, weight)
-        target = state["target"].t().double() * weight[:, None]
-        mean = torch.zeros(count, 3, dtype=torch.float64).index_add_(0, rows, target) / total.clamp(min=1)[:, None]
-        found = seat.probabilities(every(game)[mine]).double()
-
-        def distance(table: Tensor, mean: Tensor = mean, total: Tensor = total) -> float:
-            return float(((table - mean).abs().sum(1) * total).sum() / total.sum())
-
-        assert distance(found) < 0.5 * distance(game.uniform[mine])
-
-
-@pytest.mark.parametrize("seat", [0, 1])
-def test_hands_of_the_ensemble_win_what_its_average_does(finished, seat):
-    game, hands = finished.game, 200_000
-    opponent = random_policy(game, seeded(5))
-    seats: list[Any] = [opponent, opponent]
-    seats[seat] = finished.sampling(seat)
-    won = SamplingEngine(game).play(seats, hands, seeded(seat)).double()
-    table = opponent.table.clone()
-    table[game.player_slice[seat]] = average_by_hand(finished, seat)
-    exact = expected_value(game, TabularPolicy(table))[0]
-    error = float(won.std()) / hands**0.5
-    assert float(won.mean()) == pytest.approx(exact, abs=4 * error)
-    # The test must be able to tell the average from single strategies.
-    single = []
-    for strategy in tables(finished, seat):
-        table[game.player_slice[seat]] = strategy
-        single.append(abs(expected_value(game, TabularPolicy(table))[0] - exact))
-    assert max(single) > 20 * error
-
-
-@pytest.mark.parametrize("seat", [0, 1])
-def test_hands_are_those_of_trajectory_sampling_on_tables(finished, seat):
-    game, hands = finished.game, 20_000
-    buffer = StrategyBuffer(game, seat)
-    for strategy in tables(finished, seat):
-        buffer.add(torch.zeros(1), strategy, torch.ones(len(strategy)))
-    opponent = random_policy(game, seeded(5))
-    won = []
-    for ensemble in (finished.sampling(seat), TrajectorySampling(buffer)):
-        seats: list[Any] = [opponent, opponent]
-        seats[seat] = ensemble
-        won.append(SamplingEngine(game).play(seats, hands, seeded(6)))
-    # A probability that is rounded otherwise may turn a draw.
-    assert float((won[0] != won[1]).double().mean()) < 1e-3
-
-
-def test_the_match_is_between_the_first_two_read_outs(finished):
-    game = finished.game
-    ensembles = [finished.sampling(p) for p in range(2)]
-    match = play_match(game, ensembles, deep_cfr_seats(finished), 200, generator(0, "match", 6))
-    measured = finished.metrics["sd_cfr"]
-    # Thousandths of the big blind of 100 chips.
-    assert measured["match/value"] == pytest.approx(10 * match.mean, rel=1e-6)
-    assert measured["match/standard_error"] == pytest.approx(10 * match.standard_error, rel=1e-6)
-    assert not any(k.startswith(("match", "disagreement")) for k in finished.metrics["deep_cfr"])
-    none = trained(small_game(), 2).metrics["sd_cfr"]
-    assert not any(k.startswith(("match", "disagreement")) for k in none)
-
-
-def test_the_comparison_comes_after_the_last_iteration():
-    model = holdem_model(small_game(), iterations=2, evaluate_every=1, disagreement_rollouts=300)
-    model.training_step(None, 0)
-    assert not any(k.startswith("disagreement") for k in model.metrics["sd_cfr"])
-    model.training_step(None, 0)
-    measured = model.metrics["sd_cfr"]
-    # Player 0 opens all of her hands, after which player 1 acts unless they fold.
-    assert measured["disagreement/0/decisions"] == 300
-    assert 0 < measured["disagreement/1/decisions"] < 300
-    assert measured["disagreement/0/mean"] < 0.2, "both read-outs have a table there, of the same traversals"
-
-
-# -- on a sample of boards ---------------------------------------------------------------------------------------------
-
-
-def test_a_sample_of_boards_measures_the_same_strategies(finished):
-    model = trained(small_game(), evaluation_boards=15)
-    game = model.game
-    assert all(torch.equal(a, b) for a, b in zip(model.stored[0], finished.stored[0], strict=True))
-    form = model.form
-    assert form is not None
-    assert form.sample.size == 15
-    assert form.rows < game.infosets
-    for name, capacity in (("sd_cfr", None), ("sd_cfr_2", 2)):
-        members = [None if capacity is None else reservoir_members(6, capacity, 0, p) for p in range(2)]
-        table = torch.cat([average_by_hand(model, p, members[p]) for p in range(2)])[form.infosets]
-        expected = HoldemForm(game, form.sample).best_response_values(table)
-        measured = model.metrics[name]
-        assert measured["nash_conv"] == pytest.approx(float(expected.sum()), rel=1e-5)
-        assert measured["exploitability"] == pytest.approx(10 * measured["nash_conv"])
-        assert 0 < measured["nash_conv_standard_error"] < measured["nash_conv"]
-    assert "nash_conv_standard_error" not in finished.metrics["sd_cfr"]
-
-
-def test_boards_depend_on_the_seed_alone():
-    def boards(seed: int, **changes: Any) -> Tensor:
-        form = holdem_model(small_game(), seed, evaluation_boards=15, **changes).form
-        assert form is not None
-        return form.infosets
-
-    assert torch.equal(boards(0), boards(0, traversals=70))
-    assert not torch.equal(boards(0), boards(1))
-
-
-def test_the_estimate_and_its_error_are_of_the_exact_value(finished):
-    exact = finished.metrics["sd_cfr"]["nash_conv"]
-    model = holdem_model(small_game(), evaluation_boards=3000)
-    model.iteration, model.stored, model.opening_strategies = 6, finished.stored, finished.opening_strategies
-    measured = model._exploitability(READOUTS["sd_cfr"], [])
-    assert measured["nash_conv_standard_error"] < 0.1 * exact
-    assert abs(measured["nash_conv"] - exact) < 4 * measured["nash_conv_standard_error"]
 
 
 # -- configuration -----------------------------------------------------------------------------------------------------

@@ -1,68 +1,28 @@
-"""NFSP: what is played and remembered, what the two networks are trained on, and what comes out."""
+"""NFSP: what is played and remembered, and what comes out of runs."""
 
 from __future__ import annotations
 
 from collections import deque
 from pathlib import Path
-from typing import Any
 
 import pytest
-import pytorch_lightning as pl
 import torch
 from mlflow import MlflowClient
 from torch import Tensor, nn
 
 from repro import run
-from repro.algorithms.nfsp import NFSP, Seat, TablePlayer, tabled
-from repro.algorithms.regression import fit
+from repro.algorithms.nfsp import NFSP, Seat, tabled
 from repro.algorithms.replay import Replay, Transitions
-from repro.config import NetworkConfig, NFSPConfig, ReadoutConfig, run_key
-from repro.engine.sampling import Samples, SamplingEngine
+from repro.config import run_key
+from repro.engine.sampling import SamplingEngine
 from repro.errors import ReproError
-from repro.evaluation import best_response, expected_value, nash_conv
 from repro.games import Game, load
 from repro.games.betting import SHOWDOWN
-from repro.networks.features import feature_columns, infoset_features
-from repro.networks.gradients import Autograd, HandDifferentiated, gradients_of
-from repro.networks.modules import Network, average_network, value_network
-from repro.networks.optimizers import FlatSGD
-from repro.policies import TabularPolicy, deterministic_policy, random_policy, uniform
+from repro.policies import deterministic_policy, random_policy, uniform
 from repro.tracking import status
 from repro.tracking.store import TRAINING, default_uri, find_runs
-
-ONE_LAYER = NetworkConfig("fc", 32, 1)
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def small_config(**changes: Any) -> NFSPConfig:
-    values: dict[str, Any] = {
-        "name": "nfsp",
-        "iterations": 8,
-        "evaluate_every": 2,
-        "readouts": {"nfsp": ReadoutConfig("average_network")},
-        "hands": 60,
-        "eta": 0.3,
-        "epsilon": 0.1,
-        "replay_capacity": 500,
-        "reservoir_capacity": 150,
-        "steps_per_update": 16,
-        "batch_size": 32,
-        "target_every": 5,
-        "value_learning_rate": 0.05,
-        "average_learning_rate": 0.05,
-    }
-    return NFSPConfig(**{**values, **changes})
-
-
-def small_model(game: Game, seed: int = 0, **changes: Any) -> NFSP:
-    return NFSP(game, small_config(**changes), ONE_LAYER, seed)
-
-
-def small_player(game: Game, player: int = 0, **changes: Any) -> TablePlayer:
-    return TablePlayer(game, player, small_config(**changes), ONE_LAYER, 0)
+from tests.small import seeded, straight_and_resumed
+from tests.small_nfsp import ONE_LAYER, made_up, small_config, small_model, small_player
 
 
 def seats_of(game: Game, average: Tensor, response: Tensor, eta: float) -> list[Seat]:
@@ -71,7 +31,7 @@ def seats_of(game: Game, average: Tensor, response: Tensor, eta: float) -> list[
     return [Seat(tabled(*own), game.num_actions, eta) for own in tables]
 
 
-# -- self-play -------------------------------------------------------------------------------------------------------
+# -- self-play ---------------------------------------------------------------------------------------------------------
 
 
 def split_hands(t: Transitions) -> list[list[tuple[int, int, float, int, bool]]]:
@@ -167,20 +127,7 @@ def test_exploration_falls_with_the_square_root_of_the_iteration():
             assert abs(other - expected) < 4 * (expected / len(rows)) ** 0.5
 
 
-# -- memories --------------------------------------------------------------------------------------------------------
-
-
-def made_up(start: int, n: int, first: int, infosets: int) -> Transitions:
-    """Transitions that can be told apart by their rewards."""
-    draw = seeded(start)
-    following = torch.randint(-1, infosets, (n,), generator=draw)
-    return Transitions(
-        infosets=first + torch.randint(infosets, (n,), generator=draw),
-        actions=torch.randint(3, (n,), generator=draw),
-        rewards=torch.arange(start, start + n).float(),
-        following=torch.where(following < 0, -1, first + following),
-        best_response=torch.rand(n, generator=draw) < 0.5,
-    )
+# -- memories ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sizes", [(5, 3), (10, 10), (4, 4, 4), (25, 3), (7, 30)])
@@ -267,170 +214,7 @@ def test_nothing_is_learned_from_a_memory_that_holds_too_little():
     assert not any(map(torch.equal, before, model.average_networks.parameters()))
 
 
-# -- gradients -------------------------------------------------------------------------------------------------------
-
-
-def network_of(build: Any, game: Game, architecture: str) -> Network:
-    torch.manual_seed(0)
-    config = ONE_LAYER if architecture == "fc" else NetworkConfig("sd_cfr", 16)
-    return build(config, feature_columns(game), game.num_actions)
-
-
-def assert_gradients(network: Network, expected: tuple[Tensor, ...]) -> None:
-    for parameter, gradient in zip(network.parameters(), expected, strict=True):
-        assert parameter.grad is not None
-        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("rule", [HandDifferentiated, Autograd])
-@pytest.mark.parametrize("architecture", ["fc", "sd_cfr"])
-def test_the_gradient_of_the_log_loss_equals_autograd(architecture, rule):
-    game = load("leduc")
-    network = network_of(average_network, game, architecture)
-    rows = torch.randint(game.infosets, (50,), generator=seeded(1))
-    x, legal = infoset_features(game)[rows], game.legal[rows]
-    target = random_policy(game, seeded(2)).table[rows].float()
-    weight = torch.rand(50, 1, generator=seeded(3))
-    logits = network.body(x).masked_fill(~legal, -1e9)
-    loss = (nn.functional.cross_entropy(logits, target, reduction="none") * weight[:, 0]).sum()
-    expected = torch.autograd.grad(loss, list(network.parameters()))
-    FlatSGD(network, 0.1)
-    assert type(gradients_of(network, log_loss=True)) is HandDifferentiated
-    gradients = rule(network, log_loss=True)
-    gradients.prepare(x, legal)
-    for _ in range(2):
-        output = gradients.compute(weight, target)
-        assert_gradients(network, expected)
-        torch.testing.assert_close(output, network(x, legal).detach())
-
-
-def test_the_log_loss_needs_a_softmax():
-    network = network_of(value_network, load("kuhn"), "fc")
-    FlatSGD(network, 0.1)
-    with pytest.raises(TypeError, match="MaskedSoftmax"):
-        gradients_of(network, log_loss=True)
-
-
-def test_a_network_without_rules_learns_by_autograd():
-    game = load("kuhn")
-    network = network_of(average_network, game, "fc")
-    network.body.append(nn.Tanh())
-    FlatSGD(network, 0.1)
-    assert type(gradients_of(network, log_loss=True)) is Autograd
-
-
-@pytest.mark.parametrize("architecture", ["fc", "sd_cfr"])
-def test_a_step_of_q_learning_is_torchs(architecture):
-    """One minibatch of the replay memory through `fit` beside mean squared error and torch.optim.SGD."""
-    game = load("leduc")
-    ours, plain = (network_of(value_network, game, architecture) for _ in range(2))
-    features, mine = infoset_features(game), game.player_slice[0]
-    replay = Replay(100, 0, 144, 3, "cpu")
-    rows = torch.randint(144, (2, 100), generator=seeded(4))
-    taken = random_policy(game, seeded(5)).table[rows[0]].argmax(1)
-    replay.add(Transitions(rows[0], taken, torch.randn(100, generator=seeded(6)), rows[1], taken > 0))
-    next_value = torch.randn(145, generator=seeded(7))
-    (batch,) = replay.minibatches(1, 64, next_value.__getitem__, seeded(8))
-    assert batch.infosets is not None
-    optimizer = torch.optim.SGD(plain.parameters(), lr=0.3)
-    q = plain(features[batch.infosets], game.legal[batch.infosets])
-    loss = nn.functional.mse_loss(q.gather(1, batch.weight.argmax(1)[:, None]), batch.target)
-    loss.backward()
-    optimizer.step()
-    measured = fit(ours, FlatSGD(ours, 0.3), [batch], 1, features[mine], game.legal[mine])
-    assert isinstance(gradients_of(ours), HandDifferentiated)
-    assert measured == pytest.approx(loss.item(), rel=1e-5)
-    for a, b in zip(ours.parameters(), plain.parameters(), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
-
-
-# -- learning --------------------------------------------------------------------------------------------------------
-
-
-def test_the_target_network_is_refreshed_after_so_many_steps():
-    player = small_player(load("leduc"), target_every=5)
-    player.replay.add(made_up(0, 300, 0, 144))
-    initial = player.values().amax(1)
-    assert torch.equal(player.next_value[:-1], initial)
-    player.fit_values(4, seeded(0))
-    assert torch.equal(player.next_value[:-1], initial)
-    player.fit_values(1, seeded(1))
-    fifth = player.values().amax(1)
-    assert torch.equal(player.next_value[:-1], fifth)
-    player.fit_values(3, seeded(2))
-    assert torch.equal(player.next_value[:-1], fifth)
-    assert not torch.equal(player.values().amax(1), fifth)
-    assert float(player.next_value[-1]) == 0
-    # In the middle of a call, what comes after the refresh meets the new targets.
-    assert player.updates == 8
-    player.fit_values(4, seeded(3))
-    assert not torch.equal(player.next_value[:-1], fifth)
-
-
-def test_the_average_network_clones_the_frequencies_in_the_reservoir():
-    game = load("kuhn")
-    player = small_player(game, 1, reservoir_capacity=5000, average_learning_rate=0.5, batch_size=128)
-    mine = game.player_slice[1]
-    infosets = torch.randint(mine.start, mine.stop, (4000,), generator=seeded(0))
-    table = random_policy(game, seeded(1)).table
-    actions = torch.multinomial(table[infosets], 1, generator=seeded(2))[:, 0]
-    counts = torch.zeros(mine.stop - mine.start, 3).index_put_(
-        (infosets - mine.start, actions), torch.ones(4000), accumulate=True
-    )
-    player.reservoir.add(Samples(infosets, nn.functional.one_hot(actions, 3).float()), 1, seeded(3))
-    loss = player.fit_average(1500, seeded(4))
-    frequency = counts / counts.sum(1, keepdim=True)
-    assert (player.average() - frequency).abs().max() < 0.06
-    entropy = -float((torch.xlogy(frequency, frequency).sum(1) * counts.sum(1)).sum()) / 4000
-    assert loss == pytest.approx(entropy, abs=0.15)
-
-
-@pytest.mark.parametrize("player", [0, 1])
-def test_q_learning_finds_the_best_response_to_a_fixed_opponent(player):
-    game = load("kuhn")
-    opponent = random_policy(game, seeded(8))
-    exact, _ = best_response(game, opponent, player)
-    learner = small_player(
-        game, player, eta=1.0, replay_capacity=20_000, target_every=50, batch_size=128, value_learning_rate=0.1,
-        steps_per_update=32,
-    )  # fmt: skip
-    engine, draw = SamplingEngine(game), seeded(9)
-    starts = torch.zeros(0, dtype=torch.int64)
-    for _ in range(80):
-        seat = learner.seat(0.3)
-        won = engine.play([seat, opponent] if player == 0 else [opponent, seat], 500, draw)
-        t = seat.transitions(won if player == 0 else -won)
-        learner.fit_values(learner.remember(t, 500, draw), draw)
-        is_first = torch.cat([torch.tensor([True]), t.following[:-1] < 0])
-        starts = t.infosets[is_first] - learner.first
-    values = learner.values().amax(1)
-    table = opponent.table.clone()
-    mine = game.player_slice[player]
-    table[mine] = nn.functional.one_hot(learner.values().argmax(1), 3).double()
-    # In chips: what the greedy strategy wins, and what the network believes that it wins.
-    assert expected_value(game, TabularPolicy(table))[player] == pytest.approx(exact, abs=0.02)
-    assert float(values[starts].mean()) == pytest.approx(exact, abs=0.15)
-
-
-def test_exploitability_falls_well_below_uniforms():
-    game = load("kuhn")
-    model = NFSP(
-        game,
-        small_config(
-            iterations=160, evaluate_every=160, hands=256, eta=0.1, epsilon=0.06, replay_capacity=200_000,
-            reservoir_capacity=100_000, steps_per_update=32, batch_size=128, target_every=100,
-            value_learning_rate=0.1, average_learning_rate=0.1,
-        ),
-        NetworkConfig("fc", 64, 1),
-        seed=0,
-    )  # fmt: skip
-    for _ in range(model.steps):
-        model.training_step(None, 0)
-    assert model.metrics["nfsp"]["episodes"] == 160 * 256
-    assert model.metrics["nfsp"]["nash_conv"] < 0.45 * nash_conv(game, uniform(game))
-
-
-# -- runs ------------------------------------------------------------------------------------------------------------
+# -- runs --------------------------------------------------------------------------------------------------------------
 
 
 def test_seeds_differ_and_the_same_seed_repeats():
@@ -457,19 +241,7 @@ def test_evaluating_more_often_changes_nothing_that_is_learned():
 def test_resuming_equals_never_stopping(tmp_path, stop):
     """Memories that overflow, target networks older than the checkpoint, SGD steps due from before it."""
     game = load("leduc")
-
-    def trainer(epochs: int) -> pl.Trainer:
-        return pl.Trainer(
-            max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False,
-            enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
-        )  # fmt: skip
-
-    straight, half, resumed = (small_model(game) for _ in range(3))
-    trainer(straight.steps).fit(straight)
-    first = trainer(stop)
-    first.fit(half)
-    first.save_checkpoint(tmp_path / "half.ckpt")
-    trainer(resumed.steps).fit(resumed, ckpt_path=tmp_path / "half.ckpt", weights_only=True)
+    straight, resumed = straight_and_resumed(lambda: small_model(game), 4, stop, tmp_path)
     assert resumed.iteration == straight.iteration == 8
     assert straight.players[0].replay.seen > straight.players[0].replay.capacity
     assert straight.players[0].reservoir.seen > straight.players[0].reservoir.capacity

@@ -15,7 +15,7 @@ from repro.evaluation.head_to_head import play_match
 from repro.games import Game, load
 from repro.policies.ensemble import load_average_networks, load_networks
 from repro.policies.network import Uniform
-from tests.small import trainer
+from tests.small import straight_and_resumed
 
 GAME: dict[str, Any] = {"ranks": 6, "suits": 2, "stack": 500.0}
 
@@ -105,16 +105,7 @@ def test_what_folding_costs_is_learned(trained):
 
 
 def test_resuming_equals_never_stopping(tmp_path):
-    def fitted(epochs: int, checkpoint: Any) -> Any:
-        model = nfsp(small_game(), iterations=8)
-        fitting = trainer(epochs, tmp_path)
-        fitting.fit(model, ckpt_path=checkpoint, weights_only=True)
-        return model, fitting
-
-    straight, _ = fitted(4, None)
-    _, stopped = fitted(2, None)
-    stopped.save_checkpoint(tmp_path / "last.ckpt")
-    resumed, _ = fitted(4, tmp_path / "last.ckpt")
+    straight, resumed = straight_and_resumed(lambda: nfsp(small_game(), iterations=8), 4, 2, tmp_path)
     assert straight.iteration == resumed.iteration == 8
     for which in ("value_networks", "average_networks"):
         for a, b in zip(getattr(straight, which).parameters(), getattr(resumed, which).parameters(), strict=True):

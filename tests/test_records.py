@@ -18,7 +18,7 @@ from repro.policies.record import StrategyRecord, load_records, save_records
 from repro.tracking import status
 from repro.tracking.store import default_uri, find_finished, open_store
 from repro.training import train
-from tests.small import small_model, trainer
+from tests.small import small_model, straight_and_resumed
 
 KUHN = (
     "game=kuhn", "algorithm=sd_cfr_and_deep_cfr", "network=fc", "network.width=4", "network.layers=1",
@@ -69,16 +69,10 @@ def test_an_iteration_evaluated_again_is_recorded_once():
 
 def test_evaluations_are_recorded_and_outlive_a_checkpoint(tmp_path):
     game = load("kuhn")
-    whole = small_model(game, keep_strategies=True)
-    trainer(6, tmp_path).fit(whole)
+    whole, resumed = straight_and_resumed(lambda: small_model(game, keep_strategies=True), 6, 4, tmp_path)
     assert {name: list(r.iterations) for name, r in whole.records.items()} == {
         name: [2, 4, 6] for name in whole.readouts
     }
-    stopped, resumed = (small_model(game, keep_strategies=True) for _ in range(2))
-    part = trainer(4, tmp_path)
-    part.fit(stopped)
-    part.save_checkpoint(tmp_path / "part.ckpt")
-    trainer(6, tmp_path).fit(resumed, ckpt_path=tmp_path / "part.ckpt", weights_only=True)
     for name, record in whole.records.items():
         assert list(resumed.records[name].iterations) == [2, 4, 6]
         assert torch.equal(resumed.records[name].tables, record.tables)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytorch_lightning as pl
 import torch
 from mlflow import MlflowClient
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -33,7 +32,7 @@ from repro.networks.optimizers import FlatAdam
 from repro.policies.network import Uniform
 from repro.tracking import status
 from repro.tracking.store import READOUT_TAG, TRAINING, TrackedRun, default_uri, find_runs
-from tests.small import small_config, small_model, trainer
+from tests.small import small_config, small_model, straight_and_resumed
 
 GAMES = {"fhp": {"ranks": 5, "suits": 2}, "hunl_pot": {"ranks": 6, "suits": 3, "stack": 1000.0}}
 NETWORK = NetworkConfig("deep_cfr", 8, None, 12)
@@ -215,17 +214,12 @@ def test_seeds_together_are_the_seeds_alone(start):
 
 
 def test_a_batched_run_resumed_is_one_never_stopped(tmp_path):
-    def fitted(epochs: int, checkpoint: Path | None) -> tuple[Replicates, pl.Trainer]:
+    def make() -> Replicates:
         model = together([holdem_model(seed, iterations=3, evaluate_every=3) for seed in (0, 1)])
         assert isinstance(model, Replicates)
-        fitting = trainer(epochs, tmp_path)
-        fitting.fit(model, ckpt_path=checkpoint, weights_only=True)
-        return model, fitting
+        return model
 
-    straight, _ = fitted(3, None)
-    _, stopped = fitted(2, None)
-    stopped.save_checkpoint(tmp_path / "last.ckpt")
-    resumed, _ = fitted(3, tmp_path / "last.ckpt")
+    straight, resumed = straight_and_resumed(make, 3, 2, tmp_path)
     for ours, theirs in zip(resumed.replicates, straight.replicates, strict=True):
         assert ours.nodes_touched == theirs.nodes_touched
         for p in range(2):

@@ -1,0 +1,66 @@
+"""Deep CFR on Hold'em decks so small that every strategy fits a table; it takes milliseconds per iteration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils import vector_to_parameters
+
+from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR
+from repro.config import NetworkConfig, ReadoutConfig
+from repro.games import Game, load
+from repro.networks.holdem_features import HoldemFeatures
+from repro.networks.modules import value_network
+from repro.policies.regret_matching import regret_matching
+from tests.small import small_config
+
+NETWORK = NetworkConfig("deep_cfr", 8, None, 12)
+READOUTS = {
+    "sd_cfr": ReadoutConfig("ensemble"),
+    "deep_cfr": ReadoutConfig("average_network"),
+    "sd_cfr_2": ReadoutConfig("ensemble", 2),
+}
+
+
+def small_game(**changes: Any) -> Game:
+    return load("fhp", **{"ranks": 4, "suits": 2, **changes})
+
+
+def holdem_model(game: Game, seed: int = 0, **changes: Any) -> HoldemDeepCFR:
+    given = {"traversals": 300, "readouts": dict(READOUTS), "regret_unit": 100.0, **changes}
+    return HoldemDeepCFR(game, small_config(**given), NETWORK, seed)
+
+
+def trained(game: Game, iterations: int = 6, seed: int = 0, **changes: Any) -> HoldemDeepCFR:
+    model = holdem_model(game, seed, iterations=iterations, **changes)
+    for _ in range(iterations):
+        model.training_step(None, 0)
+    return model
+
+
+def every(game: Game) -> Tensor:
+    return torch.arange(game.infosets)
+
+
+def opening_rows(game: Game, player: int) -> Tensor:
+    """Bool: which of a player's infosets are before the board."""
+    mine = game.player_slice[player]
+    return game.tree.round[game.infoset_node[mine]] == 0
+
+
+def tables(model: HoldemDeepCFR, player: int) -> list[Tensor]:
+    """Per iteration `[the player's infosets, actions]` float64, from the stored networks and opening strategies."""
+    game = model.game
+    mine = game.player_slice[player]
+    network = value_network(NETWORK, model.columns, 3)
+    early, found = opening_rows(game, player), []
+    features, legal = HoldemFeatures(game).rows(every(game)[mine])
+    for parameters, opening in zip(model.stored[player], model.opening_strategies[player], strict=True):
+        vector_to_parameters(parameters, network.parameters())
+        with torch.no_grad():
+            table = regret_matching(network(features, legal), legal, model.algorithm.when_no_positive).double()
+        table[early] = opening.double()
+        found.append(table / table.sum(1, keepdim=True))
+    return found
