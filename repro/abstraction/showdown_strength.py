@@ -63,7 +63,7 @@ class ShowdownStrength:
         self._hands = cards_of(torch.arange(comb(ranks * suits, 2)), 2)
         self._renamed_hands = torch.stack([combination(r[self._hands].sort(1).values) for r in self._renamed])
         self._tables = [self._table(k) for k in self.board_cards]
-        self.mean = [self._full_boards()]
+        self.mean = [full_board_shares(ranks, suits, self._tables[-1].boards.numpy())]
         self._square: list[Table] = []
         for r in range(len(streets) - 2, -1, -1):
             # Of a full board the square is the mean's.
@@ -95,16 +95,6 @@ class ShowdownStrength:
             renaming[combination(names[every].sort(1).values) == code] = i
         return BoardTable(boards, torch.searchsorted(coding.encode(boards), code), renaming)
 
-    def _full_boards(self) -> Table:
-        boards = self._tables[-1].boards.numpy()
-        by_ranks, by_mask = (t.numpy() for t in hand_strength.tables(boards.shape[1] + 2, torch.device("cpu")))
-        strengths = np.unique(np.concatenate([by_ranks, by_mask]))
-        share = np.zeros((len(boards), len(self._hands)), np.float32)
-        places = [np.searchsorted(strengths, t) for t in (by_ranks, by_mask)]
-        keys, lowest = np.array(hand_strength.KEYS), hand_strength.RANKS - self.ranks
-        kernels.full_boards(boards, self.suits, lowest, keys, places[0], places[1], len(strengths), share)
-        return share
-
     def _before(self, round_: int, cards: int, later: Table, power: int) -> Table:
         """Means of a round, from values of the next, before which so many cards are dealt."""
         deck, table, after = self.ranks * self.suits, self._tables[round_], self._tables[round_ + 1]
@@ -116,6 +106,26 @@ class ShowdownStrength:
             self._hands.numpy(), binomials, later, power, mean,
         )  # fmt: skip
         return mean
+
+
+@lru_cache
+def _places() -> tuple[Table, Table, int]:
+    """The tables of hand strengths for seven cards, a strength replaced by its place among all; and how many they are."""
+    by_ranks, by_mask = (t.numpy() for t in hand_strength.tables(7, torch.device("cpu")))
+    strengths = np.unique(np.concatenate([by_ranks, by_mask]))
+    return np.searchsorted(strengths, by_ranks), np.searchsorted(strengths, by_mask), len(strengths)
+
+
+def full_board_shares(ranks: int, suits: int, boards: NDArray[np.int64]) -> Table:
+    """`[boards, 5]` full boards -> `[boards, hands]` showdown strength of each hand, hands in colexicographic order.
+
+    0 for hands with a card of the board.
+    """
+    by_ranks, by_mask, classes = _places()
+    share = np.zeros((len(boards), comb(ranks * suits, 2)), np.float32)
+    keys, lowest = np.array(hand_strength.KEYS), hand_strength.RANKS - ranks
+    kernels.full_boards(boards, suits, lowest, keys, by_ranks, by_mask, classes, share)
+    return share
 
 
 @lru_cache(maxsize=2)

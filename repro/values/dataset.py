@@ -1,0 +1,195 @@
+"""Solved random subgames, stored in shards that can be made in any order, by several processes, and in several goes.
+
+A dataset is a folder named after its recipe, with `recipe.json` and, for each shard, two files:
+
+- `shard-00000.npz`, arrays of NumPy's with a row per subgame: `board` `[n, cards]` int8; `pot` `[n]` float64 chips;
+  `ranges` `[n, 2, hands]` float32 that sum to 1; `cfv` `[n, 2, hands]` float32 counterfactual values as fractions of
+  the pot [DEVN, eq. 3]; `exploitability` `[n]` float32 fractions of the pot [DEVN, eq. 2]; `iterations` `[n]` int32.
+  Hands are those that the board leaves, in colexicographic order.
+- `shard-00000.json`, its checksum (SHA-256), written last.
+
+A shard without a checksum, or with another one than its file has, counts as missing: it is made again, never read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from repro.config import TabularCFRConfig
+from repro.errors import ReproError
+from repro.values.sampling import random_subgame
+from repro.values.solver import solve_all
+from repro.values.subgames import Array, Deck
+
+_SHARD = {4: 10, 5: 250}
+"""Subgames in a shard, by the cards on the board: some minutes of work."""
+
+_MOST_ITERATIONS = 20_000
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What decides a dataset's contents; its length does not.
+
+    Attributes:
+        ranks, suits: of the deck.
+        board_cards: 4 for turn subgames, 5 for river subgames.
+        seed: names the draws, see `repro.values.sampling`.
+        tolerance: most exploitability, as a fraction of the pot.
+        alpha, beta, gamma, floor: which CFR solves them, see `TabularCFRConfig`.
+    """
+
+    ranks: int
+    suits: int
+    board_cards: int
+    seed: int
+    tolerance: float
+    alpha: float
+    beta: float
+    gamma: float
+    floor: bool
+
+    @property
+    def name(self) -> str:
+        """Of the folder."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        street = {4: "turn", 5: "river"}[self.board_cards]
+        return f"{street}-{self.ranks * self.suits}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+    @property
+    def shard(self) -> int:
+        """Subgames in a shard."""
+        return _SHARD[self.board_cards]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Solved subgames; the arrays are described above."""
+
+    board: Array
+    pot: Array
+    ranges: Array
+    cfv: Array
+    exploitability: Array
+    iterations: Array
+
+    def __len__(self) -> int:
+        return len(self.pot)
+
+    @staticmethod
+    def joined(parts: Sequence[Samples]) -> Samples:
+        """All of them, in order."""
+        return Samples(**{name: np.concatenate([vars(p)[name] for p in parts]) for name in vars(parts[0])})
+
+
+class Dataset:
+    """The stored subgames of a recipe.
+
+    Args:
+        root: folder of all datasets.
+        recipe: what this one holds.
+    """
+
+    def __init__(self, root: Path, recipe: Recipe) -> None:
+        self.recipe, self.folder = recipe, root / recipe.name
+
+    def missing(self, subgames: int) -> list[int]:
+        """Shards that the first so many subgames need, and that are not there or not whole."""
+        return [shard for shard in range(-(-subgames // self.recipe.shard)) if self._sound(shard) is None]
+
+    def generate(self, subgames: int, threads: int, done: Callable[[int], object] = lambda _: None) -> None:
+        """Make what is missing of the first so many subgames; `done` is told how many are there, shard by shard.
+
+        Raises:
+            ReproError: a subgame could not be solved to the tolerance.
+        """
+        missing = self.missing(subgames)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        _write(self.folder / "recipe.json", json.dumps(asdict(self.recipe), indent=2).encode())
+        ready = -(-subgames // self.recipe.shard) - len(missing)
+        done(ready * self.recipe.shard)
+        for shard in missing:
+            # Another process may have made it meanwhile.
+            if self._sound(shard) is None:
+                self._make(shard, threads)
+            ready += 1
+            done(ready * self.recipe.shard)
+
+    def load(self, subgames: int) -> Samples:
+        """The first so many subgames.
+
+        Raises:
+            ReproError: some are missing.
+        """
+        parts = []
+        for shard in range(-(-subgames // self.recipe.shard)):
+            data = self._sound(shard)
+            if data is None:
+                raise ReproError(f"{self._path(shard)} is missing or damaged; generate the dataset first.")
+            with np.load(io.BytesIO(data)) as arrays:
+                parts.append(Samples(**{name: arrays[name] for name in arrays.files}))
+        whole = Samples.joined(parts)
+        return Samples(**{name: column[:subgames] for name, column in vars(whole).items()})
+
+    def _numbers(self, shard: int) -> range:
+        return range(shard * self.recipe.shard, (shard + 1) * self.recipe.shard)
+
+    def _path(self, shard: int) -> Path:
+        return self.folder / f"shard-{shard:05d}.npz"
+
+    def _sound(self, shard: int) -> bytes | None:
+        """The file's content, if it has the checksum that was written with it."""
+        path = self._path(shard)
+        try:
+            data, expected = path.read_bytes(), json.loads(path.with_suffix(".json").read_text())["sha256"]
+        except (FileNotFoundError, ValueError, KeyError):
+            return None
+        return data if hashlib.sha256(data).hexdigest() == expected else None
+
+    def _make(self, shard: int, threads: int) -> None:
+        path, samples = self._path(shard), self.solved(self._numbers(shard), threads)
+        buffer = io.BytesIO()
+        np.savez(buffer, **vars(samples))
+        path.with_suffix(".json").unlink(missing_ok=True)
+        _write(path, buffer.getvalue())
+        checksum = hashlib.sha256(buffer.getvalue()).hexdigest()
+        _write(path.with_suffix(".json"), json.dumps({"sha256": checksum}).encode())
+
+    def solved(self, numbers: Sequence[int], threads: int) -> Samples:
+        """Subgames by their numbers, solved now.
+
+        Raises:
+            ReproError: one could not be solved to the tolerance.
+        """
+        recipe, deck = self.recipe, Deck(self.recipe.ranks, self.recipe.suits)
+        variant = TabularCFRConfig(alpha=recipe.alpha, beta=recipe.beta, gamma=recipe.gamma, floor=recipe.floor)
+        subgames = [random_subgame(recipe.seed, n, recipe.board_cards, deck) for n in numbers]
+        found = list(solve_all(subgames, variant, recipe.tolerance, threads, _MOST_ITERATIONS))
+        for number, solution in zip(numbers, found, strict=True):
+            if solution.exploitability > recipe.tolerance:
+                raise ReproError(
+                    f"subgame {number} is exploitable by {solution.exploitability:.2%} of the pot after "
+                    f"{solution.iterations:,} iterations; allow more than {recipe.tolerance:.2%}, or use another CFR."
+                )
+        return Samples(
+            board=np.array([s.board for s in subgames], np.int8), pot=np.array([s.pot for s in subgames]),
+            ranges=np.array([s.ranges for s in subgames], np.float32),
+            cfv=np.array([s.cfv for s in found], np.float32),
+            exploitability=np.array([s.exploitability for s in found], np.float32),
+            iterations=np.array([s.iterations for s in found], np.int32),
+        )  # fmt: skip
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_bytes(data)
+    partial.replace(path)

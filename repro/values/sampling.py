@@ -1,0 +1,73 @@
+"""Random subgames, generated as DeepStack's [DEVN, Sec. 6]: a uniform board, a pot, and two ranges.
+
+A subgame is drawn from a generator of its own, named by (seed, number): a dataset can be made in any order, in parts,
+and made longer.
+
+The intervals of pots are the chips that *each* player has in the pot, as in public code that follows DeepStack; pots of
+100 in all could not be, with blinds of 50 and 100.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from repro.abstraction.showdown_strength import full_board_shares
+from repro.values.subgames import STACK, Array, Deck, Subgame
+
+POTS = ((100.0, 100.0), (200.0, 400.0), (400.0, 2_000.0), (2_000.0, 6_000.0), (6_000.0, 19_950.0))
+"""Chips of each player: an interval is drawn, then a number in it."""
+
+
+def random_subgame(seed: int, number: int, board_cards: int, deck: Deck) -> Subgame:
+    """The subgame of that number.
+
+    Args:
+        seed, number: name all that is drawn.
+        board_cards: 4 for the turn, 5 for the river.
+        deck: to draw from.
+    """
+    draw = np.random.default_rng(np.random.SeedSequence((seed, number)))
+    board = tuple(int(card) for card in draw.choice(deck.cards, board_cards, replace=False))
+    low, high = POTS[draw.integers(len(POTS))]
+    chips = draw.uniform(low, high)
+    strength = mean_strength(deck, board)
+    ranges = np.stack([random_range(strength, draw) for _ in range(2)])
+    return Subgame(board, 2 * chips, ranges, deck, STACK)
+
+
+def showdown_strengths(deck: Deck, board: tuple[int, ...]) -> Array:
+    """`[boards, hands]` share of the opponent's hands that each hand beats on each full board that the board can
+    become, ties counting half; 0 where the hand has the last card."""
+    boards = np.array(deck.full_boards(board))
+    hands = deck.hands(board)
+    # Hands of the whole deck are in colexicographic order.
+    number = hands[:, 1] * (hands[:, 1] - 1) // 2 + hands[:, 0]
+    shares: Array = full_board_shares(deck.ranks, deck.suits, boards)[:, number]
+    return shares
+
+
+def mean_strength(deck: Deck, board: tuple[int, ...]) -> Array:
+    """`[hands]` probability of beating a random hand in the end, ties counting half."""
+    shares = showdown_strengths(deck, board)
+    # A hand's own cards cannot be the last one.
+    mean: Array = shares.sum(0) / max(len(shares) - 2, 1)
+    return mean
+
+
+def random_range(strength: Array, draw: np.random.Generator) -> Array:
+    """`[hands]` a range that sums to 1: DeepStack's R(S, p), all levels of the recursion at a time.
+
+    The weaker half of the hands gets a share of the probability, uniform from nothing to everything, the stronger half
+    the rest; and so on, to single hands. Hands of the same strength are in random order.
+    """
+    order = np.lexsort((draw.random(len(strength)), strength))
+    size, share = np.array([len(strength)]), np.ones(1)
+    while (size > 1).any():
+        split = size > 1
+        weaker = share * np.where(split, draw.random(len(size)), 1.0)
+        halves = np.stack([np.where(split, size // 2, size), np.where(split, size - size // 2, 0)], 1).ravel()
+        shares = np.stack([weaker, share - weaker], 1).ravel()
+        size, share = halves[halves > 0], shares[halves > 0]
+    found = np.empty(len(strength))
+    found[order] = share
+    return found

@@ -1,0 +1,222 @@
+"""Solve subgames: counterfactual values and expected values of all hands, with a bound on how wrong they can be.
+
+The variants of CFR are those of `repro.algorithms.tabular`, with alternating updates. Tables are float32; a hand's
+average strategy is weighted by what the player did in the subgame, not by the hand's place in the range, so that hands
+outside the range have values, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from repro.algorithms.solver import discount_factor
+from repro.config import TabularCFRConfig
+from repro.games.betting import SHOWDOWN, BettingTree
+from repro.values import kernels
+from repro.values.kernels import BEST, DEALT, DECISION, FOLDED, MEAN, SHOWN, UPDATE, Boards, Part, Rule
+from repro.values.subgames import Array, Subgame
+
+_FIRST_LOOK, _LOOKS = 24, 1.15
+"""Exploitability is measured after so many iterations, and again each time that they have grown by this factor."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What both players' hands win under the average strategies.
+
+    Attributes:
+        cfv: `[2, hands]` float64 counterfactual values [DEVN, eq. 3], as fractions of the pot.
+        matchup: `[2, hands]` probability that the opponent holds a hand that can be met [DEVN, eq. 5].
+        exploitability: of the strategies [DEVN, eq. 2], as a fraction of the pot.
+        iterations: that it took.
+    """
+
+    cfv: Array
+    matchup: Array
+    exploitability: float
+    iterations: int
+
+    @property
+    def ev(self) -> Array:
+        """`[2, hands]` expected values [DEVN, eq. 4], as fractions of the pot; 0 for hands that meet none."""
+        met = self.matchup > 0
+        return np.divide(self.cfv, self.matchup, out=np.zeros_like(self.cfv), where=met)
+
+
+class SubgameSolver:
+    """CFR on one subgame.
+
+    Args:
+        subgame: to solve.
+        variant: which CFR.
+
+    Attributes:
+        iterations: so far.
+    """
+
+    def __init__(self, subgame: Subgame, variant: TabularCFRConfig) -> None:
+        self.subgame, self.variant, self.iterations = subgame, variant, 0
+        deck, board = subgame.deck, subgame.board
+        hands = deck.hands(board)
+        *before, self._river = parts(subgame.betting())
+        self._turn = before[0] if before else None
+        self._boards = _boards(subgame, hands)
+        self._hands = (hands[:, 0].copy(), hands[:, 1].copy())
+        # Ranges are probabilities in here.
+        self._ranges = subgame.ranges / subgame.ranges.sum(1, keepdims=True)
+        self._theirs = self._ranges[::-1].astype(np.float32)
+        boards, left = self._boards.first.shape
+        # Regrets and summed strategies.
+        self._on_river = _pair(boards, len(self._river.child), left)
+        self._space = kernels.buffers(self._river, left)
+        if self._turn:
+            self._on_turn = _pair(len(self._turn.child), len(hands))
+            self._turn_space = kernels.buffers(self._turn, len(hands))
+            entries = self._river.entries
+            self._between = _floats(2 * entries, len(hands)), _floats(entries, len(hands))
+
+    def iterate(self) -> None:
+        """One iteration: player 0's update, then player 1's."""
+        self.iterations += 1
+        t, how = self.iterations, self.variant
+        rule = Rule(t**how.gamma, discount_factor(t, how.alpha), discount_factor(t, how.beta), how.floor)
+        for player in range(2):
+            self._sweep(player, UPDATE, rule)
+
+    def values(self, mode: int = MEAN) -> Array:
+        """`[2, hands]` float64 chips that each hand wins under the average strategies, or (`BEST`) a best response to
+        the opponent's, times the probability that the opponent holds a hand that can be met."""
+        return np.stack([self._sweep(player, mode, Rule(0.0, 1.0, 1.0, False)) for player in range(2)]).astype(float)
+
+    def exploitability(self) -> float:
+        """Mean of what both best responses win [DEVN, eq. 2], as a fraction of the pot."""
+        met = self._ranges[0] @ self.matchup[0]
+        return float((self._ranges * self.values(BEST)).sum() / (2 * met * self.subgame.pot))
+
+    @property
+    def matchup(self) -> Array:
+        return self.subgame.matchups() / self.subgame.ranges.sum(1)[::-1, None]
+
+    def solution(self) -> Solution:
+        """The values now."""
+        return Solution(self.values() / self.subgame.pot, self.matchup, self.exploitability(), self.iterations)
+
+    def _sweep(self, player: int, mode: int, rule: Rule) -> Array:
+        value, theirs, river, boards = _floats(len(self._hands[0])), self._theirs[player], self._river, self._boards
+        if self._turn is None:
+            kernels.sweep_river(river, boards, player, mode, *self._on_river, rule, theirs, value, self._space)
+        else:
+            kernels.sweep_turn(
+                self._turn, river, self._hands, boards, player, mode, (*self._on_turn, *self._on_river), rule, theirs,
+                value, self._turn_space, self._space, *self._between,
+            )  # fmt: skip
+        return value
+
+
+def solve(subgame: Subgame, variant: TabularCFRConfig, tolerance: float, most: int = 10_000) -> Solution:
+    """Iterate until the exploitability is at most `tolerance` (a fraction of the pot), or `most` times.
+
+    The solution says what was reached.
+    """
+    solver, look = SubgameSolver(subgame, variant), _FIRST_LOOK
+    while True:
+        while solver.iterations < min(look, most):
+            solver.iterate()
+        if solver.iterations >= most or solver.exploitability() <= tolerance:
+            return solver.solution()
+        look = int(np.ceil(look * _LOOKS))
+
+
+def solve_all(
+    subgames: Iterable[Subgame], variant: TabularCFRConfig, tolerance: float, threads: int, most: int = 10_000
+) -> Iterator[Solution]:
+    """`solve` many, so many at a time, in order."""
+    with ThreadPoolExecutor(threads) as pool:
+        yield from pool.map(lambda subgame: solve(subgame, variant, tolerance, most), subgames)
+
+
+def _floats(*shape: int) -> Array:
+    return np.zeros(shape, np.float32)
+
+
+def _pair(*shape: int) -> tuple[Array, Array]:
+    return _floats(*shape), _floats(*shape)
+
+
+# -- compilation -----------------------------------------------------------------------------------------------------
+
+
+def parts(tree: BettingTree) -> list[Part]:
+    """A betting tree of one or two rounds as the kernels want it, a part per round."""
+    found, entries = [], [0]
+    for round_ in range(tree.rounds):
+        part, entries = _part(tree, round_, entries, last=round_ == tree.rounds - 1)
+        found.append(part)
+    return found
+
+
+def _part(tree: BettingTree, round_: int, entries: list[int], last: bool) -> tuple[Part, list[int]]:
+    """One round, and the nodes of the tree with which the next begins."""
+    child, actor, winner = (t.tolist() for t in (tree.child, tree.player, tree.winner))
+    nodes, kind, edges = list(entries), list[int](), [0]
+    to: list[int] = []
+    slot = [(2 * i, 2 * i + 1) for i in range(len(entries))]
+    for i, node in enumerate(nodes):
+        # Grows as it is read: a node's children come after it.
+        kind.append(_kind(tree, node, round_, last))
+        if kind[-1] == DECISION:
+            for after in child[node]:
+                if after >= 0:
+                    row = 2 * len(entries) + len(to)
+                    slot.append((row, slot[i][1]) if actor[node] == 0 else (slot[i][0], row))
+                    to.append(len(nodes))
+                    nodes.append(after)
+        edges.append(len(to))
+    stake = tree.stake.numpy()[nodes]
+    pay = np.where(np.array(winner)[nodes] == 1, -stake, stake)
+    dealt = [i for i, k in enumerate(kind) if k == DEALT]
+    part = Part(
+        np.array(kind), np.array(actor)[nodes], pay, np.array(edges), np.array(to, np.int64), np.array(slot),
+        len(entries), np.array(dealt, np.int64), *_ends(kind, slot),
+    )  # fmt: skip
+    return part, [nodes[i] for i in dealt]
+
+
+def _ends(kind: list[int], slot: list[tuple[int, int]]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """`Part.theirs` and `Part.ends`."""
+    nodes = [i for i, k in enumerate(kind) if k in (FOLDED, SHOWN)]
+    theirs, ends = [], []
+    for player in range(2):
+        rows, which = np.unique([slot[i][1 - player] for i in nodes], return_inverse=True)
+        theirs.append(rows)
+        ends.append(np.stack([nodes, which], 1))
+    return (theirs[0], theirs[1]), (ends[0], ends[1])
+
+
+def _kind(tree: BettingTree, node: int, round_: int, last: bool) -> int:
+    winner = int(tree.winner[node])
+    if winner >= 0:
+        return FOLDED
+    if not last and (int(tree.round[node]) > round_ or winner == SHOWDOWN):
+        return DEALT
+    return SHOWN if winner == SHOWDOWN else DECISION
+
+
+def _boards(subgame: Subgame, hands: Array) -> Boards:
+    """The full boards, with their hands in order of strength."""
+    deck, found = subgame.deck, []
+    full = deck.full_boards(subgame.board)
+    for board in full:
+        left = np.flatnonzero(~np.isin(hands, board).any(1))
+        strength = deck.strength(board, hands[left])
+        order = np.argsort(strength, kind="stable")
+        tie = np.searchsorted(strength[order], strength[order], side="right")
+        found.append((*hands[left[order]].T, tie, left[order]))
+    first, second, tie, hand = (np.stack(column) for column in zip(*found, strict=True))
+    # Two hands leave all of them but those with one of their cards.
+    chance = 1.0 / max(len(full) - 4, 1)
+    return Boards(first, second, tie, hand, chance)

@@ -1,0 +1,97 @@
+"""Subgames of no-limit Hold'em that begin after the last public card, or before it: what is known when they begin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import comb
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from repro.games import hand_strength
+from repro.games.betting import BettingRound, BettingRules, BettingTree, compile_tree
+from repro.games.isomorphism import cards_of
+
+Array = NDArray[Any]
+
+STACK = 20_000.0
+"""Chips of each player before the first card [DEVN, Sec. 6: as DeepStack's]."""
+
+
+@dataclass(frozen=True)
+class Deck:
+    """Cards are numbered `rank * suits + suit`; decks of fewer than 13 ranks keep the highest ones."""
+
+    ranks: int = hand_strength.RANKS
+    suits: int = hand_strength.SUITS
+
+    @property
+    def cards(self) -> int:
+        return self.ranks * self.suits
+
+    def hands(self, board: tuple[int, ...]) -> Array:
+        """`[hands, 2]` what can be held beside a board, in colexicographic order."""
+        every = _every_hand(self.cards)
+        return every[~np.isin(every, board).any(1)]
+
+    def strength(self, board: tuple[int, ...], hands: Array) -> Array:
+        """`[hands]` strengths with a full board: a higher one wins, equal ones split."""
+        cards = torch.from_numpy(np.concatenate([np.broadcast_to(board, (len(hands), len(board))), hands], 1))
+        rank = cards // self.suits + hand_strength.RANKS - self.ranks
+        return hand_strength.hand_strength(rank, cards % self.suits).numpy()
+
+    def full_boards(self, board: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """All full boards that a board of four or five cards can become."""
+        if len(board) == 5:
+            return [board]
+        return [(*board, card) for card in range(self.cards) if card not in board]
+
+
+@lru_cache
+def _every_hand(cards: int) -> Array:
+    return cards_of(torch.arange(comb(cards, 2)), 2).numpy()
+
+
+@dataclass(frozen=True)
+class Subgame:
+    """A situation in which the betting of a round begins; player 0 acts first.
+
+    Attributes:
+        board: four or five cards.
+        pot: chips in the pot, half of them from each player.
+        ranges: `[2, hands]` float64 weight of each hand in each player's range; hands as `Deck.hands` lists them.
+        deck: the deck.
+        stack: chips each player had before the first card.
+    """
+
+    board: tuple[int, ...]
+    pot: float
+    ranges: Array
+    deck: Deck = Deck()
+    stack: float = STACK
+
+    def betting(self) -> BettingTree:
+        """All betting to the end of the game: fold, call, a bet of the pot, all-in."""
+        rounds = (BettingRound(bet=None, max_raises=None),) * (6 - len(self.board))
+        return compile_tree(BettingRules((self.pot / 2, self.pot / 2), rounds, self.stack, all_in=True))
+
+    def matchups(self) -> Array:
+        """`[2, hands]` probability that the opponent holds any hand that each hand can meet [DEVN, eq. 5]."""
+        return matchups(self.deck, self.board, self.ranges)
+
+
+def matchups(deck: Deck, board: tuple[int, ...], ranges: Array) -> Array:
+    """`[..., 2, hands]` ranges of both players -> `[..., 2, hands]` matchups [DEVN, eq. 5], in O(hands).
+
+    All of the opponent's range, less the hands with either card, and the hand itself, which has both.
+    """
+    hands = deck.hands(board)
+    theirs = np.asarray(ranges, np.float64)[..., ::-1, :]
+    holds = np.zeros((len(hands), deck.cards))
+    np.put_along_axis(holds, hands, 1.0, 1)
+    of_card = theirs @ holds
+    found: Array = theirs.sum(-1, keepdims=True) - of_card[..., hands[:, 0]] - of_card[..., hands[:, 1]] + theirs
+    return found

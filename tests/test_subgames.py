@@ -1,0 +1,193 @@
+"""Subgames: the solver against a plain one that shares no kernel, a linear programme, and identities."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from repro.algorithms.tabular import VARIANTS
+from repro.config import TabularCFRConfig
+from repro.values.kernels import BEST
+from repro.values.plain import PlainSolver
+from repro.values.sampling import POTS, mean_strength, random_range, random_subgame
+from repro.values.solver import SubgameSolver, solve, solve_all
+from repro.values.subgames import Array, Deck, Subgame, matchups
+
+SMALL = Deck(ranks=4)
+CFR_VARIANTS = ("cfr", "cfr_plus", "dcfr", "linear_cfr")
+
+
+def variant(name: str) -> TabularCFRConfig:
+    found = VARIANTS[name]
+    assert isinstance(found, TabularCFRConfig)
+    return found
+
+
+def apart(hands: Array) -> Array:
+    """`[hands, hands]` whether two hands share no card."""
+    return np.array([[not set(a) & set(b) for b in hands.tolist()] for a in hands.tolist()], float)
+
+
+# -- the solver --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CFR_VARIANTS)
+@pytest.mark.parametrize("board_cards", [4, 5])
+def test_iterations_equal_the_plain_solvers(name: str, board_cards: int):
+    subgame = random_subgame(0, 3, board_cards, SMALL)
+    plain, ours = PlainSolver(subgame, variant(name)), SubgameSolver(subgame, variant(name))
+    for _ in range(6):
+        plain.iterate()
+        ours.iterate()
+    for best in (False, True):
+        np.testing.assert_allclose(
+            ours.values(BEST) if best else ours.values(), plain.values(best), rtol=1e-5, atol=1e-5 * subgame.pot
+        )
+
+
+def test_a_full_deck_equals_the_plain_solver():
+    subgame = random_subgame(5, 1, 5, Deck())
+    plain, ours = PlainSolver(subgame, variant("dcfr")), SubgameSolver(subgame, variant("dcfr"))
+    for _ in range(2):
+        plain.iterate()
+        ours.iterate()
+    np.testing.assert_allclose(ours.values(), plain.values(), rtol=1e-5, atol=1e-5 * subgame.pot)
+
+
+def test_a_hand_checked_subgame():
+    """Three ranks of kings to aces, all but two hands excluded: the nuts against a bluff-catcher in a pot-sized game.
+
+    Player 0 has the best hand or the worst, equally likely, and the stack is one pot: she bets the best always and the
+    worst half as often; player 1 calls half the time. She wins the pot half the time and half a pot again.
+    """
+    deck = Deck()
+    board = tuple(4 * rank + suit for rank, suit in ((0, 0), (1, 1), (5, 2), (6, 3), (9, 0)))
+    hands = deck.hands(board).tolist()
+    ranges = np.zeros((2, len(hands)))
+    best, worst, catcher = sorted((4 * 9 + 1, 4 * 9 + 2)), [4 * 3, 4 * 2 + 1], sorted((4 * 8, 4 * 8 + 1))
+    ranges[0, hands.index(best)] = ranges[0, hands.index(sorted(worst))] = 0.5
+    ranges[1, hands.index(catcher)] = 1.0
+    subgame = Subgame(board, 100.0, ranges, deck, stack=150.0)
+    solution = solve(subgame, variant("dcfr"), 1e-4)
+    assert solution.exploitability <= 1e-4
+    # In chips, of a pot of 100 to which each gave 50: 0.75 * 100 - 50.
+    assert (ranges[0] * solution.cfv[0]).sum() == pytest.approx(0.25, abs=1e-3)
+    assert solution.ev[0, hands.index(best)] == pytest.approx(1.0, abs=5e-3)
+    assert solution.ev[0, hands.index(sorted(worst))] == pytest.approx(-0.5, abs=5e-3)
+
+
+@pytest.mark.parametrize(("board_cards", "deck"), [(5, Deck()), (4, Deck(ranks=6)), (4, SMALL)])
+def test_identities_of_a_solution(board_cards: int, deck: Deck):
+    subgame = random_subgame(1, 7, board_cards, deck)
+    solution = solve(subgame, variant("dcfr"), 0.005)
+    assert solution.exploitability <= 0.005
+    # Zero-sum: what one player's hands win, weighted by her range, the other's lose.
+    won = (subgame.ranges * solution.cfv).sum(1)
+    assert won.sum() == pytest.approx(0, abs=1e-6)
+    np.testing.assert_allclose(solution.ev * solution.matchup, solution.cfv, atol=1e-9)
+    # Any hand can fold, and no hand that can be dealt does much worse than that.
+    dealt = solution.matchup > 1e-3
+    assert solution.ev[dealt].min() > -0.5 - 0.05
+    # A hand wins at most the stack.
+    assert solution.ev.max() <= subgame.stack / subgame.pot
+
+
+@pytest.mark.parametrize("board_cards", [4, 5])
+def test_exploitability_is_the_plain_solvers(board_cards: int):
+    subgame = random_subgame(2, 0, board_cards, SMALL)
+    ours, plain = SubgameSolver(subgame, variant("cfr")), PlainSolver(subgame, variant("cfr"))
+    for solver in (ours, plain):
+        for _ in range(3):
+            solver.iterate()
+    pairs = subgame.ranges[0] @ apart(SMALL.hands(subgame.board)) @ subgame.ranges[1]
+    expected = (subgame.ranges * plain.values(best=True)).sum() / (2 * pairs * subgame.pot)
+    assert ours.exploitability() == pytest.approx(expected, rel=1e-4)
+
+
+def test_renaming_suits_renames_the_solution():
+    subgame = random_subgame(3, 0, 4, SMALL)
+    name = np.array([2, 0, 3, 1])
+
+    def renamed(cards: Array) -> Array:
+        return cards // 4 * 4 + name[cards % 4]
+
+    board = tuple(renamed(np.array(subgame.board)).tolist())
+    before, after = SMALL.hands(subgame.board), SMALL.hands(board)
+    place = {tuple(hand): i for i, hand in enumerate(after.tolist())}
+    moved = np.array([place[tuple(sorted(renamed(hand).tolist()))] for hand in before])
+    ranges = np.empty_like(subgame.ranges)
+    ranges[:, moved] = subgame.ranges
+    solvers = [SubgameSolver(s, variant("cfr")) for s in (subgame, Subgame(board, subgame.pot, ranges, SMALL))]
+    for solver in solvers:
+        for _ in range(10):
+            solver.iterate()
+    first, second = (solver.solution().cfv for solver in solvers)
+    # Hands of equal strength are added in another order.
+    np.testing.assert_allclose(second[:, moved], first, rtol=1e-5, atol=1e-5)
+
+
+def test_scaling_the_chips_changes_nothing():
+    subgame = random_subgame(4, 2, 5, SMALL)
+    scaled = Subgame(subgame.board, 2 * subgame.pot, 3 * subgame.ranges, SMALL, 2 * subgame.stack)
+    first, second = (solve(s, variant("dcfr"), 1e-3) for s in (subgame, scaled))
+    np.testing.assert_allclose(first.cfv, second.cfv, atol=1e-5)
+
+
+def test_threads_change_nothing():
+    subgames = [random_subgame(0, n, 5, SMALL) for n in range(6)]
+    one, two = (list(solve_all(subgames, variant("dcfr"), 0.005, threads)) for threads in (1, 2))
+    for first, second in zip(one, two, strict=True):
+        assert np.array_equal(first.cfv, second.cfv)
+
+
+# -- random subgames ---------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 10_000), board_cards=st.sampled_from([4, 5]))
+def test_random_subgames(seed: int, board_cards: int):
+    subgame = random_subgame(seed, 1, board_cards, Deck(ranks=5))
+    assert len(set(subgame.board)) == board_cards
+    assert np.allclose(subgame.ranges.sum(1), 1)
+    assert (subgame.ranges >= 0).all()
+    assert any(2 * low <= subgame.pot <= 2 * high for low, high in POTS)
+    again = random_subgame(seed, 1, board_cards, Deck(ranks=5))
+    assert again.board == subgame.board
+    assert np.array_equal(again.ranges, subgame.ranges)
+    assert not np.array_equal(random_subgame(seed, 2, board_cards, Deck(ranks=5)).ranges, subgame.ranges)
+
+
+def test_the_weaker_half_of_a_range_is_uniform():
+    """R(S, p) gives the weaker half U(0, p), and its own weaker half a uniform share of that."""
+    draw, strength = np.random.default_rng(0), np.arange(64.0)
+    ranges = np.stack([random_range(strength, draw) for _ in range(4_000)])
+    half = ranges[:, :32].sum(1)
+    quarter = ranges[:, :16].sum(1) / half
+    for share in (half, quarter):
+        assert np.histogram(share, 4, (0, 1))[0] == pytest.approx(1_000, abs=110)
+    assert abs(np.corrcoef(half, quarter)[0, 1]) < 0.06
+
+
+def test_strength_is_the_probability_of_beating_a_random_hand():
+    board = (0, 5, 10, 15)
+    hands, found = SMALL.hands(board), np.zeros(len(SMALL.hands(board)))
+    for i, mine in enumerate(hands.tolist()):
+        shares = []
+        for full in SMALL.full_boards(board):
+            if set(mine) & set(full):
+                continue
+            others = np.array([h for h in SMALL.hands(full).tolist() if not set(h) & set(mine)])
+            own = SMALL.strength(full, np.array([mine]))[0]
+            theirs = SMALL.strength(full, others)
+            shares.append(((own > theirs) + (own == theirs) / 2).mean())
+        found[i] = np.mean(shares)
+    np.testing.assert_allclose(mean_strength(SMALL, board), found, atol=1e-6)
+
+
+@pytest.mark.parametrize("deck", [SMALL, Deck()])
+def test_matchups_equal_the_matrix(deck: Deck):
+    board = (0, 5, 10, 15, 3)
+    ranges = np.random.default_rng(0).random((3, 2, len(deck.hands(board))))
+    np.testing.assert_allclose(matchups(deck, board, ranges), ranges[:, ::-1] @ apart(deck.hands(board)), rtol=1e-9)
