@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
 from paper_figures.claims import Claim, above
@@ -58,29 +59,35 @@ def measured(data: pd.DataFrame, cell: Cell) -> Estimate:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """The table as a picture: ours and the paper's, with intervals."""
-    figure = Figure(figsize=(7.2, 3.6))
-    axes: Axes = figure.subplots()
-    for row, cell in enumerate(PAPER):
-        ours = measured(data, cell)
-        paper = axes.errorbar(
-            cell.mean, row + 0.15, xerr=cell.half, fmt="D", color="black", markerfacecolor="white", capsize=3,
-            label="paper, 95% CI over 10,000 games",
-        )  # fmt: skip
-        spread = [[ours.mean - ours.low], [ours.high - ours.mean]] if ours.n > 1 else None
-        found = axes.errorbar(
-            ours.mean, row - 0.15, xerr=spread, fmt="o", color="#0072B2", capsize=3,
-            label=f"ours, 95% CI over {ours.n} runs",
-        )  # fmt: skip
-        axes.plot(_won(data, cell), [row - 0.15] * ours.n, "|", color="#0072B2", alpha=0.5)
-    axes.axvline(0, color="black", linewidth=0.8)
-    axes.set_yticks(range(len(PAPER)), [f"against {OPPONENTS[c.opponent]}\n{GAMES[c.game][0]}" for c in PAPER])
-    axes.invert_yaxis()
-    axes.set(xlabel="winnings of D2CFR (Leduc: mA/g, HNLH: mbb/g)")
-    axes.set_title(f"D2CFR against others, scale: {data.scale.iloc[0]}")
-    axes.legend(handles=[found, paper], fontsize=7)
+    """The table as a picture, a panel per game: ours and the paper's, with intervals."""
+    figure = Figure(figsize=(9.6, 3.2))
+    for axes, (game, (name, unit)) in zip(figure.subplots(1, len(GAMES), sharey=True), GAMES.items(), strict=True):
+        assert isinstance(axes, Axes)
+        cells = [cell for cell in PAPER if cell.game == game]
+        drawn = [_draw_cell(axes, row, cell, _won(data, cell)) for row, cell in enumerate(cells)]
+        axes.axvline(0, color="black", linewidth=0.8)
+        axes.set_yticks(range(len(cells)), [f"against {OPPONENTS[cell.opponent]}" for cell in cells])
+        axes.set(xlabel=f"winnings of D2CFR ({unit})", title=name, ylim=(len(cells) - 0.5, -0.5))
+    axes.legend(handles=drawn[0], fontsize=7)
+    figure.suptitle(f"D2CFR against others, scale: {data.scale.iloc[0]}")
     figure.tight_layout()
     return figure
+
+
+def _draw_cell(axes: Axes, row: int, cell: Cell, won: pd.Series) -> list[ErrorbarContainer]:
+    ours = mean_ci(won)
+    spread = [[ours.mean - ours.low], [ours.high - ours.mean]] if ours.n > 1 else None
+    axes.plot(won, [row - 0.15] * ours.n, "|", color="#0072B2", alpha=0.5)
+    return [
+        axes.errorbar(
+            ours.mean, row - 0.15, xerr=spread, fmt="o", color="#0072B2", capsize=3,
+            label=f"ours, 95% CI over {ours.n} runs",
+        ),
+        axes.errorbar(
+            cell.mean, row + 0.15, xerr=cell.half, fmt="D", color="black", markerfacecolor="white", capsize=3,
+            label="paper, 95% CI over 10,000 games",
+        ),
+    ]  # fmt: skip
 
 
 # -- claims ----------------------------------------------------------------------------------------------------------
