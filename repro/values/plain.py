@@ -36,11 +36,11 @@ class PlainSolver:
         self._apart, self._wins, self._left = apart, list[Array](), list[Array]()
         boards = deck.full_boards(subgame.board)
         for board in boards:
-            left = ~np.isin(hands, board).any(1)
+            left = np.isin(hands, board, invert=True).all(1)
             strength = np.zeros(len(hands), int)
             strength[left] = deck.strength(board, hands[left])
             better = np.sign(strength[:, None] - strength[None])
-            self._wins.append(better * apart * left[:, None] * left)
+            self._wins.append(better * apart * np.outer(left, left))
             self._left.append(left.astype(float))
         self._chance = 1 / max(len(boards) - 4, 1)
         self._ranges = subgame.ranges / subgame.ranges.sum(1, keepdims=True)

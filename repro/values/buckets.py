@@ -1,0 +1,152 @@
+"""Buckets of hands that play alike after the flop, for any board of a round.
+
+A hand is described by where it will stand at the showdown: the distribution, over the last card, of the share of the
+opponent's hands that it beats. Before the last card this is potential-aware [Ganzfried and Sandholm 2014]; after it a
+single number. Distributions are compared by the earth mover's distance, which in one dimension is the area between the
+distribution functions. Clusters are found on a sample of boards by Lloyd's algorithm with that distance, whose best
+centre is the median, point by point; a hand belongs to the nearest centre.
+
+DeepStack's and DEVN's own buckets are not published.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from repro.engine.compiled import compiled
+from repro.values.sampling import showdown_strengths
+from repro.values.subgames import Array, Deck
+
+_BINS = 50
+"""The distribution function is known at the ends of so many equal parts of [0, 1]."""
+
+_BOARDS = 200
+_POINTS_PER_BUCKET = 50
+_ROUNDS = 20
+
+
+@dataclass(frozen=True)
+class BucketRecipe:
+    """What decides the buckets.
+
+    Attributes:
+        ranks, suits: of the deck.
+        board_cards: 4 for the turn, 5 for the river.
+        buckets: how many.
+        seed: names the draws of the sample and of the first centres.
+    """
+
+    ranks: int
+    suits: int
+    board_cards: int
+    buckets: int
+    seed: int
+
+
+def distribution(deck: Deck, board: tuple[int, ...]) -> Array:
+    """`[hands, points]` float32 description of each hand: its distribution function, or after the last card its share.
+
+    Distances between them, summed over the points, are earth mover's distances in units of a share of 1.
+    """
+    strength = showdown_strengths(deck, board)
+    if len(board) == 5:
+        return strength[0][:, None]
+    hands = deck.hands(board)
+    last = np.array(deck.full_boards(board))[:, -1]
+    possible = np.not_equal(hands[None, :, :], last[:, None, None]).all(2)
+    edges = np.arange(1, _BINS) / _BINS
+    below = (strength[:, :, None] < edges) & possible[:, :, None]
+    found: Array = (below.sum(0) / (possible.sum(0)[:, None] * _BINS)).astype(np.float32)
+    return found
+
+
+class Buckets:
+    """Which bucket each hand is in.
+
+    Args:
+        recipe: of the buckets.
+        centres: `[buckets, points]`, as `find` makes them.
+    """
+
+    def __init__(self, recipe: BucketRecipe, centres: Array) -> None:
+        self.recipe, self.centres = recipe, centres
+
+    @cached_property
+    def _deck(self) -> Deck:
+        return Deck(self.recipe.ranks, self.recipe.suits)
+
+    def of_board(self, board: tuple[int, ...]) -> Array:
+        """`[hands]` int32 bucket of each hand that a board leaves."""
+        return nearest(distribution(self._deck, board), self.centres)
+
+    def of_boards(self, boards: Array) -> Array:
+        """`[n, cards]` boards -> `[n, hands]` int32 buckets."""
+        return np.stack([self.of_board(tuple(board)) for board in boards.tolist()])
+
+
+def find(recipe: BucketRecipe) -> Buckets:
+    """Cluster the hands of a sample of boards."""
+    deck, draw = Deck(recipe.ranks, recipe.suits), np.random.default_rng(np.random.SeedSequence((recipe.seed, 1)))
+    boards = [tuple(draw.choice(deck.cards, recipe.board_cards, replace=False).tolist()) for _ in range(_BOARDS)]
+    points = np.concatenate([distribution(deck, board) for board in boards])
+    most = _POINTS_PER_BUCKET * recipe.buckets
+    points = points[draw.permutation(len(points))[:most]]
+    return Buckets(recipe, cluster(points, recipe.buckets, draw))
+
+
+def stored(root: Path, recipe: BucketRecipe) -> Buckets:
+    """`find`, done once: centres are kept in a file of the folder `root`."""
+    name = hashlib.sha256(json.dumps(asdict(recipe), sort_keys=True).encode()).hexdigest()[:12]
+    path = root / f"buckets-{name}.npy"
+    if not path.exists():
+        found = find(recipe)
+        root.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.{os.getpid()}.npy")
+        np.save(partial, found.centres)
+        partial.replace(path)
+    return Buckets(recipe, np.load(path))
+
+
+def cluster(points: Array, clusters: int, draw: np.random.Generator) -> Array:
+    """`[clusters, d]` centres of `[n, d]` points, for the sum of absolute differences; sorted by their mean.
+
+    Fewer, where there are not so many different points.
+    """
+    different = np.unique(points, axis=0)
+    if len(different) <= clusters:
+        centres = different
+    else:
+        centres = different[draw.choice(len(different), clusters, replace=False)]
+        for _ in range(_ROUNDS):
+            label = nearest(points, centres)
+            order = np.argsort(label, kind="stable")
+            groups = np.split(points[order], np.searchsorted(label[order], np.arange(1, len(centres))))
+            moved = np.stack([np.median(g, 0) if len(g) else c for g, c in zip(groups, centres, strict=True)])
+            if np.array_equal(moved, centres):
+                break
+            centres = moved
+    return np.ascontiguousarray(centres[np.argsort(centres.mean(1), kind="stable")], np.float32)
+
+
+@compiled
+def nearest(points: Array, centres: Array) -> Array:
+    """`[n]` int32 the first centre at the smallest sum of absolute differences from each of `[n, d]` points."""
+    found = np.zeros(len(points), np.int32)
+    for i in range(len(points)):
+        point, best = points[i], np.float32(np.inf)
+        for k in range(len(centres)):
+            centre, distance = centres[k], np.float32(0.0)
+            for j in range(len(point)):
+                distance += abs(point[j] - centre[j])
+                if distance >= best:
+                    break
+            if distance < best:
+                best, found[i] = distance, k
+    return found
