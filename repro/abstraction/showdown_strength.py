@@ -109,8 +109,8 @@ class ShowdownStrength:
 
 
 @lru_cache
-def _places() -> tuple[Table, Table, int]:
-    """The tables of hand strengths for seven cards, a strength replaced by its place among all; and how many they are."""
+def _places() -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """The tables of hand strengths for seven cards, each strength replaced by its place among all; and their number."""
     by_ranks, by_mask = (t.numpy() for t in hand_strength.tables(7, torch.device("cpu")))
     strengths = np.unique(np.concatenate([by_ranks, by_mask]))
     return np.searchsorted(strengths, by_ranks), np.searchsorted(strengths, by_mask), len(strengths)
