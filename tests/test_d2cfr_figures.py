@@ -211,8 +211,9 @@ def test_table3_judges_every_cell_by_its_last_match(won, expected):
     found = verdicts(table3, data)
     assert len(found) == 6
     assert set(found.values()) == {expected}
-    (axes,) = table3.draw(data).axes
-    assert len(axes.get_yticklabels()) == 6
+    panels = table3.draw(data).axes
+    assert [axes.get_title() for axes in panels] == ["Leduc", "HNLH"]
+    assert all(len(axes.get_yticklabels()) == 3 for axes in panels)
     lines = table3.table(data).splitlines()
     assert lines[2].startswith("| Leduc, Deep CFR | 276.1 ± 47.2 | ")
     assert lines[7].startswith("| HNLH, NFSP | 119.44 ± 27.48 | ")
