@@ -32,9 +32,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from rich.table import Table
 
-from repro.config import check_for_game, hyperparameters, register, result_config, run_key, settings, single_runs
+from repro.config import game_of, hyperparameters, register, result_config, run_key, settings, single_runs
 from repro.errors import ReproError
-from repro.games import load_game
 from repro.tracking import status
 from repro.tracking.progress import Job, Watcher, console
 
@@ -119,7 +118,7 @@ _register_resolver()
 
 def _check(config: DictConfig) -> None:
     checked = settings(without_hydra(config))
-    check_for_game(load_game(checked.game), checked.algorithm)
+    game_of(checked)
     if checked.device == "cuda" and not torch.cuda.is_available():
         raise ReproError("device is 'cuda', but torch finds no GPU here; cpu always works.")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -18,11 +17,10 @@ from mlflow.entities import Run
 from omegaconf import DictConfig, OmegaConf
 from threadpoolctl import threadpool_limits
 
-from repro.algorithms.base import Algorithm, TableAlgorithm
-from repro.algorithms.registry import build, together
-from repro.config import Config, flatten, result_config, run_key, settings, single_runs
-from repro.evaluation.units import unit_name
-from repro.games import load_game
+from repro.algorithms.base import Algorithm, Iterative, TableAlgorithm
+from repro.algorithms.registry import build, build_for_subgames, together
+from repro.config import Config, flatten, game_of, result_config, run_key, settings, single_runs
+from repro.games import Game
 from repro.opponents import opponents_of
 from repro.policies import save_strategy
 from repro.policies.record import STRATEGIES, save_records
@@ -37,6 +35,7 @@ from repro.tracking.store import (
     is_finished,
     open_store,
 )
+from repro.values.subgames import Subgames
 
 _MOST_ROWS_IN_A_TABLE = 50_000
 
@@ -65,9 +64,9 @@ def train(config: DictConfig, folder: Path, state: status.Status, parent: str | 
     torch.set_num_threads(first.threads)
     iteration = 0
     try:
-        game = load_game(first.game, first.device)
+        game = game_of(first, first.device)
         with threadpool_limits(first.threads):
-            model = together([build(game, c, opponents_of(client, game, c)) for c in checked])
+            model = _built(game, checked, client)
         checkpoint, passed_over = newest_readable(folder)
         if passed_over:
             print(f"warning: {passed_over}")
@@ -96,6 +95,13 @@ def train(config: DictConfig, folder: Path, state: status.Status, parent: str | 
         # The networks are in the artifacts now; the memories serve no one any more.
         file.unlink(missing_ok=True)
     return status.FINISHED
+
+
+def _built(game: Game | Subgames, checked: Sequence[Config], client: MlflowClient) -> Iterative:
+    if isinstance(game, Subgames):
+        # Seeds are not done together here.
+        return build_for_subgames(game, checked[0])
+    return together([build(game, c, opponents_of(client, game, c)) for c in checked])
 
 
 def _trainer(epochs: int, device: str, callbacks: list[pl.Callback], folder: Path) -> pl.Trainer:
@@ -200,21 +206,21 @@ class _Report(pl.Callback):
         self._first = 0
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, Algorithm)
+        assert isinstance(pl_module, Iterative)
         if pl_module.iteration == pl_module.iterations:
             # Stopped between its last checkpoint and its end. Read-outs are draws of their own: repeat them, here,
             # where networks are still on their device.
             pl_module.evaluate()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, Algorithm)
+        assert isinstance(pl_module, Iterative)
         self._state.iterations = pl_module.iterations
         self._first = self._state.iteration = pl_module.iteration
         self._started = time.monotonic()
         status.write(self._folder, self._state)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, Algorithm)
+        assert isinstance(pl_module, Iterative)
         for model, tracked in zip(pl_module.replicates, self._tracked, strict=True):
             for readout, measured in model.metrics.items():
                 tracked.log(readout or TRAINING, measured, model.iteration)
@@ -225,27 +231,14 @@ class _Report(pl.Callback):
         status.write(self._folder, self._state)
 
 
-def _headline(model: Algorithm) -> str:
-    """The newest exploitability of the first two read-outs, or else what the first wins; empty between evaluations.
-
-    Of several seeds the first one's.
-    """
-    several = len(model.replicates) > 1
-    model = model.replicates[0]
-    measured = {name: m["exploitability"] for name, m in model.metrics.items() if "exploitability" in m}
-    parts = [f"{name} {value:.0f}" for name, value in list(measured.items())[:2]]
-    if not parts:
-        parts = [
-            f"{name} against {found[1] or list(model.readouts)[1]} {value:+.0f}"
-            for name, metrics in model.metrics.items()
-            for key, value in metrics.items()
-            if (found := re.fullmatch(r"match(?:/(\w+))?/value", key))
-        ][-2:]
-    seed = f" (seed {model.seed})" if several else ""
-    return f"{', '.join(parts)} {unit_name(model.game)}{seed}" if parts else ""
+def _headline(model: Iterative) -> str:
+    """Of several seeds the first one's."""
+    first = model.replicates[0]
+    found = first.headline()
+    return f"{found} (seed {first.seed})" if found and len(model.replicates) > 1 else found
 
 
-def _write_artifacts(model: Algorithm, tracked: TrackedRun, config: DictConfig, folder: Path) -> None:
+def _write_artifacts(model: Iterative, tracked: TrackedRun, config: DictConfig, folder: Path) -> None:
     """What was trained and kept, on the training run; a read-out's last strategy as `strategy.csv` on its own."""
     stored = model.artifact()
     if stored is not None:
@@ -254,7 +247,7 @@ def _write_artifacts(model: Algorithm, tracked: TrackedRun, config: DictConfig, 
     if isinstance(model, TableAlgorithm) and model.records:
         save_records(folder / STRATEGIES, result_config(config), model.records)
         tracked.artifact(TRAINING, folder / STRATEGIES)
-    if model.game.infosets <= _MOST_ROWS_IN_A_TABLE:
+    if isinstance(model, Algorithm) and model.game.infosets <= _MOST_ROWS_IN_A_TABLE:
         for readout, policy in model.policies.items():
             path = folder / readout / "strategy.csv"
             path.parent.mkdir(exist_ok=True)

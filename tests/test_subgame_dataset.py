@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from repro.config import SolverConfig
 from repro.errors import ReproError
 from repro.values import dataset
 from repro.values.dataset import Dataset, Recipe
 from repro.values.sampling import random_subgame
 from repro.values.subgames import Deck, matchups
 
-RECIPE = Recipe(4, 4, 5, seed=0, tolerance=0.005, alpha=1.5, beta=0.0, gamma=2.0, floor=False)
+RECIPE = Recipe(4, 4, 5, seed=0, solver=SolverConfig(tolerance=0.005))
 SHARD = 4
 
 
@@ -29,9 +30,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_what_is_stored(tmp_path: Path):
-    data = Dataset(tmp_path, RECIPE)
-    data.generate(6, threads=1)
-    samples = data.load(6)
+    samples = Dataset(tmp_path, RECIPE).load(6, threads=1)
     assert len(samples) == 6
     for n in range(6):
         subgame = random_subgame(RECIPE.seed, n, 5, Deck(4))
@@ -40,35 +39,34 @@ def test_what_is_stored(tmp_path: Path):
         np.testing.assert_allclose(samples.ranges[n], subgame.ranges, rtol=1e-6)
         # Stored values are of stored ranges: in sum nothing is won.
         assert (samples.ranges[n] * samples.cfv[n]).sum() == pytest.approx(0, abs=1e-5)
-        assert samples.exploitability[n] <= RECIPE.tolerance
+        assert samples.exploitability[n] <= RECIPE.solver.tolerance
         matchup = matchups(Deck(4), subgame.board, subgame.ranges)
         assert np.abs(samples.cfv[n]).max() <= matchup.max() * (subgame.stack / subgame.pot)
 
 
 def test_in_one_go_in_parts_and_by_threads(tmp_path: Path):
     whole, parts, threads = (Dataset(tmp_path / name, RECIPE) for name in ("whole", "parts", "threads"))
-    whole.generate(3 * SHARD, threads=1)
-    parts.generate(SHARD, threads=1)
-    parts.generate(3 * SHARD, threads=1)
-    threads.generate(3 * SHARD, threads=2)
+    whole.load(3 * SHARD, threads=1)
+    parts.shard(2, threads=1)
+    parts.load(3 * SHARD, threads=1)
+    threads.load(3 * SHARD, threads=2)
     assert contents(whole.folder) == contents(parts.folder) == contents(threads.folder)
 
 
 def test_what_is_there_is_left_alone_and_progress_is_told(tmp_path: Path):
     data, told = Dataset(tmp_path, RECIPE), list[int]()
-    data.generate(2 * SHARD, threads=1, done=told.append)
-    assert told == [0, SHARD, 2 * SHARD]
-    before = {p.name: p.stat().st_mtime_ns for p in data.folder.glob("shard*")}
-    told.clear()
-    data.generate(2 * SHARD, threads=1, done=told.append)
-    assert told == [2 * SHARD]
-    assert before == {p.name: p.stat().st_mtime_ns for p in data.folder.glob("shard*")}
+    first = data.load(2 * SHARD - 1, 1, told.append)
+    assert told == [SHARD, 2 * SHARD - 1]
+    before = {p.name: p.stat().st_mtime_ns for p in data.folder.iterdir()}
+    again = data.load(2 * SHARD - 1, 1)
+    assert before == {p.name: p.stat().st_mtime_ns for p in data.folder.iterdir()}
+    assert np.array_equal(first.cfv, again.cfv)
 
 
 @pytest.mark.parametrize("harm", ["truncated", "changed", "no file", "no checksum", "no JSON"])
 def test_a_damaged_shard_is_made_again_and_never_read(tmp_path: Path, harm: str):
     data = Dataset(tmp_path, RECIPE)
-    data.generate(2 * SHARD, threads=1)
+    undamaged = data.load(2 * SHARD, threads=1)
     before, shard = contents(data.folder), data.folder / "shard-00001.npz"
     if harm == "truncated":
         shard.write_bytes(shard.read_bytes()[:-100])
@@ -82,22 +80,23 @@ def test_a_damaged_shard_is_made_again_and_never_read(tmp_path: Path, harm: str)
         shard.with_suffix(".json").unlink()
     else:
         shard.with_suffix(".json").write_text("{")
-    assert data.missing(2 * SHARD) == [1]
-    with pytest.raises(ReproError, match="shard-00001"):
-        data.load(2 * SHARD)
-    data.generate(2 * SHARD, threads=1)
+    found = data.load(2 * SHARD, threads=1)
+    assert np.array_equal(found.cfv, undamaged.cfv)
     assert contents(data.folder) == before
 
 
 def test_recipes_do_not_share_a_folder(tmp_path: Path):
-    names = {replace(RECIPE, **change).name for change in ({}, {"seed": 1}, {"tolerance": 0.01}, {"ranks": 5})}
+    names = {
+        replace(RECIPE, **change).name
+        for change in ({}, {"seed": 1}, {"solver": SolverConfig(tolerance=0.01)}, {"ranks": 5})
+    }
     assert len(names) == 4
-    Dataset(tmp_path, RECIPE).generate(1, threads=1)
-    assert json.loads((tmp_path / RECIPE.name / "recipe.json").read_text())["tolerance"] == 0.005
+    Dataset(tmp_path, RECIPE).load(1, threads=1)
+    assert json.loads((tmp_path / RECIPE.name / "recipe.json").read_text())["solver"]["tolerance"] == 0.005
 
 
 def test_a_subgame_that_cannot_be_solved_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(dataset, "_MOST_ITERATIONS", 2)
     with pytest.raises(ReproError, match=r"subgame \d+ is exploitable by .* after 2 iterations"):
-        Dataset(tmp_path, RECIPE).generate(SHARD, threads=1)
+        Dataset(tmp_path, RECIPE).load(SHARD, threads=1)
     assert not list(tmp_path.glob("*/shard*"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from repro.config import AlgorithmConfig, ReadoutConfig
 from repro.evaluation.exploitability import nash_conv
-from repro.evaluation.units import exploitability
+from repro.evaluation.units import exploitability, unit_name
 from repro.games.game import Game
 from repro.policies.base import TabularPolicy
 from repro.policies.record import StrategyRecord
@@ -33,15 +34,14 @@ def largest_divisor(number: int, most: int) -> int:
     return max(d for d in range(1, min(number, most) + 1) if number % d == 0)
 
 
-class Algorithm(pl.LightningModule):
-    """An iterative algorithm on a game.
+class Iterative(pl.LightningModule):
+    """What goes on in iterations, is measured on the way, and can be stopped and continued.
 
     One `training_step`, which is one epoch of Lightning's, does `iterations_per_step` iterations and leaves what it
-    measured in `metrics`. A *read-out* is a way to turn what is stored into an average strategy; those of the
-    configuration are evaluated every `evaluate_every` iterations and after the last.
+    measured in `metrics`. A *read-out* is a way to use what is stored, such as to turn it into an average strategy;
+    those of the configuration are evaluated every `evaluate_every` iterations and after the last.
 
     Args:
-        game: the game; its tensors decide the device.
         algorithm: hyperparameters.
         seed: names all random draws of the run.
 
@@ -50,22 +50,20 @@ class Algorithm(pl.LightningModule):
         nodes_touched: histories visited so far, decision and terminal ones.
         wall_seconds: time spent in `training_step`, over all the processes that worked on the run.
         metrics: what the last step measured, by read-out name; the key "" holds the run's own.
-        policies: each read-out's average strategy as last evaluated, where it is a table.
     """
 
     iterations_per_step = 1
 
-    def __init__(self, game: Game, algorithm: AlgorithmConfig, seed: int) -> None:
+    def __init__(self, algorithm: AlgorithmConfig, seed: int) -> None:
         super().__init__()
         self.automatic_optimization = False
-        self.game, self.seed = game, seed
+        self.seed = seed
         self.iterations, self.evaluate_every = algorithm.iterations, algorithm.evaluate_every
         self.readouts: dict[str, ReadoutConfig] = algorithm.readouts
         self.iteration = 0
         self.nodes_touched = 0
         self.wall_seconds = 0.0
         self.metrics: dict[str, dict[str, float]] = {}
-        self.policies: dict[str, TabularPolicy] = {}
 
     # -- what an algorithm defines -------------------------------------------------------------------------------
 
@@ -85,9 +83,13 @@ class Algorithm(pl.LightningModule):
     def restore(self, saved: dict[str, Any]) -> None:
         """Take back what `progress` gave."""
 
+    @abstractmethod
     def counts(self) -> dict[str, float]:
         """How far the run is, in the units of the papers' x-axes."""
-        return {"player_updates": 2.0 * self.iteration}
+
+    @abstractmethod
+    def headline(self) -> str:
+        """The newest of what matters most, in a few words; empty between evaluations."""
 
     ARTIFACT: ClassVar[str] = "networks.pt"
 
@@ -128,13 +130,9 @@ class Algorithm(pl.LightningModule):
             measured["wall_seconds"] = self.wall_seconds
 
     @property
-    def replicates(self) -> Sequence[Algorithm]:
+    def replicates(self) -> Sequence[Iterative]:
         """The runs that this is: itself, unless several seeds are done together."""
         return [self]
-
-    def draws(self, purpose: str, player: int = 0) -> torch.Generator:
-        """The generator of this iteration for a purpose and player, on the game's device."""
-        return generator(self.seed, purpose, self.iteration, player, self.game.device)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
@@ -159,6 +157,44 @@ class Algorithm(pl.LightningModule):
         self.nodes_touched = state["nodes_touched"]
         self.wall_seconds = state["wall_seconds"]
         self.restore(state["progress"])
+
+
+class Algorithm(Iterative):
+    """An iterative algorithm on a game.
+
+    Args:
+        game: the game; its tensors decide the device.
+        algorithm: hyperparameters.
+        seed: names all random draws of the run.
+
+    Attributes:
+        policies: each read-out's average strategy as last evaluated, where it is a table.
+    """
+
+    def __init__(self, game: Game, algorithm: AlgorithmConfig, seed: int) -> None:
+        super().__init__(algorithm, seed)
+        self.game = game
+        self.policies: dict[str, TabularPolicy] = {}
+
+    def counts(self) -> dict[str, float]:
+        return {"player_updates": 2.0 * self.iteration}
+
+    def headline(self) -> str:
+        """The newest exploitability of the first two read-outs, or else what the first wins."""
+        measured = {name: m["exploitability"] for name, m in self.metrics.items() if "exploitability" in m}
+        parts = [f"{name} {value:.0f}" for name, value in list(measured.items())[:2]]
+        if not parts:
+            parts = [
+                f"{name} against {found[1] or list(self.readouts)[1]} {value:+.0f}"
+                for name, metrics in self.metrics.items()
+                for key, value in metrics.items()
+                if (found := re.fullmatch(r"match(?:/(\w+))?/value", key))
+            ][-2:]
+        return f"{', '.join(parts)} {unit_name(self.game)}" if parts else ""
+
+    def draws(self, purpose: str, player: int = 0) -> torch.Generator:
+        """The generator of this iteration for a purpose and player, on the game's device."""
+        return generator(self.seed, purpose, self.iteration, player, self.game.device)
 
 
 class TableAlgorithm(Algorithm):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from repro.algorithms.base import Algorithm
+from repro.algorithms.base import Algorithm, Iterative
 from repro.algorithms.d2cfr import D2CFR
 from repro.algorithms.d2cfr_holdem import HoldemD2CFR
 from repro.algorithms.deep_cfr import DeepCFR
@@ -19,6 +20,7 @@ from repro.config import (
     Config,
     D2CFRConfig,
     DeepCFRConfig,
+    EncodingErrorConfig,
     KuhnPostConfig,
     MCCFRConfig,
     NFSPConfig,
@@ -29,6 +31,8 @@ from repro.errors import ReproError
 from repro.evaluation.head_to_head import Opponent
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards
+from repro.values.runs import EncodingErrors, SolvedSubgames
+from repro.values.subgames import Subgames
 
 _MODULES: dict[type, Callable[..., Algorithm]] = {
     DeepCFRConfig: DeepCFR,
@@ -65,6 +69,14 @@ def build(game: Game, config: Config, opponents: Mapping[str, Opponent] | None =
         elif kind is MCCFRConfig and not game.cards.one_board:
             module = BlueprintCFR
     return module(*needed, seed=config.seed, **({"opponents": opponents} if opponents else {}))
+
+
+def build_for_subgames(subgames: Subgames, config: Config) -> Iterative:
+    """What a run about subgames does."""
+    folder = Path(config.output_dir).absolute() / "subgames"
+    if isinstance(config.algorithm, EncodingErrorConfig):
+        return EncodingErrors(subgames, config.algorithm, config.seed, folder, config.threads)
+    return SolvedSubgames(subgames, config.algorithm, config.seed, folder, config.threads)
 
 
 def together(models: Sequence[Algorithm]) -> Algorithm:

@@ -23,6 +23,8 @@ from repro.config.schema import (
     NetworkConfig,
     NFSPConfig,
     ReadoutConfig,
+    SolverConfig,
+    SubgamesConfig,
     TabularCFRConfig,
 )
 from repro.errors import ReproError
@@ -160,7 +162,7 @@ def _check_comparisons(algorithm: DeepCFRConfig) -> None:
             )
 
 
-def check_variant(algorithm: AlgorithmConfig) -> None:
+def check_variant(algorithm: AlgorithmConfig | SolverConfig, prefix: str = "algorithm.") -> None:
     """Check what the ranges of a tabular algorithm's single keys cannot say.
 
     Raises:
@@ -171,12 +173,14 @@ def check_variant(algorithm: AlgorithmConfig) -> None:
             f"algorithm.exploration is {algorithm.exploration} and algorithm.sampling {algorithm.sampling}; outcome "
             "sampling needs a probability, external sampling takes null."
         )
-    if isinstance(algorithm, TabularCFRConfig):
+    if isinstance(algorithm, SubgamesConfig):
+        check_variant(algorithm.solver, "algorithm.solver.")
+    if isinstance(algorithm, TabularCFRConfig | SolverConfig):
         for key in ("alpha", "beta"):
             value = getattr(algorithm, key)
             if not (value == float("inf") or abs(value) <= MOST_EXPONENT):
                 raise ReproError(
-                    f"algorithm.{key} is {value}; it must be from -{MOST_EXPONENT} to {MOST_EXPONENT}, or inf."
+                    f"{prefix}{key} is {value}; it must be from -{MOST_EXPONENT} to {MOST_EXPONENT}, or inf."
                 )
 
 
@@ -201,13 +205,13 @@ def _check_network(network: NetworkConfig) -> None:
 
 
 def _check_readouts(algorithm: AlgorithmConfig) -> None:
-    if not algorithm.readouts:
+    if not algorithm.readouts and algorithm.READOUT_KINDS:
         raise ReproError("algorithm.readouts is empty; at least one read-out is needed to measure anything.")
     for name, readout in algorithm.readouts.items():
         if readout.kind not in algorithm.READOUT_KINDS:
             raise ReproError(
                 f"algorithm.readouts.{name}.kind is {readout.kind!r}; for {algorithm.name} it must be one of "
-                f"{', '.join(algorithm.READOUT_KINDS)}."
+                f"{', '.join(algorithm.READOUT_KINDS) or 'none: it has no read-outs'}."
             )
         if readout.kind != "ensemble" and readout.capacity is not None:
             raise ReproError(f"algorithm.readouts.{name}.capacity is {readout.capacity}; only an ensemble has one.")

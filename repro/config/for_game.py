@@ -4,10 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
-from repro.config.schema import AlgorithmConfig, D2CFRConfig, DeepCFRConfig, MCCFRConfig, TabularCFRConfig
+from repro.config.schema import (
+    AlgorithmConfig,
+    Config,
+    D2CFRConfig,
+    DeepCFRConfig,
+    MCCFRConfig,
+    SubgamesConfig,
+    TabularCFRConfig,
+)
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards
+from repro.games.registry import load_game
+from repro.values.subgames import SUBGAMES, Subgames, load_subgames
+
+
+def game_of(config: Config, device: str = "cpu") -> Game | Subgames:
+    """The game, or the kind of subgames, that a run is about.
+
+    Raises:
+        ReproError: it is unknown or impossible, or does not go with the algorithm.
+    """
+    name, about_subgames = config.game.get("name"), isinstance(config.algorithm, SubgamesConfig)
+    if (name in SUBGAMES) != about_subgames:
+        allowed = f"one of {', '.join(SUBGAMES)}" if about_subgames else "a whole game"
+        raise ReproError(f"game is {name}; the algorithm {config.algorithm.name} takes {allowed}.")
+    if about_subgames:
+        return load_subgames(config.game)
+    game = load_game(config.game, device)
+    check_for_game(game, config.algorithm)
+    return game
 
 
 def check_for_game(game: Game, algorithm: AlgorithmConfig) -> None:

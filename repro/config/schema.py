@@ -70,7 +70,8 @@ class ReadoutConfig:
     # Deep CFR: ensemble, the average of B^M (SD-CFR), or average_network, S-hat trained on B^s.
     # NFSP: average_network. Tabular: average, or current, the one that the next iteration would play.
     # Kuhn post: policy, the strategy network, or greedy, always its most probable action.
-    kind: str = _one_of("ensemble", "average_network", "average", "current", "policy", "greedy")
+    # Values of subgames: cfv, counterfactual values (DCVN), or ev, expected values (DEVN).
+    kind: str = _one_of("ensemble", "average_network", "average", "current", "policy", "greedy", "cfv", "ev")
     # Most networks that B^M holds, by reservoir sampling; null: all. Only for `ensemble`.
     capacity: int | None = _at_least(1, None)
 
@@ -244,6 +245,46 @@ class NFSPConfig(AlgorithmConfig):
 
 
 @dataclass
+class SolverConfig:
+    """How subgames are solved; the exponents and the floor are those of `TabularCFRConfig`."""
+
+    # Most exploitability of a solution, as a fraction of the pot.
+    tolerance: float = _above(0, 0.005)
+    alpha: float = 1.0
+    beta: float = 1.0
+    gamma: float = field(default=1.0, metadata={"at_least": 0, "at_most": MOST_EXPONENT})
+    floor: bool = False
+
+
+@dataclass
+class SubgamesConfig(AlgorithmConfig):
+    """Solve random subgames and store the solutions; an iteration is a shard of the dataset, 250 rivers or 10 turns.
+
+    `seed` names the dataset.
+    """
+
+    READOUT_KINDS: ClassVar[tuple[str, ...]] = ()
+    USES_NETWORK = False
+
+    # Number of the first shard.
+    first: int = _at_least(0, 0)
+    solver: SolverConfig = field(default_factory=SolverConfig)
+
+
+@dataclass
+class EncodingErrorConfig(SubgamesConfig):
+    """The error that buckets alone make; subgames that are not stored yet are solved first.
+
+    `seed` names the buckets, too.
+    """
+
+    READOUT_KINDS = ("cfv", "ev")
+
+    # How many buckets hands are in.
+    buckets: int = _at_least(1)
+
+
+@dataclass
 class Config:
     """One run: a game, an algorithm, a seed; and where its results go."""
 
@@ -281,4 +322,6 @@ def register() -> None:
     store.store(group="algorithm", name="schema_mccfr", node=MCCFRConfig)
     store.store(group="algorithm", name="schema_kuhn_post", node=KuhnPostConfig)
     store.store(group="algorithm", name="schema_nfsp", node=NFSPConfig)
+    store.store(group="algorithm", name="schema_subgames", node=SubgamesConfig)
+    store.store(group="algorithm", name="schema_encoding_error", node=EncodingErrorConfig)
     store.store(group="network", name="schema", node=NetworkConfig)

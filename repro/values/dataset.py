@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.config import TabularCFRConfig
+from repro.config.schema import SolverConfig
 from repro.errors import ReproError
 from repro.values.sampling import random_subgame
 from repro.values.solver import solve_all
@@ -43,19 +43,14 @@ class Recipe:
         ranks, suits: of the deck.
         board_cards: 4 for turn subgames, 5 for river subgames.
         seed: names the draws, see `repro.values.sampling`.
-        tolerance: most exploitability, as a fraction of the pot.
-        alpha, beta, gamma, floor: which CFR solves them, see `TabularCFRConfig`.
+        solver: how they are solved.
     """
 
     ranks: int
     suits: int
     board_cards: int
     seed: int
-    tolerance: float
-    alpha: float
-    beta: float
-    gamma: float
-    floor: bool
+    solver: SolverConfig
 
     @property
     def name(self) -> str:
@@ -101,41 +96,27 @@ class Dataset:
     def __init__(self, root: Path, recipe: Recipe) -> None:
         self.recipe, self.folder = recipe, root / recipe.name
 
-    def missing(self, subgames: int) -> list[int]:
-        """Shards that the first so many subgames need, and that are not there or not whole."""
-        return [shard for shard in range(-(-subgames // self.recipe.shard)) if self._sound(shard) is None]
-
-    def generate(self, subgames: int, threads: int, done: Callable[[int], object] = lambda _: None) -> None:
-        """Make what is missing of the first so many subgames; `done` is told how many are there, shard by shard.
+    def shard(self, number: int, threads: int) -> Samples:
+        """A shard, made first if it is missing, with so many subgames solved at a time.
 
         Raises:
             ReproError: a subgame could not be solved to the tolerance.
         """
-        missing = self.missing(subgames)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        _write(self.folder / "recipe.json", json.dumps(asdict(self.recipe), indent=2).encode())
-        ready = -(-subgames // self.recipe.shard) - len(missing)
-        done(ready * self.recipe.shard)
-        for shard in missing:
-            # Another process may have made it meanwhile.
-            if self._sound(shard) is None:
-                self._make(shard, threads)
-            ready += 1
-            done(ready * self.recipe.shard)
-
-    def load(self, subgames: int) -> Samples:
-        """The first so many subgames.
-
-        Raises:
-            ReproError: some are missing.
-        """
-        parts = []
-        for shard in range(-(-subgames // self.recipe.shard)):
-            data = self._sound(shard)
+        data = self._sound(number)
+        if data is None:
+            self._make(number, threads)
+            data = self._sound(number)
             if data is None:
-                raise ReproError(f"{self._path(shard)} is missing or damaged; generate the dataset first.")
-            with np.load(io.BytesIO(data)) as arrays:
-                parts.append(Samples(**{name: arrays[name] for name in arrays.files}))
+                raise ReproError(f"{self._path(number)} was damaged while it was written; is the disk full?")
+        with np.load(io.BytesIO(data)) as arrays:
+            return Samples(**{name: arrays[name] for name in arrays.files})
+
+    def load(self, subgames: int, threads: int, told: Callable[[int], object] = lambda _: None) -> Samples:
+        """The first so many subgames, by `shard`; `told` how many of them are there, after each shard."""
+        parts: list[Samples] = []
+        for number in range(-(-subgames // self.recipe.shard)):
+            parts.append(self.shard(number, threads))
+            told(min(self.recipe.shard * len(parts), subgames))
         whole = Samples.joined(parts)
         return Samples(**{name: column[:subgames] for name, column in vars(whole).items()})
 
@@ -156,6 +137,8 @@ class Dataset:
 
     def _make(self, shard: int, threads: int) -> None:
         path, samples = self._path(shard), self.solved(self._numbers(shard), threads)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        _write(self.folder / "recipe.json", json.dumps(asdict(self.recipe), indent=2).encode())
         buffer = io.BytesIO()
         np.savez(buffer, **vars(samples))
         path.with_suffix(".json").unlink(missing_ok=True)
@@ -170,14 +153,14 @@ class Dataset:
             ReproError: one could not be solved to the tolerance.
         """
         recipe, deck = self.recipe, Deck(self.recipe.ranks, self.recipe.suits)
-        variant = TabularCFRConfig(alpha=recipe.alpha, beta=recipe.beta, gamma=recipe.gamma, floor=recipe.floor)
         subgames = [random_subgame(recipe.seed, n, recipe.board_cards, deck) for n in numbers]
-        found = list(solve_all(subgames, variant, recipe.tolerance, threads, _MOST_ITERATIONS))
+        found = list(solve_all(subgames, recipe.solver, recipe.solver.tolerance, threads, _MOST_ITERATIONS))
         for number, solution in zip(numbers, found, strict=True):
-            if solution.exploitability > recipe.tolerance:
+            if solution.exploitability > recipe.solver.tolerance:
                 raise ReproError(
                     f"subgame {number} is exploitable by {solution.exploitability:.2%} of the pot after "
-                    f"{solution.iterations:,} iterations; allow more than {recipe.tolerance:.2%}, or use another CFR."
+                    f"{solution.iterations:,} iterations, which is more than algorithm.solver.tolerance, "
+                    f"{recipe.solver.tolerance:.2%}; allow more, or use another CFR."
                 )
         return Samples(
             board=np.array([s.board for s in subgames], np.int8), pot=np.array([s.pot for s in subgames]),

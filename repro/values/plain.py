@@ -1,6 +1,6 @@
 """The plain way to solve a subgame: recursion down the tree, and a matrix of all pairs of hands at terminal nodes.
 
-For tests and for comparison; shares nothing with `repro.values.solver` but the betting tree, and is float64 throughout.
+For tests and for comparison; shares no code with `repro.values.solver` but the betting tree, and is float64 throughout.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections import defaultdict
 import numpy as np
 
 from repro.algorithms.solver import discount_factor
-from repro.config import TabularCFRConfig
 from repro.games.betting import SHOWDOWN
+from repro.values.solver import Variant
 from repro.values.subgames import Array, Subgame
 
 
@@ -26,7 +26,7 @@ class PlainSolver:
         regrets, sums: per betting node and full board (-1 before the last card), `[actions, hands]`.
     """
 
-    def __init__(self, subgame: Subgame, variant: TabularCFRConfig) -> None:
+    def __init__(self, subgame: Subgame, variant: Variant) -> None:
         self.subgame, self.variant, self.iterations = subgame, variant, 0
         deck, self._tree = subgame.deck, subgame.betting()
         hands = deck.hands(subgame.board)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from repro.algorithms.solver import discount_factor
-from repro.config import TabularCFRConfig
+from repro.config.schema import SolverConfig, TabularCFRConfig
 from repro.games.betting import SHOWDOWN, BettingTree
 from repro.values import kernels
 from repro.values.kernels import BEST, DEALT, DECISION, FOLDED, MEAN, SHOWN, UPDATE, Boards, Part, Rule
@@ -22,6 +22,10 @@ from repro.values.subgames import Array, Subgame
 
 _FIRST_LOOK, _LOOKS = 24, 1.15
 """Exploitability is measured after so many iterations, and again each time that they have grown by this factor."""
+
+
+Variant = TabularCFRConfig | SolverConfig
+"""Which CFR: only the exponents and the floor of either are read."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class SubgameSolver:
         iterations: so far.
     """
 
-    def __init__(self, subgame: Subgame, variant: TabularCFRConfig) -> None:
+    def __init__(self, subgame: Subgame, variant: Variant) -> None:
         self.subgame, self.variant, self.iterations = subgame, variant, 0
         deck, board = subgame.deck, subgame.board
         hands = deck.hands(board)
@@ -117,7 +121,7 @@ class SubgameSolver:
         return value
 
 
-def solve(subgame: Subgame, variant: TabularCFRConfig, tolerance: float, most: int = 10_000) -> Solution:
+def solve(subgame: Subgame, variant: Variant, tolerance: float, most: int = 10_000) -> Solution:
     """Iterate until the exploitability is at most `tolerance` (a fraction of the pot), or `most` times.
 
     The solution says what was reached.
@@ -132,7 +136,7 @@ def solve(subgame: Subgame, variant: TabularCFRConfig, tolerance: float, most: i
 
 
 def solve_all(
-    subgames: Iterable[Subgame], variant: TabularCFRConfig, tolerance: float, threads: int, most: int = 10_000
+    subgames: Iterable[Subgame], variant: Variant, tolerance: float, threads: int, most: int = 10_000
 ) -> Iterator[Solution]:
     """`solve` many, so many at a time, in order."""
     with ThreadPoolExecutor(threads) as pool:

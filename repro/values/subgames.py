@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import comb
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from repro.errors import ReproError
 from repro.games import hand_strength
 from repro.games.betting import BettingRound, BettingRules, BettingTree, compile_tree
 from repro.games.isomorphism import cards_of
@@ -81,6 +83,48 @@ class Subgame:
     def matchups(self) -> Array:
         """`[2, hands]` probability that the opponent holds any hand that each hand can meet [DEVN, eq. 5]."""
         return matchups(self.deck, self.board, self.ranges)
+
+
+@dataclass(frozen=True)
+class Subgames:
+    """A kind of subgames, as a run's `game` says.
+
+    Attributes:
+        name: one of `SUBGAMES`.
+        deck: that they are drawn from.
+    """
+
+    name: str
+    deck: Deck
+
+    @property
+    def board_cards(self) -> int:
+        """Cards on the board when a subgame begins."""
+        return SUBGAMES[self.name]
+
+
+SUBGAMES = {"turn_subgames": 4, "river_subgames": 5}
+"""Names of the kinds, and cards on the board when a subgame begins."""
+
+
+def load_subgames(node: Mapping[str, object]) -> Subgames:
+    """The kind of subgames of a configuration: its `name`, `ranks` and `suits`.
+
+    Raises:
+        ReproError: a parameter is unknown or impossible.
+    """
+    name = str(node.get("name"))
+    for key, low, high in (("ranks", 2, hand_strength.RANKS), ("suits", 1, hand_strength.SUITS)):
+        value = node.get(key, high)
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise ReproError(f"game {name}: {key} is {value!r}; allowed are {low} to {high}.")
+    unknown = sorted(set(node) - {"name", "ranks", "suits"})
+    if unknown:
+        raise ReproError(f"game {name} has no parameter {unknown[0]!r}; its parameters are ranks, suits.")
+    deck = Deck(**{str(key): int(str(node[key])) for key in ("ranks", "suits") if key in node})
+    if deck.cards < 5 + 4:
+        raise ReproError(f"game {name}: ranks * suits is {deck.cards} cards; 9 are dealt.")
+    return Subgames(name, deck)
 
 
 def matchups(deck: Deck, board: tuple[int, ...], ranges: Array) -> Array:

@@ -1,0 +1,121 @@
+"""Runs about subgames that train nothing: solving them, and measuring the error that buckets make.
+
+An iteration is a shard of the dataset.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from repro.algorithms.base import Iterative
+from repro.config import EncodingErrorConfig, SubgamesConfig
+from repro.values import buckets
+from repro.values.buckets import BucketRecipe
+from repro.values.dataset import Dataset, Recipe, Samples
+from repro.values.encoding import encoding_error
+from repro.values.subgames import Array, Subgames, matchups
+
+
+class SolvedSubgames(Iterative):
+    """Solves random subgames and stores the solutions, shard by shard; those that are stored already are left alone.
+
+    Args:
+        subgames: which kind.
+        algorithm: hyperparameters.
+        seed: names the dataset.
+        folder: of all datasets.
+        threads: subgames solved at a time.
+    """
+
+    algorithm: SubgamesConfig
+
+    def __init__(self, subgames: Subgames, algorithm: SubgamesConfig, seed: int, folder: Path, threads: int) -> None:
+        super().__init__(algorithm, seed)
+        self.algorithm, self.subgames, self.folder, self._threads = algorithm, subgames, folder, threads
+        deck = subgames.deck
+        self.dataset = Dataset(folder, Recipe(deck.ranks, deck.suits, subgames.board_cards, seed, algorithm.solver))
+        self._solved = 0
+
+    def advance(self) -> dict[str, float]:
+        samples = self.dataset.shard(self.algorithm.first + self.iteration - 1, self._threads)
+        self._solved += len(samples)
+        self.use(samples)
+        return {
+            "exploitability/mean": 100 * float(samples.exploitability.mean()),
+            "exploitability/most": 100 * float(samples.exploitability.max()),
+            "solver_iterations": float(samples.iterations.mean()),
+        }
+
+    def use(self, samples: Samples) -> None:
+        """Take in the iteration's subgames. Solving and storing them is all that this class does."""
+
+    def evaluate(self) -> None:
+        """There is nothing more to measure."""
+
+    def counts(self) -> dict[str, float]:
+        return {"subgames": float(self._solved)}
+
+    def headline(self) -> str:
+        return f"{self._solved:,} subgames"
+
+    def progress(self) -> dict[str, Any]:
+        return {"solved": self._solved}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        self._solved = saved["solved"]
+
+
+class EncodingErrors(SolvedSubgames):
+    """Measures, for networks that predict counterfactual or expected values, what buckets alone make them err.
+
+    Metrics of a read-out, all in % of the pot: `encoding_error`, the root of the mean squared error over all subgames
+    so far [DEVN, Sec. 6]; `squared_error`, the mean square of the iteration's subgames alone, in %^2.
+    """
+
+    algorithm: EncodingErrorConfig
+
+    def __init__(
+        self, subgames: Subgames, algorithm: EncodingErrorConfig, seed: int, folder: Path, threads: int
+    ) -> None:
+        super().__init__(subgames, algorithm, seed, folder, threads)
+        self._squares = dict.fromkeys(self.readouts, 0.0)
+        self._newest: dict[str, float] = {}
+        deck = subgames.deck
+        self._recipe = BucketRecipe(deck.ranks, deck.suits, subgames.board_cards, algorithm.buckets, seed)
+
+    def use(self, samples: Samples) -> None:
+        found = buckets.stored(self.folder, self._recipe)
+        bucket = torch.from_numpy(found.of_boards(samples.board)).long()
+        matchup = torch.from_numpy(_matchups(samples, self.subgames))
+        cfv = torch.from_numpy(samples.cfv).double()
+        for name, readout in self.readouts.items():
+            error = encoding_error(cfv, matchup, bucket, len(found.centres), readout.kind)
+            self._newest[name] = 1e4 * float(error.mean())
+            self._squares[name] += 1e4 * float(error.sum())
+
+    def evaluate(self) -> None:
+        for name, total in self._squares.items():
+            error = math.sqrt(total / self._solved)
+            self.metrics[name] = {"encoding_error": error, "squared_error": self._newest[name]}
+
+    def headline(self) -> str:
+        errors = [f"{name} {m['encoding_error']:.3f}" for name, m in self.metrics.items() if "encoding_error" in m]
+        return f"{', '.join(errors)} % of the pot" if errors else ""
+
+    def progress(self) -> dict[str, Any]:
+        return {**super().progress(), "squares": dict(self._squares)}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        super().restore(saved)
+        self._squares = dict(saved["squares"])
+
+
+def _matchups(samples: Samples, subgames: Subgames) -> Array:
+    """`[n, 2, hands]` float64 matchups of stored subgames."""
+    pairs = zip(samples.board.tolist(), samples.ranges, strict=True)
+    return np.stack([matchups(subgames.deck, tuple(board), ranges) for board, ranges in pairs])

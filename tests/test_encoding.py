@@ -1,0 +1,261 @@
+"""Buckets of hands, what they do to values, and the runs that measure it."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mlflow import MlflowClient
+
+from repro import run
+from repro.config import EncodingErrorConfig, ReadoutConfig, run_key
+from repro.errors import ReproError
+from repro.tracking import status
+from repro.tracking.results import tidy
+from repro.tracking.store import default_uri
+from repro.values import buckets, dataset
+from repro.values.buckets import BucketRecipe, cluster, distribution, find, nearest
+from repro.values.dataset import Dataset
+from repro.values.encoding import CFV, EV, averaged, counterfactual, encoding_error, expected, inverse, sizes, summed
+from repro.values.runs import EncodingErrors
+from repro.values.subgames import Array, Deck, Subgames, matchups
+from tests.small import straight_and_resumed
+
+SMALL = Deck(ranks=4)
+
+
+@pytest.fixture(autouse=True)
+def _small_shards(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(dataset, "_SHARD", {4: 1, 5: 3})
+    monkeypatch.setattr(buckets, "_BOARDS", 10)
+
+
+# -- buckets -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_distribution_is_that_of_the_share_beaten():
+    board = (0, 5, 10, 15)
+    hands, found = SMALL.hands(board), distribution(SMALL, board)
+    for i in (0, 17, 40, 65):
+        mine, shares = hands[i].tolist(), []
+        for full in SMALL.full_boards(board):
+            if set(mine) & set(full):
+                continue
+            others = np.array([h for h in SMALL.hands(full).tolist() if not set(h) & set(mine)])
+            own, theirs = SMALL.strength(full, np.array([mine]))[0], SMALL.strength(full, others)
+            shares.append(((own > theirs) + (own == theirs) / 2).mean())
+        edges = np.arange(1, 50) / 50
+        expected_ = (np.array(shares)[:, None] < edges).mean(0) / 50
+        np.testing.assert_allclose(found[i], expected_, atol=1e-6)
+
+
+def emd(first: Array, second: Array) -> float:
+    """Earth mover's distance of two samples of the same size: match them in order."""
+    return float(np.abs(np.sort(first) - np.sort(second)).mean())
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 49)] * 2), min_size=1, max_size=8))
+def test_distances_are_earth_movers(pairs: list[tuple[int, int]]):
+    # In the middle of the parts of [0, 1] on whose ends the distribution functions are known.
+    first, second = (np.array(sample) / 50 + 0.01 for sample in zip(*pairs, strict=True))
+    edges = np.arange(1, 50) / 50
+    functions = [(sample[:, None] < edges).mean(0) / 50 for sample in (first, second)]
+    assert np.abs(functions[0] - functions[1]).sum() == pytest.approx(emd(first, second), abs=1e-9)
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 1000), d=st.integers(1, 4))
+def test_nearest_is_nearest(seed: int, d: int):
+    draw = np.random.default_rng(seed)
+    points, centres = (draw.random((n, d), np.float32) for n in (30, 7))
+    distance = np.abs(points[:, None] - centres).sum(2)
+    found = nearest(points, centres)
+    np.testing.assert_allclose(distance[np.arange(30), found], distance.min(1), rtol=1e-6)
+
+
+def test_clusters_that_are_there_are_found():
+    draw = np.random.default_rng(0)
+    middles = np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]], np.float32)
+    points = (middles[draw.integers(3, size=600)] + draw.normal(0, 0.1, (600, 2))).astype(np.float32)
+    best = min(
+        float(np.abs(points[:, None] - cluster(points, 3, np.random.default_rng(s))).sum(2).min(1).mean())
+        for s in range(5)
+    )
+    assert best < 0.2
+
+
+@pytest.mark.parametrize("board_cards", [4, 5])
+def test_buckets_are_the_same_each_time_and_differ_by_seed(board_cards: int):
+    def of(seed: int) -> Array:
+        return find(BucketRecipe(4, 4, board_cards, 6, seed)).of_board(tuple(range(3, 3 + board_cards)))
+
+    assert np.array_equal(of(0), of(0))
+    assert not np.array_equal(of(0), of(1))
+    assert set(of(0).tolist()) <= set(range(6))
+
+
+def test_stronger_hands_are_in_later_buckets_of_the_river():
+    found = find(BucketRecipe(4, 4, 5, 5, 0))
+    board = (0, 5, 10, 15, 3)
+    bucket, strength = found.of_board(board), distribution(SMALL, board)[:, 0]
+    assert (np.diff(bucket[np.argsort(strength, kind="stable")]) >= 0).all()
+
+
+def test_suits_make_no_difference():
+    found = find(BucketRecipe(4, 4, 4, 8, 0))
+    name = np.array([1, 3, 0, 2])
+    board = (0, 1, 6, 11)
+    renamed = tuple(int(c // 4 * 4 + name[c % 4]) for c in board)
+    place = {tuple(hand): i for i, hand in enumerate(SMALL.hands(renamed).tolist())}
+    moved = [place[tuple(sorted((h // 4 * 4 + name[h % 4]).tolist()))] for h in SMALL.hands(board)]
+    assert np.array_equal(found.of_board(renamed)[moved], found.of_board(board))
+
+
+def test_centres_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    recipe = BucketRecipe(4, 4, 5, 5, 0)
+    first = buckets.stored(tmp_path, recipe)
+    monkeypatch.setattr(buckets, "find", lambda _: pytest.fail("found again"))
+    assert np.array_equal(buckets.stored(tmp_path, recipe).centres, first.centres)
+
+
+# -- encoding ----------------------------------------------------------------------------------------------------------
+
+
+def some(seed: int = 0, hands: int = 12, count: int = 5) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    draw = torch.Generator().manual_seed(seed)
+    cfv = torch.randn(3, 2, hands, generator=draw, dtype=torch.float64)
+    matchup = 0.2 + torch.rand(3, 2, hands, generator=draw, dtype=torch.float64)
+    return cfv, matchup, torch.randint(count, (3, hands), generator=draw)
+
+
+def test_sums_means_and_back_by_hand():
+    values = torch.tensor([[[1.0, 2.0, 6.0], [0.0, 4.0, 5.0]]])
+    bucket = torch.tensor([[2, 2, 0]])
+    assert summed(values, bucket, 3).tolist() == [[[6.0, 0.0, 3.0], [5.0, 0.0, 4.0]]]
+    assert sizes(bucket, 3).tolist() == [[1.0, 0.0, 2.0]]
+    mean = averaged(values, bucket, 3)
+    assert mean.tolist() == [[[6.0, 0.0, 1.5], [5.0, 0.0, 2.0]]]
+    assert inverse(mean, bucket).tolist() == [[[1.5, 1.5, 6.0], [2.0, 2.0, 5.0]]]
+
+
+def test_the_papers_figure_1():
+    """The numbers that its text prints: EVs 6 and 4 of one bucket, matchup 0.95 for the first: 5.7 becomes 4.75."""
+    cfv = torch.tensor([[[6 * 0.95, 4 * 0.95]] * 2], dtype=torch.float64)
+    matchup = torch.full_like(cfv, 0.95)
+    bucket = torch.zeros(1, 2, dtype=torch.int64)
+    values = averaged(expected(cfv, matchup), bucket, 1)
+    back = counterfactual(inverse(values, bucket), matchup, EV)
+    assert back[0, 0].tolist() == pytest.approx([4.75, 4.75])
+    # Both errors are 0.95; the figure prints the root of the sum of squares, 1.34, the tables that of the mean.
+    assert (cfv - back)[0, 0].square().sum().sqrt() == pytest.approx(1.34, abs=0.005)
+    assert encoding_error(cfv, matchup, bucket, 1, EV).sqrt().item() == pytest.approx(0.95)
+
+
+@pytest.mark.parametrize("target", [CFV, EV])
+def test_no_error_where_every_hand_has_its_own_bucket(target: str):
+    cfv, matchup, _ = some()
+    own = torch.stack([torch.randperm(12) for _ in range(3)])
+    assert encoding_error(cfv, matchup, own, 12, target).max() < 1e-25
+
+
+def test_errors_by_hand():
+    cfv, matchup, bucket = some()
+    for target in (CFV, EV):
+        for n, player in ((0, 0), (2, 1)):
+            values = cfv[n, player] / matchup[n, player] if target == EV else cfv[n, player]
+            back = torch.stack([values[bucket[n] == b].mean() for b in bucket[n]])
+            wrong = (cfv[n, player] - (back * matchup[n, player] if target == EV else back)).square().mean()
+            alone = encoding_error(
+                cfv[n : n + 1, player : player + 1].expand(1, 2, -1),
+                matchup[n : n + 1, player : player + 1].expand(1, 2, -1), bucket[n : n + 1], 5, target,
+            )  # fmt: skip
+            assert alone.item() == pytest.approx(wrong.item())
+
+
+def test_expected_values_have_no_error_where_they_are_equal_within_buckets():
+    """What DEVN is about: matchups differ between the hands of a bucket, and need not be learned."""
+    _, matchup, bucket = some()
+    ev = torch.randn(3, 2, 5, dtype=torch.float64).gather(2, bucket[:, None].expand(-1, 2, -1))
+    assert encoding_error(ev * matchup, matchup, bucket, 5, EV).max() < 1e-25
+    assert encoding_error(ev * matchup, matchup, bucket, 5, CFV).min() > 1e-3
+
+
+def test_a_hand_that_meets_none_is_worth_nothing():
+    assert expected(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 0.5])).tolist() == [0.0, 2.0]
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+RUN = ["game=river_subgames", "game.ranks=4", "algorithm=encoding_error", "algorithm.buckets=8"]
+
+
+def errors(folder: Path, iterations: int = 4) -> EncodingErrors:
+    readouts = {"dcvn": ReadoutConfig("cfv"), "devn": ReadoutConfig("ev")}
+    config = EncodingErrorConfig(
+        name="encoding_error", iterations=iterations, evaluate_every=1, readouts=readouts, buckets=8
+    )
+    return EncodingErrors(Subgames("river_subgames", SMALL), config, 0, folder, 1)
+
+
+def test_a_run_measures_what_the_definition_says(tmp_path: Path):
+    config = run.plan([*RUN, "algorithm.iterations=3", f"output_dir={tmp_path}"], multirun=False)[0]
+    assert run.execute(config) == status.FINISHED
+    client = MlflowClient(default_uri(tmp_path))
+    experiment = client.get_experiment_by_name("runs")
+    assert experiment is not None
+    found = tidy(client, experiment.experiment_id, [run_key(run.without_hydra(config))])
+    model = errors(tmp_path / "subgames")
+    samples = Dataset(tmp_path / "subgames", model.dataset.recipe).load(9, 1)
+    hands = [buckets.stored(tmp_path / "subgames", model._recipe).of_board(tuple(b)) for b in samples.board.tolist()]
+    for name, of in (("dcvn", CFV), ("devn", EV)):
+        squares = []
+        for n, bucket in enumerate(hands):
+            matchup = matchups(SMALL, tuple(samples.board[n].tolist()), samples.ranges[n])
+            values = samples.cfv[n] / matchup if of == EV else samples.cfv[n]
+            back = np.stack([[v[bucket == b].mean() for b in bucket] for v in values])
+            squares.append((samples.cfv[n] - (back * matchup if of == EV else back)) ** 2)
+        last = found[(found.algorithm == name) & (found.metric == "encoding_error") & (found.step == 3)]
+        assert last.value.item() == pytest.approx(100 * np.sqrt(np.mean(squares)), rel=1e-5)
+    own = found[(found.algorithm == "training") & (found.step == 3)].set_index("metric").value
+    assert own["subgames"] == 9
+    assert own["exploitability/most"] <= 0.5
+
+
+def test_resuming_equals_never_stopping(tmp_path: Path):
+    straight, resumed = straight_and_resumed(lambda: errors(tmp_path), 4, 2, tmp_path)
+    for name in straight.readouts:
+        assert straight.metrics[name]["encoding_error"] == resumed.metrics[name]["encoding_error"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["game=leduc", "algorithm=encoding_error"], "takes one of turn_subgames, river_subgames"),
+        (["game=river_subgames", "algorithm=sd_cfr"], "takes a whole game"),
+        ([*RUN, "game.ranks=1"], "ranks is 1; allowed are 2 to 13"),
+        ([*RUN, "game.ranks=2"], "8 cards; 9 are dealt"),
+        ([*RUN, "+game.stack=5"], "no parameter 'stack'"),
+        ([*RUN, "algorithm.buckets=0"], "algorithm.buckets is 0; it must be at least 1"),
+        ([*RUN, "algorithm.solver.tolerance=0"], "algorithm.solver.tolerance is 0.0"),
+        ([*RUN, "algorithm.solver.beta=20"], "algorithm.solver.beta is 20.0; it must be from -10 to 10"),
+        ([*RUN, "algorithm.readouts.devn.kind=average"], "must be one of cfv, ev"),
+        ([*RUN, "network=fc"], "the algorithm encoding_error has none"),
+        (["algorithm=solved_subgames", "+algorithm.readouts.x={kind: ev}"], "it has no read-outs"),
+    ],
+)
+def test_what_cannot_be_is_refused(overrides: list[str], sentence: str):
+    with pytest.raises(ReproError) as caught:
+        run.plan(overrides, multirun=False)
+    assert sentence in str(caught.value)
+
+
+def test_every_pair_of_hands_is_apart_or_not():
+    """`Deck.hands` lists what a board leaves, once."""
+    board = (1, 2, 3, 4, 5)
+    expected_ = [pair for pair in combinations(range(16), 2) if not set(pair) & set(board)]
+    assert sorted(map(tuple, SMALL.hands(board).tolist())) == expected_
