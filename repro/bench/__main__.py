@@ -5,7 +5,8 @@ file holds a list of `{"name", "ours", "peer", "unit", "ratio"}`. A ratio above 
 the exceptions are `leduc_sgd_overhead`, whose ratio is the cost of everything around the SGD steps (ours / peer, at
 best 1, wanted is at most 1.15), and `leduc_d2cfr_iteration`, that of D2CFR over Deep CFR (wanted is at most 3).
 
-Most measurements are on Leduc; those of `repro.bench.holdem` are on Hold'em, beside plain ways to do the same. What
+Most measurements are on Leduc; those of `repro.bench.holdem` and `repro.bench.subgames` are on Hold'em, beside plain
+ways to do the same, or beside what memory allows. What
 each one does is in the docstring of its function, in `repro/bench/`.
 """
 
@@ -20,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from repro.bench import d2cfr, deep_cfr, holdem, nfsp, tabular
+from repro.bench import d2cfr, deep_cfr, holdem, nfsp, subgames, tabular
 from repro.bench.measure import FULL, QUICK, Effort, Row, one_thread
 from repro.errors import ReproError
 
@@ -32,7 +33,7 @@ def run(effort: Effort) -> list[Row]:
         ReproError: OpenSpiel is not installed.
     """
     with one_thread():
-        parts = (deep_cfr, tabular, nfsp, d2cfr, holdem)
+        parts = (deep_cfr, tabular, nfsp, d2cfr, holdem, subgames)
         return [row for part in parts for row in part.rows(effort)]
 
 

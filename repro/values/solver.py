@@ -60,6 +60,7 @@ class SubgameSolver:
 
     Attributes:
         iterations: so far.
+        entries: pairs of a legal action and a hand that may take it.
     """
 
     def __init__(self, subgame: Subgame, variant: Variant) -> None:
@@ -82,6 +83,7 @@ class SubgameSolver:
             self._turn_space = kernels.buffers(self._turn, len(hands))
             entries = self._river.entries
             self._between = _floats(2 * entries, len(hands)), _floats(entries, len(hands))
+        self.entries = self._on_river[0].size + (self._on_turn[0].size if self._turn else 0)
 
     def iterate(self) -> None:
         """One iteration: player 0's update, then player 1's."""

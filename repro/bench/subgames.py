@@ -1,0 +1,66 @@
+"""Solving subgames of the full deck, beside a plain matrix of all pairs of hands and beside what memory allows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from repro.algorithms.tabular import VARIANTS
+from repro.bench.measure import Effort, Row, interleaved, per_second, seconds
+from repro.config import TabularCFRConfig
+from repro.values.plain import PlainSolver
+from repro.values.sampling import random_subgame
+from repro.values.solver import SubgameSolver, solve
+from repro.values.subgames import Deck
+
+_TABLE_BYTES = 24
+"""Per action and hand, an iteration reads regrets twice to match them, and reads and writes regrets and sums once."""
+
+_COPIED = 1 << 26
+
+
+def rows(effort: Effort) -> list[Row]:
+    """All benchmarks of this module."""
+    return [river_subgame_iteration(effort), turn_subgame_traffic(effort)]
+
+
+def _linear_cfr() -> TabularCFRConfig:
+    found = VARIANTS["linear_cfr"]
+    assert isinstance(found, TabularCFRConfig)
+    return found
+
+
+def river_subgame_iteration(effort: Effort) -> Row:
+    """An iteration of Linear CFR on a river subgame beside one that multiplies by a matrix of 1,081 x 1,081 hands.
+
+    The note has what `repro.values` is for: random subgames solved to 0.5% of the pot in an hour, drawing included.
+    """
+    subgame = random_subgame(0, 1, 5, Deck())
+    ours, plain = SubgameSolver(subgame, _linear_cfr()), PlainSolver(subgame, _linear_cfr())
+    for solver in (ours, plain):
+        solver.iterate()
+    mine, other = interleaved(
+        lambda: per_second(ours.iterate, effort.tabular_seconds),
+        lambda: per_second(plain.iterate, effort.tabular_seconds), effort.repetitions,
+    )  # fmt: skip
+    subgames = effort.small
+    taken = seconds(lambda: [solve(random_subgame(0, n, 5, Deck()), _linear_cfr(), 0.005) for n in range(subgames)])
+    hourly = 3600 * subgames / taken
+    note = f"peer: matrices; {hourly:,.0f} random river subgames an hour to 0.5% of the pot, on one thread"
+    return Row("river_subgame_iteration", mine, other, "iterations/s", mine / other, note)
+
+
+def turn_subgame_traffic(effort: Effort) -> Row:
+    """Bytes of its tables that an iteration on a turn subgame must move, a second, beside a plain copy's.
+
+    The ratio is the share of what memory would allow if nothing else took time.
+    """
+    solver = SubgameSolver(random_subgame(0, 3, 4, Deck()), _linear_cfr())
+    solver.iterate()
+    source, target = np.zeros(_COPIED, np.uint8), np.zeros(_COPIED, np.uint8)
+    mine, other = interleaved(
+        lambda: _TABLE_BYTES * solver.entries * per_second(solver.iterate, effort.tabular_seconds) / 1e9,
+        lambda: 2 * _COPIED * per_second(lambda: np.copyto(target, source), effort.tabular_seconds) / 1e9,
+        effort.repetitions,
+    )
+    note = f"peer: np.copyto; {solver.entries:,} pairs of action and hand, {_TABLE_BYTES} bytes each an iteration"
+    return Row("turn_subgame_traffic", mine, other, "GB/s", mine / other, note)
