@@ -250,9 +250,9 @@ class SolverConfig:
 
     # Most exploitability of a solution, as a fraction of the pot.
     tolerance: float = _above(0, 0.005)
-    alpha: float = 1.0
-    beta: float = 1.0
-    gamma: float = field(default=1.0, metadata={"at_least": 0, "at_most": MOST_EXPONENT})
+    alpha: float = 1.5
+    beta: float = 0.5
+    gamma: float = field(default=4.0, metadata={"at_least": 0, "at_most": MOST_EXPONENT})
     floor: bool = False
 
 
