@@ -17,7 +17,7 @@ from mlflow.entities import Run
 from omegaconf import DictConfig, OmegaConf
 from threadpoolctl import threadpool_limits
 
-from repro.algorithms.base import Algorithm, Iterative, TableAlgorithm
+from repro.algorithms.base import Algorithm, TableAlgorithm, Tracked
 from repro.algorithms.registry import build, build_for_subgames, together
 from repro.config import Config, flatten, game_of, result_config, run_key, settings, single_runs
 from repro.games import Game
@@ -74,7 +74,7 @@ def train(config: DictConfig, folder: Path, state: status.Status, parent: str | 
         trainer = _trainer(model.steps, first.device, reports, folder)
         try:
             with threadpool_limits(first.threads):
-                trainer.fit(model, ckpt_path=checkpoint, weights_only=True)
+                trainer.fit(model, datamodule=model.datamodule, ckpt_path=checkpoint, weights_only=True)
         finally:
             iteration = model.iteration
         for one, run, plain in zip(model.replicates, tracked, configs, strict=True):
@@ -97,7 +97,7 @@ def train(config: DictConfig, folder: Path, state: status.Status, parent: str | 
     return status.FINISHED
 
 
-def _built(game: Game | Subgames, checked: Sequence[Config], client: MlflowClient) -> Iterative:
+def _built(game: Game | Subgames, checked: Sequence[Config], client: MlflowClient) -> Tracked:
     if isinstance(game, Subgames):
         # Seeds are not done together here.
         return build_for_subgames(game, checked[0])
@@ -115,6 +115,7 @@ def _trainer(epochs: int, device: str, callbacks: list[pl.Callback], folder: Pat
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
+        num_sanity_val_steps=0,
         default_root_dir=folder,
     )
 
@@ -206,21 +207,21 @@ class _Report(pl.Callback):
         self._first = 0
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, Iterative)
+        assert isinstance(pl_module, Tracked)
         if pl_module.iteration == pl_module.iterations:
             # Stopped between its last checkpoint and its end. Read-outs are draws of their own: repeat them, here,
             # where networks are still on their device.
             pl_module.evaluate()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, Iterative)
+        assert isinstance(pl_module, Tracked)
         self._state.iterations = pl_module.iterations
         self._first = self._state.iteration = pl_module.iteration
         self._started = time.monotonic()
         status.write(self._folder, self._state)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, Iterative)
+        assert isinstance(pl_module, Tracked)
         for model, tracked in zip(pl_module.replicates, self._tracked, strict=True):
             for readout, measured in model.metrics.items():
                 tracked.log(readout or TRAINING, measured, model.iteration)
@@ -231,14 +232,14 @@ class _Report(pl.Callback):
         status.write(self._folder, self._state)
 
 
-def _headline(model: Iterative) -> str:
+def _headline(model: Tracked) -> str:
     """Of several seeds the first one's."""
     first = model.replicates[0]
     found = first.headline()
     return f"{found} (seed {first.seed})" if found and len(model.replicates) > 1 else found
 
 
-def _write_artifacts(model: Iterative, tracked: TrackedRun, config: DictConfig, folder: Path) -> None:
+def _write_artifacts(model: Tracked, tracked: TrackedRun, config: DictConfig, folder: Path) -> None:
     """What was trained and kept, on the training run; a read-out's last strategy as `strategy.csv` on its own."""
     stored = model.artifact()
     if stored is not None:

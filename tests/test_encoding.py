@@ -210,7 +210,7 @@ def test_a_run_measures_what_the_definition_says(tmp_path: Path):
     assert experiment is not None
     found = tidy(client, experiment.experiment_id, [run_key(run.without_hydra(config))])
     model = errors(tmp_path / "subgames")
-    samples = Dataset(tmp_path / "subgames", model.dataset.recipe).load(9, 1)
+    samples = Dataset(tmp_path / "subgames", model.dataset.recipe).load(9)
     hands = [buckets.stored(tmp_path / "subgames", model._recipe).of_board(tuple(b)) for b in samples.board.tolist()]
     for name, of in (("dcvn", CFV), ("devn", EV)):
         squares = []

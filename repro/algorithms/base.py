@@ -34,29 +34,29 @@ def largest_divisor(number: int, most: int) -> int:
     return max(d for d in range(1, min(number, most) + 1) if number % d == 0)
 
 
-class Iterative(pl.LightningModule):
-    """What goes on in iterations, is measured on the way, and can be stopped and continued.
+class Tracked(pl.LightningModule):
+    """What `repro.training` trains: it goes on in iterations, is measured on the way, and can be stopped and continued.
 
-    One `training_step`, which is one epoch of Lightning's, does `iterations_per_step` iterations and leaves what it
-    measured in `metrics`. A *read-out* is a way to use what is stored, such as to turn it into an average strategy;
-    those of the configuration are evaluated every `evaluate_every` iterations and after the last.
+    A *read-out* is a way to use what is stored, such as to turn it into an average strategy; those of the configuration
+    are evaluated every `evaluate_every` iterations and after the last.
 
     Args:
         algorithm: hyperparameters.
         seed: names all random draws of the run.
 
     Attributes:
-        iteration: iterations done.
+        iteration: iterations done; an epoch of Lightning's is one or several.
         nodes_touched: histories visited so far, decision and terminal ones.
-        wall_seconds: time spent in `training_step`, over all the processes that worked on the run.
-        metrics: what the last step measured, by read-out name; the key "" holds the run's own.
+        wall_seconds: time spent in iterations, over all the processes that worked on the run.
+        metrics: what the last epoch measured, by read-out name; the key "" holds the run's own.
+        datamodule: where data comes from that an iteration does not make itself.
     """
 
     iterations_per_step = 1
+    datamodule: pl.LightningDataModule | None = None
 
     def __init__(self, algorithm: AlgorithmConfig, seed: int) -> None:
         super().__init__()
-        self.automatic_optimization = False
         self.seed = seed
         self.iterations, self.evaluate_every = algorithm.iterations, algorithm.evaluate_every
         self.readouts: dict[str, ReadoutConfig] = algorithm.readouts
@@ -65,11 +65,7 @@ class Iterative(pl.LightningModule):
         self.wall_seconds = 0.0
         self.metrics: dict[str, dict[str, float]] = {}
 
-    # -- what an algorithm defines -------------------------------------------------------------------------------
-
-    @abstractmethod
-    def advance(self) -> dict[str, float]:
-        """Do one iteration, of number `self.iteration`, and return measurements of the training itself."""
+    # -- what a subclass defines ---------------------------------------------------------------------------------
 
     @abstractmethod
     def evaluate(self) -> None:
@@ -104,22 +100,10 @@ class Iterative(pl.LightningModule):
         """Epochs that a whole run takes."""
         return -(-self.iterations // self.iterations_per_step)
 
-    def train_dataloader(self) -> DataLoader:
-        """One batch per epoch: an iteration makes its own data."""
-        return DataLoader([0])  # type: ignore[arg-type]
-
-    def configure_optimizers(self) -> Any:
-        return None
-
-    def training_step(self, batch: Any, batch_idx: int) -> None:
-        started = time.perf_counter()
-        for _ in range(min(self.iterations_per_step, self.iterations - self.iteration)):
-            self.iteration += 1
-            own = self.advance()
-        self.metrics = {"": own}
-        if self.iteration % self.evaluate_every == 0 or self.iteration == self.iterations:
-            self.evaluate()
-        self.charge(time.perf_counter() - started)
+    @property
+    def is_due(self) -> bool:
+        """Whether the read-outs are evaluated after this iteration."""
+        return self.iteration % self.evaluate_every == 0 or self.iteration == self.iterations
 
     def charge(self, seconds: float) -> None:
         """Add to the time spent, and enter counts and costs beside what was measured."""
@@ -130,7 +114,7 @@ class Iterative(pl.LightningModule):
             measured["wall_seconds"] = self.wall_seconds
 
     @property
-    def replicates(self) -> Sequence[Iterative]:
+    def replicates(self) -> Sequence[Tracked]:
         """The runs that this is: itself, unless several seeds are done together."""
         return [self]
 
@@ -157,6 +141,35 @@ class Iterative(pl.LightningModule):
         self.nodes_touched = state["nodes_touched"]
         self.wall_seconds = state["wall_seconds"]
         self.restore(state["progress"])
+
+
+class Iterative(Tracked):
+    """What makes its own data: one `training_step`, an epoch of Lightning's, does `iterations_per_step` iterations."""
+
+    def __init__(self, algorithm: AlgorithmConfig, seed: int) -> None:
+        super().__init__(algorithm, seed)
+        self.automatic_optimization = False
+
+    @abstractmethod
+    def advance(self) -> dict[str, float]:
+        """Do one iteration, of number `self.iteration`, and return measurements of the training itself."""
+
+    def train_dataloader(self) -> DataLoader:
+        """One batch per epoch: an iteration makes its own data."""
+        return DataLoader([0])  # type: ignore[arg-type]
+
+    def configure_optimizers(self) -> Any:
+        return None
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        started = time.perf_counter()
+        for _ in range(min(self.iterations_per_step, self.iterations - self.iteration)):
+            self.iteration += 1
+            own = self.advance()
+        self.metrics = {"": own}
+        if self.is_due:
+            self.evaluate()
+        self.charge(time.perf_counter() - started)
 
 
 class Algorithm(Iterative):

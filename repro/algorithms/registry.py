@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from repro.algorithms.base import Algorithm, Iterative
+from repro.algorithms.base import Algorithm, Tracked
 from repro.algorithms.d2cfr import D2CFR
 from repro.algorithms.d2cfr_holdem import HoldemD2CFR
 from repro.algorithms.deep_cfr import DeepCFR
@@ -25,12 +25,14 @@ from repro.config import (
     MCCFRConfig,
     NFSPConfig,
     TabularCFRConfig,
+    ValueNetworkConfig,
     check_for_game,
 )
 from repro.errors import ReproError
 from repro.evaluation.head_to_head import Opponent
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards
+from repro.values.networks import ValueNetwork
 from repro.values.runs import EncodingErrors, SolvedSubgames
 from repro.values.subgames import Subgames
 
@@ -71,12 +73,14 @@ def build(game: Game, config: Config, opponents: Mapping[str, Opponent] | None =
     return module(*needed, seed=config.seed, **({"opponents": opponents} if opponents else {}))
 
 
-def build_for_subgames(subgames: Subgames, config: Config) -> Iterative:
+def build_for_subgames(subgames: Subgames, config: Config) -> Tracked:
     """What a run about subgames does."""
-    folder = Path(config.output_dir).absolute() / "subgames"
-    if isinstance(config.algorithm, EncodingErrorConfig):
-        return EncodingErrors(subgames, config.algorithm, config.seed, folder, config.threads)
-    return SolvedSubgames(subgames, config.algorithm, config.seed, folder, config.threads)
+    algorithm, folder = config.algorithm, Path(config.output_dir).absolute() / "subgames"
+    if isinstance(algorithm, ValueNetworkConfig):
+        assert config.network is not None
+        return ValueNetwork(subgames, algorithm, config.network, config.seed, folder)
+    kind = EncodingErrors if isinstance(algorithm, EncodingErrorConfig) else SolvedSubgames
+    return kind(subgames, algorithm, config.seed, folder, config.threads)
 
 
 def together(models: Sequence[Algorithm]) -> Algorithm:

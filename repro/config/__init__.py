@@ -15,9 +15,11 @@ from repro.config.schema import (
     NFSPConfig,
     ReadoutConfig,
     RegressionConfig,
+    SolvedSubgamesConfig,
     SolverConfig,
     SubgamesConfig,
     TabularCFRConfig,
+    ValueNetworkConfig,
     register,
 )
 
@@ -33,9 +35,11 @@ __all__ = [
     "NetworkConfig",
     "ReadoutConfig",
     "RegressionConfig",
+    "SolvedSubgamesConfig",
     "SolverConfig",
     "SubgamesConfig",
     "TabularCFRConfig",
+    "ValueNetworkConfig",
     "check",
     "check_for_game",
     "check_variant",

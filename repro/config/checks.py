@@ -26,6 +26,7 @@ from repro.config.schema import (
     SolverConfig,
     SubgamesConfig,
     TabularCFRConfig,
+    ValueNetworkConfig,
 )
 from repro.errors import ReproError
 
@@ -72,11 +73,7 @@ def _check_together(config: Config) -> None:
         if config.network is None:
             raise ReproError(f"network is null, but the algorithm {algorithm.name} needs one.")
         _check_network(config.network)
-        if config.network.architecture == "dnet" and not isinstance(algorithm, D2CFRConfig):
-            raise ReproError(
-                f"network.architecture is dnet, whose state value the algorithm {algorithm.name} has no use for; only "
-                "d2cfr takes it."
-            )
+        _check_purpose(config.network, algorithm)
     check_variant(algorithm)
     _check_seeds(config)
     if isinstance(algorithm, D2CFRConfig) and config.network is not None:
@@ -99,6 +96,19 @@ def _check_together(config: Config) -> None:
                     f"({algorithm.batch_size}), or nothing is ever learned."
                 )
     _check_readouts(algorithm)
+
+
+def _check_purpose(network: NetworkConfig, algorithm: AlgorithmConfig) -> None:
+    if (network.architecture == "prelu") != isinstance(algorithm, ValueNetworkConfig):
+        raise ReproError(
+            f"network.architecture is {network.architecture}; prelu is for networks of subgames' values, which take "
+            f"nothing else, and the algorithm is {algorithm.name}."
+        )
+    if network.architecture == "dnet" and not isinstance(algorithm, D2CFRConfig):
+        raise ReproError(
+            f"network.architecture is dnet, whose state value the algorithm {algorithm.name} has no use for; only "
+            "d2cfr takes it."
+        )
 
 
 def _check_seeds(config: Config) -> None:
@@ -185,9 +195,12 @@ def check_variant(algorithm: AlgorithmConfig | SolverConfig, prefix: str = "algo
 
 
 def _check_network(network: NetworkConfig) -> None:
-    if network.architecture == "fc" and network.layers is None:
-        raise ReproError("network.layers has no value; the architecture fc needs a number of hidden layers.")
-    if network.architecture != "fc" and network.layers is not None:
+    plain = network.architecture in ("fc", "prelu")
+    if plain and network.layers is None:
+        raise ReproError(
+            f"network.layers has no value; the architecture {network.architecture} needs a number of hidden layers."
+        )
+    if not plain and network.layers is not None:
         raise ReproError(
             f"network.layers is {network.layers}, but the architecture {network.architecture} has a fixed depth; "
             "use null."
@@ -205,6 +218,11 @@ def _check_network(network: NetworkConfig) -> None:
 
 
 def _check_readouts(algorithm: AlgorithmConfig) -> None:
+    kinds = [readout.kind for readout in algorithm.readouts.values()]
+    if isinstance(algorithm, ValueNetworkConfig) and "cfv" in kinds and len(kinds) > 1:
+        raise ReproError(
+            f"algorithm.readouts are of kinds {kinds}; cfv is another network than the others, take it alone."
+        )
     if not algorithm.readouts and algorithm.READOUT_KINDS:
         raise ReproError("algorithm.readouts is empty; at least one read-out is needed to measure anything.")
     for name, readout in algorithm.readouts.items():

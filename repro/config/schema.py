@@ -35,11 +35,11 @@ class NetworkConfig:
 
     # deep_cfr: the network of Deep CFR, with a branch for the cards; brown: the SD-CFR code's version of it;
     # sd_cfr: the Leduc network of the SD-CFR code; dnet: D2CFR's, with a branch for the state's value;
-    # fc: plain fully-connected layers.
-    architecture: str = _one_of("deep_cfr", "brown", "sd_cfr", "dnet", "fc")
+    # fc: plain fully-connected layers; prelu: the same with Parametric ReLU, for DCVN and DEVN.
+    architecture: str = _one_of("deep_cfr", "brown", "sd_cfr", "dnet", "fc", "prelu")
     # Units per layer.
     width: int = _at_least(1)
-    # Hidden layers of `fc`; the others have a fixed depth and take none.
+    # Hidden layers of `fc` and `prelu`; the others have a fixed depth and take none.
     layers: int | None = _at_least(0, None)
     # Units per layer of the card branch of `deep_cfr` and `brown`; the others have no branches: null.
     card_width: int | None = _at_least(1, None)
@@ -70,8 +70,11 @@ class ReadoutConfig:
     # Deep CFR: ensemble, the average of B^M (SD-CFR), or average_network, S-hat trained on B^s.
     # NFSP: average_network. Tabular: average, or current, the one that the next iteration would play.
     # Kuhn post: policy, the strategy network, or greedy, always its most probable action.
-    # Values of subgames: cfv, counterfactual values (DCVN), or ev, expected values (DEVN).
-    kind: str = _one_of("ensemble", "average_network", "average", "current", "policy", "greedy", "cfv", "ev")
+    # Values of subgames: cfv, counterfactual values (DCVN), ev, expected values (DEVN), or ev_zero_sum, these less what
+    # makes the counterfactual values sum to zero.
+    kind: str = _one_of(
+        "ensemble", "average_network", "average", "current", "policy", "greedy", "cfv", "ev", "ev_zero_sum"
+    )
     # Most networks that B^M holds, by reservoir sampling; null: all. Only for `ensemble`.
     capacity: int | None = _at_least(1, None)
 
@@ -258,6 +261,13 @@ class SolverConfig:
 
 @dataclass
 class SubgamesConfig(AlgorithmConfig):
+    """What is about random subgames, whose solutions are stored in `output_dir`/subgames."""
+
+    solver: SolverConfig = field(default_factory=SolverConfig)
+
+
+@dataclass
+class SolvedSubgamesConfig(SubgamesConfig):
     """Solve random subgames and store the solutions; an iteration is a shard of the dataset, 250 rivers or 10 turns.
 
     `seed` names the dataset.
@@ -268,11 +278,10 @@ class SubgamesConfig(AlgorithmConfig):
 
     # Number of the first shard.
     first: int = _at_least(0, 0)
-    solver: SolverConfig = field(default_factory=SolverConfig)
 
 
 @dataclass
-class EncodingErrorConfig(SubgamesConfig):
+class EncodingErrorConfig(SolvedSubgamesConfig):
     """The error that buckets alone make; subgames that are not stored yet are solved first.
 
     `seed` names the buckets, too.
@@ -282,6 +291,28 @@ class EncodingErrorConfig(SubgamesConfig):
 
     # How many buckets hands are in.
     buckets: int = _at_least(1)
+
+
+@dataclass
+class ValueNetworkConfig(SubgamesConfig):
+    """DCVN or DEVN, networks that predict the values of subgames; an iteration is an epoch.
+
+    The first read-out says which: cfv for DCVN, ev for DEVN. `seed` names the network's initial weights and the order
+    of the samples.
+    """
+
+    READOUT_KINDS = ("cfv", "ev", "ev_zero_sum")
+
+    # Which dataset, and buckets of the same number, 0 or more; and how many of its subgames.
+    dataset: int = _at_least(0, 0)
+    subgames: int = _at_least(2)
+    # Share of the canonical boards whose subgames are for validation.
+    validation: float = field(default=0.1, metadata={"above": 0, "at_most": 0.9})
+    # How many buckets hands are in; null: no buckets, and the board is part of the input.
+    buckets: int | None = _at_least(1, None)
+    # Samples per SGD step, and Adam's learning rate.
+    batch_size: int = _at_least(1)
+    learning_rate: float = _above(0, 3e-4)
 
 
 @dataclass
@@ -322,6 +353,7 @@ def register() -> None:
     store.store(group="algorithm", name="schema_mccfr", node=MCCFRConfig)
     store.store(group="algorithm", name="schema_kuhn_post", node=KuhnPostConfig)
     store.store(group="algorithm", name="schema_nfsp", node=NFSPConfig)
-    store.store(group="algorithm", name="schema_subgames", node=SubgamesConfig)
+    store.store(group="algorithm", name="schema_solved_subgames", node=SolvedSubgamesConfig)
     store.store(group="algorithm", name="schema_encoding_error", node=EncodingErrorConfig)
+    store.store(group="algorithm", name="schema_value_network", node=ValueNetworkConfig)
     store.store(group="network", name="schema", node=NetworkConfig)

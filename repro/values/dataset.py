@@ -17,7 +17,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -111,13 +111,21 @@ class Dataset:
         with np.load(io.BytesIO(data)) as arrays:
             return Samples(**{name: arrays[name] for name in arrays.files})
 
-    def load(self, subgames: int, threads: int, told: Callable[[int], object] = lambda _: None) -> Samples:
-        """The first so many subgames, by `shard`; `told` how many of them are there, after each shard."""
-        parts: list[Samples] = []
-        for number in range(-(-subgames // self.recipe.shard)):
-            parts.append(self.shard(number, threads))
-            told(min(self.recipe.shard * len(parts), subgames))
-        whole = Samples.joined(parts)
+    def load(self, subgames: int) -> Samples:
+        """The first so many subgames, which must be stored.
+
+        Raises:
+            ReproError: some are missing or damaged.
+        """
+        shards = range(-(-subgames // self.recipe.shard))
+        missing = [number for number in shards if self._sound(number) is None]
+        if missing:
+            raise ReproError(
+                f"{len(missing)} of the {len(shards)} shards of subgames in {self.folder} are missing or damaged, the "
+                f"first of them {missing[0]}; solve them first, with algorithm=solved_subgames and the same game, "
+                f"algorithm.solver and seed={self.recipe.seed}."
+            )
+        whole = Samples.joined([self.shard(number, threads=1) for number in shards])
         return Samples(**{name: column[:subgames] for name, column in vars(whole).items()})
 
     def _numbers(self, shard: int) -> range:

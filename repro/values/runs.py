@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from repro.algorithms.base import Iterative
-from repro.config import EncodingErrorConfig, SubgamesConfig
+from repro.config import EncodingErrorConfig, SolvedSubgamesConfig
 from repro.values import buckets
 from repro.values.buckets import BucketRecipe
 from repro.values.dataset import Dataset, Recipe, Samples
@@ -32,9 +32,11 @@ class SolvedSubgames(Iterative):
         threads: subgames solved at a time.
     """
 
-    algorithm: SubgamesConfig
+    algorithm: SolvedSubgamesConfig
 
-    def __init__(self, subgames: Subgames, algorithm: SubgamesConfig, seed: int, folder: Path, threads: int) -> None:
+    def __init__(
+        self, subgames: Subgames, algorithm: SolvedSubgamesConfig, seed: int, folder: Path, threads: int
+    ) -> None:
         super().__init__(algorithm, seed)
         self.algorithm, self.subgames, self.folder, self._threads = algorithm, subgames, folder, threads
         deck = subgames.deck

@@ -1,0 +1,177 @@
+"""Stored subgames as what networks learn from and are measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler
+
+from repro.config import ValueNetworkConfig
+from repro.games.isomorphism import Coding
+from repro.seeding import generator
+from repro.values import buckets
+from repro.values.buckets import BucketRecipe
+from repro.values.dataset import Dataset as Store
+from repro.values.dataset import Recipe, Samples
+from repro.values.encoding import CFV, averaged, expected, sizes, summed
+from repro.values.subgames import STACK, Array, Subgames, matchups
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Subgames as a network sees them; `b` is the number of buckets, or of the deck's hands where there are none.
+
+    Attributes:
+        inputs: `[n, inputs]` both players' ranges over buckets, the share of the stack that is in the pot, and without
+            buckets a 1 for each card of the board.
+        target: `[n, 2, b]` values in pots, averaged over buckets.
+        there: `[n, 1, b]` whether the board leaves any hand of the bucket.
+    """
+
+    inputs: Tensor
+    target: Tensor
+    there: Tensor
+
+    def to(self, device: torch.device) -> Batch:
+        """The same on a device; Lightning calls this."""
+        return Batch(**{f.name: getattr(self, f.name).to(device) for f in fields(self)})
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What predictions are measured against, `n` subgames.
+
+    Attributes:
+        cfv, matchup, ranges: `[n, 2, hands]` in pots, and probabilities.
+        bucket: `[n, hands]` int64.
+    """
+
+    cfv: Tensor
+    matchup: Tensor
+    ranges: Tensor
+    bucket: Tensor
+
+
+class Encoded(Dataset[Batch]):
+    """Encoded subgames; an index is that of a whole batch."""
+
+    def __init__(self, whole: Batch) -> None:
+        self._whole = whole
+
+    def __len__(self) -> int:
+        return len(self._whole.inputs)
+
+    def __getitem__(self, rows: list[int]) -> Batch:
+        index = torch.tensor(rows)
+        return Batch(**{f.name: getattr(self._whole, f.name).index_select(0, index) for f in fields(Batch)})
+
+
+class Shuffled(Sampler[int]):
+    """All rows in an order that seed and epoch name."""
+
+    def __init__(self, rows: int, seed: int) -> None:
+        self._rows, self._seed, self._epoch = rows, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Lightning calls this."""
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __iter__(self) -> Iterator[int]:
+        draw = generator(self._seed, "order of samples", self._epoch)
+        return iter(torch.randperm(self._rows, generator=draw).tolist())
+
+
+class SubgameData(pl.LightningDataModule):
+    """Training and validation subgames. No board of one is, suits renamed, a board of the other.
+
+    Args:
+        subgames: which kind.
+        algorithm: hyperparameters.
+        target: `CFV` or `EV`.
+        seed: names the order of the samples.
+        folder: of the stored subgames.
+
+    Attributes:
+        buckets: how many there are, or hands of the deck where there are none.
+        truth: of the validation subgames; set by `setup`.
+    """
+
+    def __init__(self, subgames: Subgames, algorithm: ValueNetworkConfig, target: str, seed: int, folder: Path) -> None:
+        super().__init__()
+        self._subgames, self._algorithm, self._target, self._seed = subgames, algorithm, target, seed
+        deck, number = subgames.deck, algorithm.dataset
+        self._folder = folder
+        self._store = Store(folder, Recipe(deck.ranks, deck.suits, subgames.board_cards, number, algorithm.solver))
+        self._recipe = None
+        self.buckets = deck.cards * (deck.cards - 1) // 2
+        if algorithm.buckets is not None:
+            self._recipe = BucketRecipe(deck.ranks, deck.suits, subgames.board_cards, algorithm.buckets, number)
+            self.buckets = algorithm.buckets
+        self.inputs = 2 * self.buckets + 1 + (deck.cards if self._recipe is None else 0)
+
+    def setup(self, stage: str) -> None:
+        """Read and encode the subgames.
+
+        Raises:
+            ReproError: some are not stored, or the boards cannot be divided.
+        """
+        samples = self._store.load(self._algorithm.subgames)
+        bucket = self._buckets(samples.board)
+        matchup = np.stack([
+            matchups(self._subgames.deck, tuple(board), ranges)
+            for board, ranges in zip(samples.board.tolist(), samples.ranges, strict=True)
+        ]).astype(np.float32)  # fmt: skip
+        truth = Truth(*(torch.from_numpy(x) for x in (samples.cfv, matchup, samples.ranges, bucket)))
+        whole, held = self._encoded(samples, truth), torch.from_numpy(self._held_out(samples.board))
+        self._train, self._validation = (
+            Encoded(Batch(**{f.name: getattr(whole, f.name)[rows] for f in fields(Batch)})) for rows in (~held, held)
+        )
+        self.truth = Truth(**{f.name: getattr(truth, f.name)[held] for f in fields(Truth)})
+
+    def train_dataloader(self) -> DataLoader[Batch]:
+        """Batches in random order."""
+        order = BatchSampler(Shuffled(len(self._train), self._seed), self._algorithm.batch_size, drop_last=False)
+        return DataLoader(self._train, sampler=order, batch_size=None)
+
+    def val_dataloader(self) -> DataLoader[Batch]:
+        """Batches in order."""
+        order = BatchSampler(range(len(self._validation)), self._algorithm.batch_size, drop_last=False)
+        return DataLoader(self._validation, sampler=order, batch_size=None)
+
+    def _buckets(self, boards: Array) -> Array:
+        """`[n, hands]` int64 bucket of each hand, or without buckets its number among those of the deck."""
+        if self._recipe is not None:
+            return buckets.stored(self._folder, self._recipe).of_boards(boards).astype(np.int64)
+        hands = [self._subgames.deck.hands(tuple(board)) for board in boards.tolist()]
+        return np.stack([h[:, 1] * (h[:, 1] - 1) // 2 + h[:, 0] for h in hands])
+
+    def _encoded(self, samples: Samples, truth: Truth) -> Batch:
+        pot = torch.from_numpy(samples.pot / (2 * STACK)).float()[:, None]
+        ranges = summed(truth.ranges, truth.bucket, self.buckets).flatten(1)
+        values = truth.cfv if self._target == CFV else expected(truth.cfv, truth.matchup)
+        inputs = [ranges, pot]
+        if self._recipe is None:
+            board = torch.zeros(len(samples), self._subgames.deck.cards)
+            inputs.append(board.scatter_(1, torch.from_numpy(samples.board).long(), 1.0))
+        there = sizes(truth.bucket, self.buckets)[:, None] > 0
+        return Batch(torch.cat(inputs, 1), averaged(values, truth.bucket, self.buckets), there)
+
+    def _held_out(self, boards: Array) -> Array:
+        """`[n]` whether a subgame is for validation: a share of the canonical boards is."""
+        deck = self._subgames.deck
+        coding = Coding(deck.ranks, deck.suits, (boards.shape[1],), private=0)
+        canonical, which = np.unique(coding.encode(torch.from_numpy(boards).long()).numpy(), return_inverse=True)
+        draw = np.random.default_rng(np.random.SeedSequence((self._algorithm.dataset, 2)))
+        count = min(max(round(self._algorithm.validation * len(canonical)), 1), len(canonical) - 1)
+        held = np.zeros(len(canonical), bool)
+        held[draw.permutation(len(canonical))[:count]] = True
+        return held[which]

@@ -1,0 +1,277 @@
+"""DCVN and DEVN: their data, layers, losses and runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from mlflow import MlflowClient
+from torch.nn.functional import huber_loss
+
+from repro import run
+from repro.config import NetworkConfig, ReadoutConfig, ValueNetworkConfig, run_key
+from repro.errors import ReproError
+from repro.games.isomorphism import Coding
+from repro.tracking import status
+from repro.tracking.store import TRAINING, default_uri, find_runs
+from repro.values import buckets, dataset
+from repro.values.data import SubgameData
+from repro.values.encoding import CFV, EV
+from repro.values.networks import ValueModule, ValueNetwork, ZeroSum, zero_sum
+from repro.values.subgames import STACK, Deck, Subgames, matchups
+
+SMALL, SUBGAMES = Deck(ranks=4), 12
+RIVERS = Subgames("river_subgames", SMALL)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(dataset, "_SHARD", {4: 1, 5: 4})
+    monkeypatch.setattr(buckets, "_BOARDS", 10)
+
+
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with enough solved subgames."""
+    folder = tmp_path_factory.mktemp("subgames")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dataset, "_SHARD", {4: 1, 5: 4})
+        store = SubgameData(RIVERS, config(), EV, 0, folder)._store
+        for number in range(SUBGAMES // 4):
+            store.shard(number, threads=1)
+    return folder
+
+
+def config(kinds: tuple[str, ...] = ("ev", "ev_zero_sum"), **changes: Any) -> ValueNetworkConfig:
+    values: dict[str, Any] = {
+        "name": "network", "iterations": 4, "evaluate_every": 2, "subgames": SUBGAMES, "validation": 0.25, "buckets": 6,
+        "batch_size": 4, "learning_rate": 1e-2, "readouts": {kind: ReadoutConfig(kind) for kind in kinds},
+    }  # fmt: skip
+    return ValueNetworkConfig(**{**values, **changes})
+
+
+def network(
+    folder: Path, seed: int = 0, kinds: tuple[str, ...] = ("ev", "ev_zero_sum"), **changes: Any
+) -> ValueNetwork:
+    return ValueNetwork(RIVERS, config(kinds, **changes), NetworkConfig("prelu", 16, 2), seed, folder)
+
+
+def fitted(model: ValueNetwork, epochs: int, folder: Path, checkpoint: Path | None = None) -> ValueNetwork:
+    # As `repro.training` has it.
+    trainer = pl.Trainer(
+        max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, num_sanity_val_steps=0, default_root_dir=folder,
+    )  # fmt: skip
+    trainer.fit(model, datamodule=model.datamodule, ckpt_path=checkpoint, weights_only=True)
+    return model
+
+
+# -- data --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", [CFV, EV])
+@pytest.mark.parametrize("count", [6, None])
+def test_inputs_and_targets_are_what_they_should_be(solved: Path, target: str, count: int | None):
+    data = SubgameData(RIVERS, config(buckets=count), target, 0, solved)
+    samples = data._store.load(SUBGAMES)
+    bucket = data._buckets(samples.board)
+    data.setup("fit")
+    seen = torch.cat([b.inputs for b in data.val_dataloader()])
+    targets, there = (torch.cat([getattr(b, name) for b in data.val_dataloader()]) for name in ("target", "there"))
+    assert seen.shape[1] == data.inputs == (13 if count else 2 * 120 + 1 + 16)
+    held = data._held_out(samples.board)
+    for row, n in enumerate(np.flatnonzero(held)):
+        matchup = matchups(SMALL, tuple(samples.board[n].tolist()), samples.ranges[n])
+        values = samples.cfv[n] / matchup if target == EV else samples.cfv[n]
+        for b in range(data.buckets):
+            mine = bucket[n] == b
+            for player in range(2):
+                share = seen[row, player * data.buckets + b].item()
+                assert share == pytest.approx(samples.ranges[n, player, mine].sum(), abs=1e-6)
+                expected = values[player, mine].mean() if mine.any() else 0.0
+                assert targets[row, player, b].item() == pytest.approx(expected, abs=1e-5)
+            assert bool(there[row, 0, b]) == mine.any()
+        assert seen[row, 2 * data.buckets].item() == pytest.approx(samples.pot[n] / (2 * STACK))
+        if count is None:
+            assert seen[row, -16:].nonzero().flatten().tolist() == sorted(samples.board[n].tolist())
+
+
+def test_no_board_is_on_both_sides_whatever_its_suits(solved: Path):
+    data = SubgameData(RIVERS, config(), EV, 0, solved)
+    boards = np.concatenate([np.arange(5) * 3, [0, 4, 8, 12, 1], [1, 5, 9, 13, 2], [0, 5, 9, 13, 3]]).reshape(4, 5)
+    many = np.concatenate([boards, np.random.default_rng(0).permuted(np.tile(np.arange(16), (60, 1)), axis=1)[:, :5]])
+    held = data._held_out(many)
+    canonical = Coding(4, 4, (5,), private=0).encode(torch.from_numpy(many)).numpy()
+    assert not set(canonical[held]) & set(canonical[~held])
+    assert 0 < held.sum() < len(many)
+    # The second and the third differ by the names of suits.
+    assert canonical[1] == canonical[2]
+
+
+def test_the_order_of_samples_changes_by_epoch_and_seed(solved: Path):
+    def order(seed: int, epoch: int) -> list[float]:
+        data = SubgameData(RIVERS, config(), EV, seed, solved)
+        data.setup("fit")
+        loader = data.train_dataloader()
+        loader.sampler.sampler.set_epoch(epoch)  # type: ignore[attr-defined]
+        return torch.cat([b.inputs[:, -1] for b in loader]).tolist()
+
+    first = order(0, 0)
+    assert order(0, 0) == first
+    assert sorted(order(0, 1)) == sorted(order(1, 0)) == sorted(first)
+    assert order(0, 1) != first != order(1, 0)
+
+
+# -- layers ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_zero_sum_layer():
+    values, ranges = torch.randn(5, 2, 7), torch.rand(5, 2, 7)
+    ranges = ranges / ranges.sum(2, keepdim=True)
+    found = ZeroSum()(values, ranges)
+    assert (found * ranges).sum((1, 2)).abs().max() < 1e-6
+    # What is zero-sum already stays as it is.
+    torch.testing.assert_close(ZeroSum()(found, ranges), found)
+
+
+def test_zero_sum_predictions_shift_expected_values_alike():
+    board = (0, 5, 10, 15, 3)
+    ranges = np.random.default_rng(0).random((3, 2, len(SMALL.hands(board))))
+    ranges /= ranges.sum(2, keepdims=True)
+    matchup, given = torch.from_numpy(matchups(SMALL, board, ranges)), torch.from_numpy(ranges)
+    cfv = torch.randn(matchup.shape, dtype=torch.float64)
+    found = zero_sum(cfv, matchup, given)
+    assert (found * given).sum((1, 2)).abs().max() < 1e-12
+    shift = ((found - cfv) / matchup).flatten(1)
+    assert (shift - shift[:, :1]).abs().max() < 1e-12
+    torch.testing.assert_close(zero_sum(found, matchup, given), found)
+
+
+@pytest.mark.parametrize(("target", "layers"), [(CFV, 2), (EV, 3), (EV, 7)])
+def test_the_networks_size(target: str, layers: int):
+    module = ValueModule(21, NetworkConfig("prelu", 16, layers), 10, target)
+    # Weights, biases, one slope per hidden layer; the zero-sum layer has none.
+    expected = 21 * 16 + 16 + (layers - 1) * (16 * 16 + 16) + layers + 16 * 20 + 20
+    assert sum(p.numel() for p in module.parameters()) == expected
+    inputs = torch.rand(3, 21)
+    inputs[:, :10] /= inputs[:, :10].sum(1, keepdim=True)
+    inputs[:, 10:20] /= inputs[:, 10:20].sum(1, keepdim=True)
+    total = (module(inputs) * inputs[:, :20].unflatten(1, (2, 10))).sum((1, 2))
+    assert (total.abs().max() < 1e-6) == (target == CFV)
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_losses_are_what_they_should_be(solved: Path, tmp_path: Path):
+    model = fitted(network(solved, iterations=1), 1, tmp_path)
+    data = model.data
+    with torch.no_grad():
+        wrong, squares, kept = [], [], 0
+        for batch in data.val_dataloader():
+            output = model.network(batch.inputs)
+            there = batch.there.expand_as(output)
+            wrong.append(huber_loss(output[there], batch.target[there]).item() * len(batch.inputs))
+            for row in range(len(batch.inputs)):
+                bucket = data.truth.bucket[kept]
+                cfv = output[row][:, bucket] * data.truth.matchup[kept]
+                squares.append((cfv - data.truth.cfv[kept]).square().mean().item())
+                kept += 1
+    assert model.metrics[""]["loss/validation"] == pytest.approx(sum(wrong) / kept, rel=1e-5)
+    assert model.metrics["ev"]["unbucketed"] == pytest.approx(100 * np.sqrt(np.mean(squares)), rel=1e-5)
+
+
+@pytest.mark.parametrize("kinds", [("cfv",), ("ev",)])
+def test_a_network_learns_its_training_set(solved: Path, tmp_path: Path, kinds: tuple[str, ...]):
+    model = network(solved, kinds=kinds, iterations=150, evaluate_every=150)
+    losses: list[float] = []
+    end = model.on_validation_epoch_end
+    model.on_validation_epoch_end = lambda: (end(), losses.append(model.metrics[""]["loss/train"]))  # type: ignore
+    fitted(model, 150, tmp_path)
+    assert losses[-1] < losses[0] / 5
+
+
+def test_resuming_equals_never_stopping(solved: Path, tmp_path: Path):
+    straight, stopped = fitted(network(solved), 4, tmp_path), fitted(network(solved), 2, tmp_path)
+    stopped.trainer.save_checkpoint(tmp_path / "stopped.ckpt")
+    resumed = fitted(network(solved), 4, tmp_path, tmp_path / "stopped.ckpt")
+    for ours, theirs in zip(straight.network.parameters(), resumed.network.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    assert straight.best == resumed.best
+    assert straight.iteration == resumed.iteration == 4
+
+
+def test_the_best_network_is_kept(solved: Path, tmp_path: Path):
+    model = network(solved, iterations=12, evaluate_every=1, learning_rate=0.1)
+    seen: list[tuple[float, torch.Tensor]] = []
+    note = model._note
+
+    def noted(name: str, unbucketed: float, ideal: float) -> None:
+        note(name, unbucketed, ideal)
+        if name == "ev":
+            seen.append((unbucketed, model.network.state_dict()["body.0.weight"].clone()))
+
+    model._note = noted  # type: ignore[method-assign]
+    fitted(model, 12, tmp_path)
+    lowest, weights = min(seen, key=lambda pair: pair[0])
+    assert model.best["ev"] == lowest < seen[-1][0]
+    kept = model.artifact()["network"]
+    assert torch.equal(kept["body.0.weight"], weights)
+
+
+def test_without_buckets_there_is_no_encoding_error(solved: Path, tmp_path: Path):
+    model = fitted(network(solved, buckets=None), 4, tmp_path)
+    assert model.metrics["ev"]["encoding_error"] < 1e-3
+
+
+RUN = ["game=river_subgames", "game.ranks=4", "algorithm.iterations=3"]
+
+
+def test_runs_are_tracked_and_need_solved_subgames(tmp_path: Path):
+    network_run = [*RUN, "algorithm=devn", "algorithm.subgames=8", "algorithm.buckets=5", "algorithm.batch_size=4"]
+    small = ["network.width=8", "network.layers=2", "algorithm.evaluate_every=1", f"output_dir={tmp_path}"]
+    asked = run.plan([*network_run, *small], multirun=False)[0]
+    assert run.execute(asked) == status.FAILED
+    assert "solve them first" in status.read(run.run_folder(tmp_path, run_key(run.without_hydra(asked)))).message
+    solving = run.plan([*RUN, "algorithm=solved_subgames", f"output_dir={tmp_path}"], multirun=False)[0]
+    assert run.execute(solving) == status.FINISHED
+    assert run.execute(asked) == status.FINISHED
+    client = MlflowClient(default_uri(tmp_path))
+    experiment = client.get_experiment_by_name("runs")
+    assert experiment is not None
+    runs = find_runs(client, experiment.experiment_id, run_key(run.without_hydra(asked)))
+    assert {"loss/train", "loss/validation", "epochs"} <= runs[TRAINING].data.metrics.keys()
+    for name in ("devn", "devn_zero_sum"):
+        assert {"unbucketed", "best", "encoding_error"} <= runs[name].data.metrics.keys()
+    path = client.download_artifacts(runs[TRAINING].info.run_id, "networks.pt", str(tmp_path))
+    assert "body.0.weight" in torch.load(path, weights_only=True)["network"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["game=leduc"], "takes one of turn_subgames, river_subgames"),
+        (["network=fc"], "prelu is for networks of subgames' values"),
+        (["network.layers=null"], "the architecture prelu needs a number of hidden layers"),
+        (["algorithm.validation=1"], "algorithm.validation is 1.0; it must be at most 0.9"),
+        (["+algorithm.readouts.other={kind: cfv}"], "cfv is another network than the others, take it alone"),
+    ],
+)
+def test_what_cannot_be_is_refused(overrides: list[str], sentence: str):
+    with pytest.raises(ReproError) as caught:
+        run.plan(["algorithm=devn", *overrides], multirun=False)
+    assert sentence in str(caught.value)
+
+
+def test_a_network_of_values_is_for_subgames_only():
+    with pytest.raises(ReproError, match="prelu is for networks of subgames' values"):
+        run.plan(["algorithm=sd_cfr", "network=prelu"], multirun=False)
+
+
+def test_datasets_of_other_numbers_are_others(tmp_path: Path):
+    folders = {str(SubgameData(RIVERS, config(dataset=n), EV, 0, tmp_path)._store.folder) for n in range(2)}
+    assert len(folders) == 2
