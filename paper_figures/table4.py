@@ -15,7 +15,7 @@ from repro.evaluation.statistics import Estimate, mean_ci
 TITLE, GAME = "DEVN Table 1", "turn and river subgames"
 SHOWS = "encoding error of buckets, in DCVN and DEVN"
 
-PARTS = {"turn": "turn", "river": "river (ours)"}
+PARTS = {"turn": "turn", "river": "river (ours)", "river_precise": "river, precise labels (ours)"}
 METHODS = {"dcvn": ("DCVN", "#0072B2"), "devn": ("DEVN", "#D55E00")}
 
 MARGIN = 5.0

@@ -59,12 +59,12 @@ def test_table4_is_undecided_where_shards_disagree():
 def test_table4_shows_both_tables():
     data = table4_data(30.0)
     panels = table4.draw(data).axes
-    assert len(panels[0].get_yticklabels()) == 8
+    assert len(panels[0].get_yticklabels()) == 12
     lines = table4.table(data).splitlines()
     assert lines[2].startswith(
         "| turn | 1 | 1,000 | 80 | 2 [2, 2] | 1.4 [1.4, 1.4] | 30 [30, 30] | 2.782, 1.944, 30.11 |"
     )
-    assert lines[9].endswith("| – |")
+    assert lines[13].endswith("| – |")
 
 
 def test_the_jackknife_of_a_mean_is_the_mean():

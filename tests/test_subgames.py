@@ -128,6 +128,26 @@ def test_renaming_suits_renames_the_solution():
     np.testing.assert_allclose(second[:, moved], first, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(("board", "rivers"), [((0, 1, 6, 7), 6), ((0, 4, 8, 13), 8), ((0, 1, 2, 3), 3)])
+def test_boards_that_renaming_suits_makes_equal_are_solved_once(board: tuple[int, ...], rivers: int):
+    """Ranges by ranks alone are the same under every renaming."""
+    hands = SMALL.hands(board)
+    weight = np.random.default_rng(0).random((2, 4, 4))
+    low, high = hands[:, 0] // 4, hands[:, 1] // 4
+    subgame = Subgame(board, 600.0, weight[:, low, high], SMALL)
+    ours, plain = SubgameSolver(subgame, variant("cfr")), PlainSolver(subgame, variant("cfr"))
+    for _ in range(5):
+        ours.iterate()
+        plain.iterate()
+    assert len(ours._boards.first) == rivers
+    assert ours._boards.copies.sum() == 12
+    np.testing.assert_allclose(ours.values(), plain.values(), rtol=1e-5, atol=1e-5 * subgame.pot)
+    np.testing.assert_allclose(ours.values(BEST), plain.values(True), rtol=1e-5, atol=1e-5 * subgame.pot)
+    # Hands that are played more often than their equals: each river is another.
+    subgame.ranges[0] *= np.random.default_rng(1).random(len(hands))
+    assert len(SubgameSolver(subgame, variant("cfr"))._boards.first) > rivers
+
+
 def test_scaling_the_chips_changes_nothing():
     subgame = random_subgame(4, 2, 5, SMALL)
     scaled = Subgame(subgame.board, 2 * subgame.pot, 3 * subgame.ranges, SMALL, 2 * subgame.stack)

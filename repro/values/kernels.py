@@ -59,14 +59,17 @@ class Boards(NamedTuple):
     Attributes:
         first, second: `[boards, hands]` the hands' cards.
         tie: `[boards, hands]` one past the last hand that is as strong.
-        hand: `[boards, hands]` number of the hand in the subgame.
-        chance: probability of each board, given two hands that it leaves.
+        hand: `[boards, copies, hands]` number of the hand in the subgame; then, where renaming the suits turns the
+            board into others of the same value, the numbers of the renamed hand.
+        copies: `[boards]` how many boards each one stands for, itself included.
+        chance: probability of each board that it stands for, given two hands that it leaves.
     """
 
     first: Array
     second: Array
     tie: Array
     hand: Array
+    copies: Array
     chance: float
 
 
@@ -328,7 +331,7 @@ def _on_boards(
         below: `[entries, hands of the subgame]`, what `player`'s hands win there is added to it.
     """
     for b in range(len(boards.first)):
-        hand, chance = boards.hand[b], np.float32(boards.chance)
+        hand, chance = boards.hand[b, 0], np.float32(boards.chance)
         for row in range(2 * part.entries):
             into, before = space.reach[row], opening[row]
             # Chance is in the opponent's reach; the player's own is what average strategies are weighted with.
@@ -338,10 +341,12 @@ def _on_boards(
         _down(part, regrets[b] if mode == UPDATE else sums[b], space)
         _terminals(part, player, boards.first[b], boards.second[b], boards.tie[b], True, space)
         _up(part, player, mode, regrets[b], sums[b], rule, space)
-        for entry in range(part.entries):
-            into, value = below[entry], space.value[entry]
-            for h in range(len(hand)):
-                into[hand[h]] += value[h]
+        for copy in range(boards.copies[b]):
+            place = boards.hand[b, copy]
+            for entry in range(part.entries):
+                into, value = below[entry], space.value[entry]
+                for h in range(len(place)):
+                    into[place[h]] += value[h]
 
 
 @compiled

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 
@@ -213,16 +214,45 @@ def _kind(tree: BettingTree, node: int, round_: int, last: bool) -> int:
 
 
 def _boards(subgame: Subgame, hands: Array) -> Boards:
-    """The full boards, with their hands in order of strength."""
-    deck, found = subgame.deck, []
-    full = deck.full_boards(subgame.board)
+    """The full boards, with their hands in order of strength; of those that renaming suits makes equal, one."""
+    deck, found, copies = subgame.deck, [], []
+    full, renamings = deck.full_boards(subgame.board), _symmetries(subgame, hands)
     for board in full:
+        last = board[-1]
+        images: dict[int, Array] = {}
+        for cards, place in renamings:
+            images.setdefault(int(cards[last]), place)
+        if min(images) < last:
+            # It is the image of a board before.
+            continue
         left = np.flatnonzero(~np.isin(hands, board).any(1))
         strength = deck.strength(board, hands[left])
         order = np.argsort(strength, kind="stable")
         tie = np.searchsorted(strength[order], strength[order], side="right")
-        found.append((*hands[left[order]].T, tie, left[order]))
-    first, second, tie, hand = (np.stack(column) for column in zip(*found, strict=True))
+        # The board itself comes first. A river is all the board that there is.
+        places = list(images.values())[: 1 if len(subgame.board) == 5 else None]
+        found.append((*hands[left[order]].T, tie))
+        copies.append(np.stack([place[left[order]] for place in places]))
+    first, second, tie = (np.stack(column) for column in zip(*found, strict=True))
+    most = max(len(c) for c in copies)
+    hand = np.stack([np.pad(c, ((0, most - len(c)), (0, 0))) for c in copies])
     # Two hands leave all of them but those with one of their cards.
     chance = 1.0 / max(len(full) - 4, 1)
-    return Boards(first, second, tie, hand, chance)
+    return Boards(first, second, tie, hand, np.array([len(c) for c in copies]), chance)
+
+
+def _symmetries(subgame: Subgame, hands: Array) -> list[tuple[Array, Array]]:
+    """Renamings of the suits that change neither the board nor a range: `[cards]` new cards, `[hands]` new hands.
+
+    The first one renames nothing.
+    """
+    deck, number = subgame.deck, {tuple(hand): i for i, hand in enumerate(hands.tolist())}
+    every, found = np.arange(deck.cards), []
+    for names in permutations(range(deck.suits)):
+        cards = every // deck.suits * deck.suits + np.array(names)[every % deck.suits]
+        if {int(cards[c]) for c in subgame.board} != set(subgame.board):
+            continue
+        place = np.array([number[tuple(sorted(pair))] for pair in cards[hands].tolist()])
+        if np.array_equal(subgame.ranges[:, place], subgame.ranges):
+            found.append((cards, place))
+    return found
