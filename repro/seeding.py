@@ -22,6 +22,11 @@ def initialisation(seed: int, purpose: str, iteration: int = 0, player: int = 0)
         yield
 
 
+def numpy_generator(seed: int, purpose: str, number: int = 0) -> np.random.Generator:
+    """A fresh generator of NumPy's for one purpose and number."""
+    return np.random.default_rng(np.random.SeedSequence((seed, zlib.crc32(purpose.encode()), number)))
+
+
 def generator(
     seed: int, purpose: str, iteration: int = 0, player: int = 0, device: torch.device | str = "cpu"
 ) -> torch.Generator:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
 from threadpoolctl import threadpool_limits
 
+from repro.tracking import store
+
 torch.set_num_threads(1)
+
+_CREATE = store._create_sqlite
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -20,3 +26,30 @@ def _threads_restored():
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def _empty_database(tmp_path_factory):
+    """An MLflow database as the store makes it, which takes seconds: once is enough."""
+    path = tmp_path_factory.mktemp("database") / "mlflow.db"
+    _CREATE(path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _databases_are_copied(monkeypatch, request):
+    """Runs in this process get a copy of an empty database, unless the test is about making one."""
+    if "makes_a_database" in request.keywords:
+        return
+
+    def copied(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(request.getfixturevalue("_empty_database"), path)
+
+    monkeypatch.setattr(store, "_create_sqlite", copied)
+
+
+@pytest.fixture
+def _with_database(tmp_path, _empty_database):
+    """An output folder for runs in other processes, with an empty database in it."""
+    shutil.copy(_empty_database, tmp_path / "mlflow.db")

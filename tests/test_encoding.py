@@ -228,8 +228,13 @@ def test_a_run_measures_what_the_definition_says(tmp_path: Path):
 
 def test_resuming_equals_never_stopping(tmp_path: Path):
     straight, resumed = straight_and_resumed(lambda: errors(tmp_path), 4, 2, tmp_path)
+    # What was killed after its last checkpoint is measured again.
+    again = errors(tmp_path)
+    again.resume(straight.saved())
+    again.evaluate()
     for name in straight.readouts:
-        assert straight.metrics[name]["encoding_error"] == resumed.metrics[name]["encoding_error"]
+        for metric in ("encoding_error", "squared_error"):
+            assert straight.metrics[name][metric] == resumed.metrics[name][metric] == again.metrics[name][metric]
 
 
 @pytest.mark.parametrize(

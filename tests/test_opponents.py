@@ -63,6 +63,7 @@ def test_the_table_plays_against_its_own_blueprints(scale):
     assert all(f == flat[0] for f in flat)
 
 
+@pytest.mark.usefixtures("_with_database")
 def test_a_run_plays_against_the_blueprint_of_another(tmp_path):
     key, output = key_of(*BLUEPRINT), f"output_dir={tmp_path}"
     asking = (*NETWORKS, output, f"+algorithm.opponents.mine={key}")

@@ -362,6 +362,7 @@ def test_nobody_else_does_a_seed_of_a_batched_run(tmp_path, capsys):
     assert f"run {key} is being done by another process" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("_with_database")
 def test_a_batched_run_from_the_command_line(tmp_path):
     overrides = (*SMALL, f"output_dir={tmp_path}")
 

@@ -125,6 +125,7 @@ def test_a_finished_run_is_skipped_and_force_runs_it_again(straight):
     pd.testing.assert_frame_equal(results(straight, SMALL), before)
 
 
+@pytest.mark.usefixtures("_with_database")
 def test_killed_and_repeated_equals_never_stopped(straight, tmp_path):
     """SIGKILL at several points, in the same MLflow run, with the same numbers to the last bit."""
     overrides = (*SMALL, f"output_dir={tmp_path}", "checkpoint_every_seconds=0")
@@ -148,6 +149,7 @@ def test_killed_and_repeated_equals_never_stopped(straight, tmp_path):
     assert len(trainings) == 1, "every attempt continued the same MLflow run"
 
 
+@pytest.mark.usefixtures("_with_database")
 def test_ctrl_c_leaves_a_run_that_can_be_continued(straight, tmp_path):
     overrides = (*SMALL, f"output_dir={tmp_path}", "checkpoint_every_seconds=0")
     # Where the tests run in the background the signal may be ignored, which a child would inherit.
@@ -170,6 +172,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_continued(straight, tmp_path):
     pd.testing.assert_frame_equal(results(tmp_path, SMALL), results(straight, SMALL))
 
 
+@pytest.mark.usefixtures("_with_database")
 def test_a_killed_command_takes_its_workers_along(tmp_path):
     overrides = ("-m", *SMALL, "seed=0,1", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", f"output_dir={tmp_path}")
     slow = "algorithm.iterations=30000"
@@ -189,6 +192,7 @@ def test_a_killed_command_takes_its_workers_along(tmp_path):
     assert status.read(folder).iteration == before, "no worker is left that goes on"
 
 
+@pytest.mark.usefixtures("_with_database")
 def test_a_sweep_goes_on_when_one_run_fails(tmp_path):
     # The second run's batch is larger than what it collects, which only shows once it has started.
     done = call(
@@ -206,6 +210,7 @@ def test_a_sweep_goes_on_when_one_run_fails(tmp_path):
     assert any(r.data.tags.get("repro.message", "").startswith("iteration 1: algorithm") for r in trainings)
 
 
+@pytest.mark.usefixtures("_with_database")
 def test_a_truncated_checkpoint_falls_back_to_the_one_before(straight, tmp_path):
     overrides = (*SMALL, f"output_dir={tmp_path}", "checkpoint_every_seconds=0")
     process = subprocess.Popen(command(*overrides), stderr=subprocess.DEVNULL, start_new_session=True)
@@ -298,6 +303,7 @@ def test_killed_at_the_very_end(straight, tmp_path, monkeypatch, left_behind):
     assert run.execute(config) == status.SKIPPED
 
 
+@pytest.mark.makes_a_database
 def test_a_database_killed_in_the_middle_of_a_commit_recovers(tmp_path):
     """A rollback journal that a killed process left must not lock the user out."""
     uri = default_uri(tmp_path)
@@ -315,6 +321,7 @@ def test_a_database_killed_in_the_middle_of_a_commit_recovers(tmp_path):
     assert open_store(uri).search_experiments()
 
 
+@pytest.mark.makes_a_database
 def test_a_database_half_made_is_made_again(tmp_path):
     (tmp_path / "mlflow.db.new").write_bytes(b"SQLite format 3\0 and then the power went")
     assert open_store(default_uri(tmp_path)).search_experiments()

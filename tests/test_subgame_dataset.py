@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 from repro.config import SolverConfig
 from repro.errors import ReproError
 from repro.values import dataset
-from repro.values.dataset import Dataset, Recipe
+from repro.values.dataset import Dataset, Recipe, Samples
 from repro.values.sampling import random_subgame
 from repro.values.subgames import Deck, matchups
 
@@ -26,7 +28,7 @@ def _small_shards(monkeypatch: pytest.MonkeyPatch):
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.glob("[!.]*")}
 
 
 def solved(folder: Path, shards: int, threads: int = 1) -> Dataset:
@@ -60,12 +62,12 @@ def test_in_one_go_in_parts_and_by_threads(tmp_path: Path):
 
 def test_what_is_there_is_left_alone(tmp_path: Path):
     data = solved(tmp_path, 2)
-    before = {p.name: p.stat().st_mtime_ns for p in data.folder.iterdir()}
+    before = {p.name: p.stat().st_mtime_ns for p in data.folder.glob("[!.]*")}
     solved(tmp_path, 2)
-    assert before == {p.name: p.stat().st_mtime_ns for p in data.folder.iterdir()}
+    assert before == {p.name: p.stat().st_mtime_ns for p in data.folder.glob("[!.]*")}
 
 
-@pytest.mark.parametrize("harm", ["truncated", "changed", "no file", "no checksum", "no JSON"])
+@pytest.mark.parametrize("harm", ["truncated", "changed", "no file", "no checksum", "no JSON", "other JSON"])
 def test_a_damaged_shard_is_made_again_and_never_read(tmp_path: Path, harm: str):
     data = solved(tmp_path, 2)
     undamaged = data.load(2 * SHARD)
@@ -81,12 +83,26 @@ def test_a_damaged_shard_is_made_again_and_never_read(tmp_path: Path, harm: str)
     elif harm == "no checksum":
         shard.with_suffix(".json").unlink()
     else:
-        shard.with_suffix(".json").write_text("{")
+        shard.with_suffix(".json").write_text("{" if harm == "no JSON" else "[]")
     with pytest.raises(ReproError, match=r"1 of the 2 shards .* the first of them 1; solve them first"):
         data.load(2 * SHARD)
     found = solved(tmp_path, 2).load(2 * SHARD)
     assert np.array_equal(found.cfv, undamaged.cfv)
     assert contents(data.folder) == before
+
+
+def test_who_comes_second_waits_and_finds_the_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    made, solve = list[int](), Dataset.solved
+
+    def counted(self: Dataset, numbers: Sequence[int], threads: int) -> Samples:
+        made.append(numbers[0])
+        return solve(self, numbers, threads)
+
+    monkeypatch.setattr(Dataset, "solved", counted)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: Dataset(tmp_path, RECIPE).shard(0, threads=1).cfv, range(4)))
+    assert made == [0]
+    assert all(np.array_equal(found[0], other) for other in found)
 
 
 def test_recipes_do_not_share_a_folder(tmp_path: Path):

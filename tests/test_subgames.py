@@ -1,6 +1,8 @@
-"""Subgames: the solver against a plain one that shares no kernel, a linear programme, and identities."""
+"""Subgames: the solver against a plain one that shares no kernel, hand-checked games, and identities."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from repro.algorithms.tabular import VARIANTS
 from repro.config import TabularCFRConfig
+from repro.errors import ReproError
 from repro.values.kernels import BEST
 from repro.values.plain import PlainSolver
 from repro.values.sampling import POTS, mean_strength, random_range, random_subgame
@@ -146,6 +149,52 @@ def test_boards_that_renaming_suits_makes_equal_are_solved_once(board: tuple[int
     # Hands that are played more often than their equals: each river is another.
     subgame.ranges[0] *= np.random.default_rng(1).random(len(hands))
     assert len(SubgameSolver(subgame, variant("cfr"))._boards.first) > rivers
+
+
+def test_rivers_with_symmetric_ranges():
+    """Renaming suits may move the last card of a river to another of its cards."""
+    board = (3, 6, 11, 48, 49)
+    subgame = Subgame(board, 200.0, np.ones((2, 1081)), Deck())
+    assert solve(subgame, variant("dcfr"), 0.01).exploitability <= 0.01
+
+
+def check_down(subgame: Subgame) -> Array:
+    """`[2, hands]` what each hand wins, in pots, when nobody bets: an explicit mean over rivers."""
+    deck, hands = subgame.deck, subgame.deck.hands(subgame.board)
+    value = np.zeros((2, len(hands)))
+    for i, mine in enumerate(hands.tolist()):
+        for j, theirs in enumerate(hands.tolist()):
+            if set(mine) & set(theirs):
+                continue
+            rivers = [b for b in deck.full_boards(subgame.board) if b[-1] not in {*mine, *theirs}]
+            wins = [np.sign(int(a) - int(b)) for a, b in (deck.strength(r, np.array([mine, theirs])) for r in rivers)]
+            for player in range(2):
+                value[player, i] += subgame.ranges[1 - player, j] * np.mean(wins) / 2
+    return value
+
+
+@pytest.mark.parametrize("behind", [0.0, 1e-4])
+def test_without_chips_behind_a_turn_is_checked_down(behind: float):
+    subgame = random_subgame(6, 1, 4, Deck(ranks=3))
+    subgame = replace(subgame, stack=subgame.pot / 2 * (1 + behind))
+    found = solve(subgame, variant("dcfr"), 0.001)
+    np.testing.assert_allclose(found.cfv, check_down(subgame), atol=2 * behind + 1e-6)
+
+
+def test_hands_that_cannot_meet_are_refused():
+    ranges = np.zeros((2, len(SMALL.hands((0, 5, 10, 15, 3)))))
+    ranges[:, 0] = 1.0
+    with pytest.raises(ReproError, match="of some two hands that can meet"):
+        SubgameSolver(Subgame((0, 5, 10, 15, 3), 100.0, ranges, SMALL), variant("cfr"))
+
+
+@pytest.mark.parametrize("gamma", [0.0, 10.0])
+def test_late_iterations_do_not_overflow(gamma: float):
+    solver = SubgameSolver(random_subgame(0, 0, 5, SMALL), TabularCFRConfig(gamma=gamma))
+    solver.iterate()
+    solver.iterations = 20_000
+    solver.iterate()
+    assert np.isfinite(solver.values()).all()
 
 
 def test_scaling_the_chips_changes_nothing():

@@ -19,7 +19,7 @@ from repro.games.isomorphism import Coding
 from repro.tracking import status
 from repro.tracking.store import TRAINING, default_uri, find_runs
 from repro.values import buckets, dataset
-from repro.values.data import SubgameData
+from repro.values.data import Batch, SubgameData
 from repro.values.encoding import CFV, EV
 from repro.values.networks import ValueModule, ValueNetwork, ZeroSum, zero_sum
 from repro.values.subgames import STACK, Deck, Subgames, matchups
@@ -110,20 +110,31 @@ def test_no_board_is_on_both_sides_whatever_its_suits(solved: Path):
     assert 0 < held.sum() < len(many)
     # The second and the third differ by the names of suits.
     assert canonical[1] == canonical[2]
+    # Fewer boards do not change the side of any.
+    assert np.array_equal(data._held_out(many[:40]), held[:40])
+    with pytest.raises(ReproError, match=r"algorithm.subgames is 1, of which [01] are for validation"):
+        data._held_out(many[:1])
 
 
-def test_the_order_of_samples_changes_by_epoch_and_seed(solved: Path):
-    def order(seed: int, epoch: int) -> list[float]:
-        data = SubgameData(RIVERS, config(), EV, seed, solved)
-        data.setup("fit")
-        loader = data.train_dataloader()
-        loader.sampler.sampler.set_epoch(epoch)  # type: ignore[attr-defined]
-        return torch.cat([b.inputs[:, -1] for b in loader]).tolist()
+def test_the_order_of_samples_changes_by_epoch_and_seed(solved: Path, tmp_path: Path):
+    def orders(seed: int) -> list[list[float]]:
+        """Of each epoch, as a training run meets them."""
+        model, seen = network(solved, seed), list[list[float]]()
+        start, step = model.on_train_epoch_start, model.training_step
 
-    first = order(0, 0)
-    assert order(0, 0) == first
-    assert sorted(order(0, 1)) == sorted(order(1, 0)) == sorted(first)
-    assert order(0, 1) != first != order(1, 0)
+        def noted(batch: Batch, batch_idx: int) -> torch.Tensor:
+            seen[-1] += batch.inputs[:, -1].tolist()
+            return step(batch, batch_idx)
+
+        model.on_train_epoch_start = lambda: (start(), seen.append([]))  # type: ignore
+        model.training_step = noted  # type: ignore[method-assign]
+        fitted(model, 4, tmp_path)
+        return seen
+
+    first = orders(0)
+    assert orders(0) == first
+    assert len({tuple(sorted(order)) for order in first}) == 1
+    assert len({tuple(order) for order in [*first, *orders(1)]}) == 8
 
 
 # -- layers ------------------------------------------------------------------------------------------------------------
@@ -175,13 +186,13 @@ def test_the_losses_are_what_they_should_be(solved: Path, tmp_path: Path):
         for batch in data.val_dataloader():
             output = model.network(batch.inputs)
             there = batch.there.expand_as(output)
-            wrong.append(huber_loss(output[there], batch.target[there]).item() * len(batch.inputs))
+            wrong.append(huber_loss(output[there], batch.target[there], reduction="none"))
             for row in range(len(batch.inputs)):
                 bucket = data.truth.bucket[kept]
                 cfv = output[row][:, bucket] * data.truth.matchup[kept]
                 squares.append((cfv - data.truth.cfv[kept]).square().mean().item())
                 kept += 1
-    assert model.metrics[""]["loss/validation"] == pytest.approx(sum(wrong) / kept, rel=1e-5)
+    assert model.metrics[""]["loss/validation"] == pytest.approx(torch.cat(wrong).mean().item(), rel=1e-5)
     assert model.metrics["ev"]["unbucketed"] == pytest.approx(100 * np.sqrt(np.mean(squares)), rel=1e-5)
 
 
@@ -232,7 +243,14 @@ RUN = ["game=river_subgames", "game.ranks=4", "algorithm.iterations=3"]
 
 
 def test_runs_are_tracked_and_need_solved_subgames(tmp_path: Path):
-    network_run = [*RUN, "algorithm=devn", "algorithm.subgames=8", "algorithm.buckets=5", "algorithm.batch_size=4"]
+    network_run = [
+        *RUN,
+        "algorithm=devn",
+        "algorithm.subgames=12",
+        "algorithm.validation=0.4",
+        "algorithm.buckets=5",
+        "algorithm.batch_size=4",
+    ]
     small = ["network.width=8", "network.layers=2", "algorithm.evaluate_every=1", f"output_dir={tmp_path}"]
     asked = run.plan([*network_run, *small], multirun=False)[0]
     assert run.execute(asked) == status.FAILED

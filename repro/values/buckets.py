@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from repro.engine.compiled import compiled
+from repro.seeding import numpy_generator
 from repro.values.sampling import showdown_strengths
 from repro.values.subgames import Array, Deck
 
@@ -30,6 +31,9 @@ _BINS = 50
 _BOARDS = 200
 _POINTS_PER_BUCKET = 50
 _ROUNDS = 20
+
+_FORMAT = 1
+"""To be raised when the same recipe leads to other buckets, so that stored ones are not taken for them."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ class Buckets:
 
 def find(recipe: BucketRecipe) -> Buckets:
     """Cluster the hands of a sample of boards."""
-    deck, draw = Deck(recipe.ranks, recipe.suits), np.random.default_rng(np.random.SeedSequence((recipe.seed, 1)))
+    deck, draw = Deck(recipe.ranks, recipe.suits), numpy_generator(recipe.seed, "buckets")
     boards = [tuple(draw.choice(deck.cards, recipe.board_cards, replace=False).tolist()) for _ in range(_BOARDS)]
     points = np.concatenate([distribution(deck, board) for board in boards])
     most = _POINTS_PER_BUCKET * recipe.buckets
@@ -103,7 +107,8 @@ def find(recipe: BucketRecipe) -> Buckets:
 
 def stored(root: Path, recipe: BucketRecipe) -> Buckets:
     """`find`, done once: centres are kept in a file of the folder `root`."""
-    name = hashlib.sha256(json.dumps(asdict(recipe), sort_keys=True).encode()).hexdigest()[:12]
+    named = {"format": _FORMAT, **asdict(recipe)}
+    name = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:12]
     path = root / f"buckets-{name}.npy"
     if not path.exists():
         found = find(recipe)

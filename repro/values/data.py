@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler
 
 from repro.config import ValueNetworkConfig
+from repro.errors import ReproError
 from repro.games.isomorphism import Coding
-from repro.seeding import generator
+from repro.seeding import generator, numpy_generator
 from repro.values import buckets
 from repro.values.buckets import BucketRecipe
 from repro.values.dataset import Dataset as Store
@@ -72,22 +74,19 @@ class Encoded(Dataset[Batch]):
         return Batch(**{f.name: getattr(self._whole, f.name).index_select(0, index) for f in fields(Batch)})
 
 
-class Shuffled(Sampler[int]):
-    """All rows in an order that seed and epoch name."""
+class ShuffledBatches(Sampler[list[int]]):
+    """Batches of all rows, in an order that seed and epoch name; `epoch` is asked whenever one begins."""
 
-    def __init__(self, rows: int, seed: int) -> None:
-        self._rows, self._seed, self._epoch = rows, seed, 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Lightning calls this."""
-        self._epoch = epoch
+    def __init__(self, rows: int, batch_size: int, seed: int, epoch: Callable[[], int]) -> None:
+        self._rows, self._batch_size, self._seed, self._epoch = rows, batch_size, seed, epoch
 
     def __len__(self) -> int:
-        return self._rows
+        return math.ceil(self._rows / self._batch_size)
 
-    def __iter__(self) -> Iterator[int]:
-        draw = generator(self._seed, "order of samples", self._epoch)
-        return iter(torch.randperm(self._rows, generator=draw).tolist())
+    def __iter__(self) -> Iterator[list[int]]:
+        draw = generator(self._seed, "order of samples", self._epoch())
+        order = torch.randperm(self._rows, generator=draw)
+        return (batch.tolist() for batch in order.split(self._batch_size))
 
 
 class SubgameData(pl.LightningDataModule):
@@ -103,13 +102,14 @@ class SubgameData(pl.LightningDataModule):
     Attributes:
         buckets: how many there are, or hands of the deck where there are none.
         truth: of the validation subgames; set by `setup`.
+        epoch: which one begins next; to be kept by who trains.
     """
 
     def __init__(self, subgames: Subgames, algorithm: ValueNetworkConfig, target: str, seed: int, folder: Path) -> None:
         super().__init__()
         self._subgames, self._algorithm, self._target, self._seed = subgames, algorithm, target, seed
         deck, number = subgames.deck, algorithm.dataset
-        self._folder = folder
+        self._folder, self.epoch = folder, 0
         self._store = Store(folder, Recipe(deck.ranks, deck.suits, subgames.board_cards, number, algorithm.solver))
         self._recipe = None
         self.buckets = deck.cards * (deck.cards - 1) // 2
@@ -122,7 +122,7 @@ class SubgameData(pl.LightningDataModule):
         """Read and encode the subgames.
 
         Raises:
-            ReproError: some are not stored, or the boards cannot be divided.
+            ReproError: some are not stored, or none would be for training or none for validation.
         """
         samples = self._store.load(self._algorithm.subgames)
         bucket = self._buckets(samples.board)
@@ -139,7 +139,7 @@ class SubgameData(pl.LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Batches in random order."""
-        order = BatchSampler(Shuffled(len(self._train), self._seed), self._algorithm.batch_size, drop_last=False)
+        order = ShuffledBatches(len(self._train), self._algorithm.batch_size, self._seed, lambda: self.epoch)
         return DataLoader(self._train, sampler=order, batch_size=None)
 
     def val_dataloader(self) -> DataLoader[Batch]:
@@ -166,12 +166,16 @@ class SubgameData(pl.LightningDataModule):
         return Batch(torch.cat(inputs, 1), averaged(values, truth.bucket, self.buckets), there)
 
     def _held_out(self, boards: Array) -> Array:
-        """`[n]` whether a subgame is for validation: a share of the canonical boards is."""
+        """`[n]` whether a subgame is for validation: a random share of the canonical boards is."""
         deck = self._subgames.deck
         coding = Coding(deck.ranks, deck.suits, (boards.shape[1],), private=0)
         canonical, which = np.unique(coding.encode(torch.from_numpy(boards).long()).numpy(), return_inverse=True)
-        draw = np.random.default_rng(np.random.SeedSequence((self._algorithm.dataset, 2)))
-        count = min(max(round(self._algorithm.validation * len(canonical)), 1), len(canonical) - 1)
-        held = np.zeros(len(canonical), bool)
-        held[draw.permutation(len(canonical))[:count]] = True
-        return held[which]
+        # A board is on the same side however many others there are.
+        draws = [numpy_generator(self._algorithm.dataset, "validation", int(code)).random() for code in canonical]
+        held: Array = np.array(draws)[which] < self._algorithm.validation
+        if held.all() or not held.any():
+            raise ReproError(
+                f"algorithm.subgames is {len(boards)}, of which {held.sum()} are for validation with "
+                f"algorithm.validation={self._algorithm.validation}; more subgames are needed, or another share."
+            )
+        return held

@@ -13,6 +13,7 @@ A shard without a checksum, or with another one than its file has, counts as mis
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
 import json
@@ -33,6 +34,9 @@ _SHARD = {4: 10, 5: 250}
 """Subgames in a shard, by the cards on the board: some minutes of work."""
 
 _MOST_ITERATIONS = 20_000
+
+_FORMAT = 1
+"""To be raised when the same recipe leads to other subgames or shards, so that stored ones are not taken for them."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Recipe:
     @property
     def name(self) -> str:
         """Of the folder."""
-        text = json.dumps(asdict(self), sort_keys=True)
+        text = json.dumps({"format": _FORMAT, **asdict(self)}, sort_keys=True)
         street = {4: "turn", 5: "river"}[self.board_cards]
         return f"{street}-{self.ranks * self.suits}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
@@ -102,14 +106,11 @@ class Dataset:
         Raises:
             ReproError: a subgame could not be solved to the tolerance.
         """
-        data = self._sound(number)
-        if data is None:
-            self._make(number, threads)
-            data = self._sound(number)
-            if data is None:
-                raise ReproError(f"{self._path(number)} was damaged while it was written; is the disk full?")
-        with np.load(io.BytesIO(data)) as arrays:
-            return Samples(**{name: arrays[name] for name in arrays.files})
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / f".{number}.lock").open("w") as lock:
+            # Another process that makes it now is waited for.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return _read(self._sound(number) or self._make(number, threads))
 
     def load(self, subgames: int) -> Samples:
         """The first so many subgames, which must be stored.
@@ -118,14 +119,20 @@ class Dataset:
             ReproError: some are missing or damaged.
         """
         shards = range(-(-subgames // self.recipe.shard))
-        missing = [number for number in shards if self._sound(number) is None]
+        parts, missing = list[Samples](), list[int]()
+        for number in shards:
+            data = self._sound(number)
+            if data is None:
+                missing.append(number)
+            elif not missing:
+                parts.append(_read(data))
         if missing:
             raise ReproError(
                 f"{len(missing)} of the {len(shards)} shards of subgames in {self.folder} are missing or damaged, the "
                 f"first of them {missing[0]}; solve them first, with algorithm=solved_subgames and the same game, "
                 f"algorithm.solver and seed={self.recipe.seed}."
             )
-        whole = Samples.joined([self.shard(number, threads=1) for number in shards])
+        whole = Samples.joined(parts)
         return Samples(**{name: column[:subgames] for name, column in vars(whole).items()})
 
     def _numbers(self, shard: int) -> range:
@@ -139,20 +146,20 @@ class Dataset:
         path = self._path(shard)
         try:
             data, expected = path.read_bytes(), json.loads(path.with_suffix(".json").read_text())["sha256"]
-        except (FileNotFoundError, ValueError, KeyError):
+        except (FileNotFoundError, ValueError, LookupError, TypeError):
             return None
         return data if hashlib.sha256(data).hexdigest() == expected else None
 
-    def _make(self, shard: int, threads: int) -> None:
+    def _make(self, shard: int, threads: int) -> bytes:
+        """Solve and store; returns the file's content."""
         path, samples = self._path(shard), self.solved(self._numbers(shard), threads)
-        self.folder.mkdir(parents=True, exist_ok=True)
         _write(self.folder / "recipe.json", json.dumps(asdict(self.recipe), indent=2).encode())
         buffer = io.BytesIO()
         np.savez(buffer, **vars(samples))
-        path.with_suffix(".json").unlink(missing_ok=True)
         _write(path, buffer.getvalue())
         checksum = hashlib.sha256(buffer.getvalue()).hexdigest()
         _write(path.with_suffix(".json"), json.dumps({"sha256": checksum}).encode())
+        return buffer.getvalue()
 
     def solved(self, numbers: Sequence[int], threads: int) -> Samples:
         """Subgames by their numbers, solved now.
@@ -164,7 +171,7 @@ class Dataset:
         subgames = [random_subgame(recipe.seed, n, recipe.board_cards, deck) for n in numbers]
         found = list(solve_all(subgames, recipe.solver, recipe.solver.tolerance, threads, _MOST_ITERATIONS))
         for number, solution in zip(numbers, found, strict=True):
-            if solution.exploitability > recipe.solver.tolerance:
+            if not (solution.exploitability <= recipe.solver.tolerance and np.isfinite(solution.cfv).all()):
                 raise ReproError(
                     f"subgame {number} is exploitable by {solution.exploitability:.2%} of the pot after "
                     f"{solution.iterations:,} iterations, which is more than algorithm.solver.tolerance, "
@@ -177,6 +184,11 @@ class Dataset:
             exploitability=np.array([s.exploitability for s in found], np.float32),
             iterations=np.array([s.iterations for s in found], np.int32),
         )  # fmt: skip
+
+
+def _read(data: bytes) -> Samples:
+    with np.load(io.BytesIO(data)) as arrays:
+        return Samples(**{name: arrays[name] for name in arrays.files})
 
 
 def _write(path: Path, data: bytes) -> None:

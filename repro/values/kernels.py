@@ -205,13 +205,21 @@ def _not_weaker(
 
 
 @compiled
-def _met(first: Array, second: Array, x: Array, columns: int, total: Array, of_card: Array, won: Array) -> None:
-    """Turn `x` into all hands that each can meet, and `won` into the weaker minus the stronger ones."""
+def _met(first: Array, second: Array, x: Array, columns: int, total: Array, of_card: Array) -> None:
+    """Turn `x` into all hands that each can meet."""
     for h in range(len(first)):
-        mine, beaten, one, other = x[h], won[h], of_card[first[h]], of_card[second[h]]
+        mine, one, other = x[h], of_card[first[h]], of_card[second[h]]
         for t in range(columns):
             mine[t] += total[t] - one[t] - other[t]
-            beaten[t] -= mine[t]
+
+
+@compiled
+def _beaten(met: Array, columns: int, won: Array) -> None:
+    """Turn `won` from twice the weaker and once the equal hands into the weaker minus the stronger ones."""
+    for h in range(len(won)):
+        mine, into = met[h], won[h]
+        for t in range(columns):
+            into[t] -= mine[t]
 
 
 @compiled
@@ -231,7 +239,9 @@ def _terminals(
             _not_weaker(first, second, tie, space.met, end - begin, space.won, space.total, space.of_card)
         else:
             _accumulate(first, second, space.met, end - begin, space.total, space.of_card)
-        _met(first, second, space.met, end - begin, space.total, space.of_card, space.won)
+        _met(first, second, space.met, end - begin, space.total, space.of_card)
+        if showdowns:
+            _beaten(space.met, end - begin, space.won)
         for k in range(len(ends)):
             node, column = ends[k, 0], ends[k, 1] - begin
             if not 0 <= column < end - begin:

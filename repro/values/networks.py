@@ -113,18 +113,19 @@ class ValueNetwork(Tracked):
 
     def on_validation_epoch_end(self) -> None:
         self.iteration += 1
-        self.metrics = {"": {f"loss/{which}": total / rows for which, (total, rows) in self._sums.items()}}
+        self.data.epoch = self.iteration
+        self.metrics = {"": {f"loss/{which}": total / values for which, (total, values) in self._sums.items()}}
         if self.is_due:
             self.evaluate()
         self.charge(time.perf_counter() - self._started)
 
     def _loss(self, batch: Batch, which: str) -> Tensor:
         wrong = huber_loss(self.network(batch.inputs), batch.target, reduction="none", delta=1.0)
-        loss = (wrong * batch.there).sum() / (2 * batch.there.sum())
+        total, values = (wrong * batch.there).sum(), 2 * float(batch.there.sum())
         sums = self._sums[which]
-        sums[0] += float(loss.detach()) * len(batch.inputs)
-        sums[1] += len(batch.inputs)
-        return loss
+        sums[0] += float(total.detach())
+        sums[1] += values
+        return total / values
 
     # -- measuring -----------------------------------------------------------------------------------------------
 
@@ -170,6 +171,7 @@ class ValueNetwork(Tracked):
 
     def restore(self, saved: dict[str, Any]) -> None:
         self.best, self.best_weights = dict(saved["best"]), saved["best_weights"]
+        self.data.epoch = self.iteration
 
     def artifact(self) -> dict[str, Any]:
         """`network`: the state at the epoch with the lowest unbucketed loss of the first read-out."""

@@ -1,6 +1,7 @@
 """The plain way to solve a subgame: recursion down the tree, and a matrix of all pairs of hands at terminal nodes.
 
-For tests and for comparison; shares no code with `repro.values.solver` but the betting tree, and is float64 throughout.
+For tests and for comparison. Shares the betting tree, the strengths of hands and the discounts with
+`repro.values.solver`, none of its loops, and is float64 throughout.
 """
 
 from __future__ import annotations

@@ -110,11 +110,11 @@ class EncodingErrors(SolvedSubgames):
         return f"{', '.join(errors)} % of the pot" if errors else ""
 
     def progress(self) -> dict[str, Any]:
-        return {**super().progress(), "squares": dict(self._squares)}
+        return {**super().progress(), "squares": dict(self._squares), "newest": dict(self._newest)}
 
     def restore(self, saved: dict[str, Any]) -> None:
         super().restore(saved)
-        self._squares = dict(saved["squares"])
+        self._squares, self._newest = dict(saved["squares"]), dict(saved["newest"])
 
 
 def _matchups(samples: Samples, subgames: Subgames) -> Array:

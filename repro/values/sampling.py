@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from repro.abstraction.showdown_strength import full_board_shares
+from repro.seeding import numpy_generator
 from repro.values.subgames import STACK, Array, Deck, Subgame
 
 POTS = ((100.0, 100.0), (200.0, 400.0), (400.0, 2_000.0), (2_000.0, 6_000.0), (6_000.0, 19_950.0))
@@ -26,7 +27,7 @@ def random_subgame(seed: int, number: int, board_cards: int, deck: Deck) -> Subg
         board_cards: 4 for the turn, 5 for the river.
         deck: to draw from.
     """
-    draw = np.random.default_rng(np.random.SeedSequence((seed, number)))
+    draw = numpy_generator(seed, "subgame", number)
     board = tuple(int(card) for card in draw.choice(deck.cards, board_cards, replace=False))
     low, high = POTS[draw.integers(len(POTS))]
     chips = draw.uniform(low, high)

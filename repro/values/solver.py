@@ -16,6 +16,7 @@ import numpy as np
 
 from repro.algorithms.solver import discount_factor
 from repro.config.schema import SolverConfig, TabularCFRConfig
+from repro.errors import ReproError
 from repro.games.betting import SHOWDOWN, BettingTree
 from repro.values import kernels
 from repro.values.kernels import BEST, DEALT, DECISION, FOLDED, MEAN, SHOWN, UPDATE, Boards, Part, Rule
@@ -59,6 +60,9 @@ class SubgameSolver:
         subgame: to solve.
         variant: which CFR.
 
+    Raises:
+        ReproError: the players cannot meet.
+
     Attributes:
         iterations: so far.
         entries: pairs of a legal action and a hand that may take it.
@@ -72,6 +76,8 @@ class SubgameSolver:
         self._turn = before[0] if before else None
         self._boards = _boards(subgame, hands)
         self._hands = (hands[:, 0].copy(), hands[:, 1].copy())
+        if not (subgame.ranges >= 0).all() or not (subgame.ranges * subgame.matchups()).sum() > 0:
+            raise ReproError("a subgame's ranges must be weights of 0 or more, of some two hands that can meet.")
         # Ranges are probabilities in here.
         self._ranges = subgame.ranges / subgame.ranges.sum(1, keepdims=True)
         self._theirs = self._ranges[::-1].astype(np.float32)
@@ -90,7 +96,8 @@ class SubgameSolver:
         """One iteration: player 0's update, then player 1's."""
         self.iterations += 1
         t, how = self.iterations, self.variant
-        rule = Rule(t**how.gamma, discount_factor(t, how.alpha), discount_factor(t, how.beta), how.floor)
+        # Any unit will do for weights; this one keeps them within float32.
+        rule = Rule((t / 1000) ** how.gamma, discount_factor(t, how.alpha), discount_factor(t, how.beta), how.floor)
         for player in range(2):
             self._sweep(player, UPDATE, rule)
 
@@ -108,9 +115,11 @@ class SubgameSolver:
     def matchup(self) -> Array:
         return self.subgame.matchups() / self.subgame.ranges.sum(1)[::-1, None]
 
-    def solution(self) -> Solution:
-        """The values now."""
-        return Solution(self.values() / self.subgame.pot, self.matchup, self.exploitability(), self.iterations)
+    def solution(self, exploitability: float | None = None) -> Solution:
+        """The values now; `exploitability`, if it is known already."""
+        if exploitability is None:
+            exploitability = self.exploitability()
+        return Solution(self.values() / self.subgame.pot, self.matchup, exploitability, self.iterations)
 
     def _sweep(self, player: int, mode: int, rule: Rule) -> Array:
         value, theirs, river, boards = _floats(len(self._hands[0])), self._theirs[player], self._river, self._boards
@@ -133,8 +142,9 @@ def solve(subgame: Subgame, variant: Variant, tolerance: float, most: int = 10_0
     while True:
         while solver.iterations < min(look, most):
             solver.iterate()
-        if solver.iterations >= most or solver.exploitability() <= tolerance:
-            return solver.solution()
+        reached = solver.exploitability()
+        if solver.iterations >= most or reached <= tolerance:
+            return solver.solution(reached)
         look = int(np.ceil(look * _LOOKS))
 
 
@@ -198,9 +208,9 @@ def _ends(kind: list[int], slot: list[tuple[int, int]]) -> tuple[tuple[Array, Ar
     nodes = [i for i, k in enumerate(kind) if k in (FOLDED, SHOWN)]
     theirs, ends = [], []
     for player in range(2):
-        rows, which = np.unique([slot[i][1 - player] for i in nodes], return_inverse=True)
+        rows, which = np.unique(np.array([slot[i][1 - player] for i in nodes], np.int64), return_inverse=True)
         theirs.append(rows)
-        ends.append(np.stack([nodes, which], 1))
+        ends.append(np.stack([np.array(nodes, np.int64), which], 1))
     return (theirs[0], theirs[1]), (ends[0], ends[1])
 
 
@@ -229,10 +239,9 @@ def _boards(subgame: Subgame, hands: Array) -> Boards:
         strength = deck.strength(board, hands[left])
         order = np.argsort(strength, kind="stable")
         tie = np.searchsorted(strength[order], strength[order], side="right")
-        # The board itself comes first. A river is all the board that there is.
-        places = list(images.values())[: 1 if len(subgame.board) == 5 else None]
         found.append((*hands[left[order]].T, tie))
-        copies.append(np.stack([place[left[order]] for place in places]))
+        # The board itself comes first.
+        copies.append(np.stack([place[left[order]] for place in images.values()]))
     first, second, tie = (np.stack(column) for column in zip(*found, strict=True))
     most = max(len(c) for c in copies)
     hand = np.stack([np.pad(c, ((0, most - len(c)), (0, 0))) for c in copies])
@@ -246,13 +255,17 @@ def _symmetries(subgame: Subgame, hands: Array) -> list[tuple[Array, Array]]:
 
     The first one renames nothing.
     """
-    deck, number = subgame.deck, {tuple(hand): i for i, hand in enumerate(hands.tolist())}
-    every, found = np.arange(deck.cards), []
+    deck, every, found = subgame.deck, np.arange(subgame.deck.cards), []
+    if len(subgame.board) == 5:
+        # No card is to come that could be spared.
+        return [(every, np.arange(len(hands)))]
+    number = np.zeros((deck.cards, deck.cards), np.int64)
+    number[hands[:, 0], hands[:, 1]] = number[hands[:, 1], hands[:, 0]] = np.arange(len(hands))
     for names in permutations(range(deck.suits)):
         cards = every // deck.suits * deck.suits + np.array(names)[every % deck.suits]
         if {int(cards[c]) for c in subgame.board} != set(subgame.board):
             continue
-        place = np.array([number[tuple(sorted(pair))] for pair in cards[hands].tolist()])
+        place = number[cards[hands[:, 0]], cards[hands[:, 1]]]
         if np.array_equal(subgame.ranges[:, place], subgame.ranges):
             found.append((cards, place))
     return found

@@ -137,5 +137,6 @@ def matchups(deck: Deck, board: tuple[int, ...], ranges: Array) -> Array:
     holds = np.zeros((len(hands), deck.cards))
     np.put_along_axis(holds, hands, 1.0, 1)
     of_card = theirs @ holds
-    found: Array = theirs.sum(-1, keepdims=True) - of_card[..., hands[:, 0]] - of_card[..., hands[:, 1]] + theirs
-    return found
+    found = theirs.sum(-1, keepdims=True) - of_card[..., hands[:, 0]] - of_card[..., hands[:, 1]] + theirs
+    # Where no hand can be met, subtraction leaves rounding errors.
+    return np.where(found > 1e-12 * theirs.sum(-1, keepdims=True), found, 0.0)
