@@ -95,10 +95,12 @@ def _provenance(p: dict[str, Any]) -> str:
     dirty = " (with uncommitted changes)" if "true" in p["git_dirty"] else ""
     wall = p["wall_seconds"]
     versions = ", ".join(f"{k} {text(k)}" for k in ("python", "torch", "pytorch-lightning", "hydra-core", "mlflow"))
+    # A run that was continued with other code names both commits.
+    commits = sorted({commit[:12] for given in p["git_commit"] for commit in given.split(", ")})
     return (
         f"`{p['command']}`, seeds {text('seeds')}, on {text('cpu')} with {text('cores')} cores, one thread per run; "
         f"{_time(min(wall))} to {_time(max(wall))} per run, {_time(sum(wall))} in all.\n"
-        f"Commit {text('git_commit')}{dirty}; {versions}. Everything else: "
+        f"Commit {', '.join(commits)}{dirty}; {versions}. Everything else: "
         "`provenance.json` beside the picture."
     )
 

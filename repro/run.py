@@ -352,14 +352,14 @@ def _parallel(config: DictConfig) -> int:
 
 def _report(jobs: Sequence[Job], statuses: Sequence[status.Status], interrupted: BaseException | None) -> bool:
     """Print what became of each run; whether any did not finish."""
-    table = Table("run", "state", "result", box=None)
+    table = Table("run", "key", "state", "result", box=None)
     failed = False
     for job, found in zip(jobs, statuses, strict=True):
         good = found.state in (status.FINISHED, status.SKIPPED)
         failed |= not good
         why = found.message or (found.headline if good else f"did not finish: {_reason(interrupted)}")
         state = "failed" if not good and interrupted is None else found.state
-        table.add_row(job.label, state, why)
+        table.add_row(job.label, job.folder.name, state, why)
     console(sys.stderr).print(table)
     return failed
 

@@ -21,6 +21,7 @@ from repro.policies.record import StrategyRecord
 from repro.seeding import generator
 
 _FEW_INFOSETS = 16
+_MOST_MATCHES = 3
 
 
 def strategy_metric(game: Game, infoset: int, action: int) -> str:
@@ -193,16 +194,15 @@ class Algorithm(Iterative):
         return {"player_updates": 2.0 * self.iteration}
 
     def headline(self) -> str:
-        """The newest exploitability of the first two read-outs, or else what the first wins."""
+        """The newest exploitability of the first two read-outs, and what the read-outs win against others."""
         measured = {name: m["exploitability"] for name, m in self.metrics.items() if "exploitability" in m}
         parts = [f"{name} {value:.0f}" for name, value in list(measured.items())[:2]]
-        if not parts:
-            parts = [
-                f"{name} against {found[1] or list(self.readouts)[1]} {value:+.0f}"
-                for name, metrics in self.metrics.items()
-                for key, value in metrics.items()
-                if (found := re.fullmatch(r"match(?:/(\w+))?/value", key))
-            ][-2:]
+        parts += [
+            f"{name} against {found[1] or list(self.readouts)[1]} {value:+.0f}"
+            for name, metrics in self.metrics.items()
+            for key, value in metrics.items()
+            if (found := re.fullmatch(r"match(?:/(\w+))?/value", key))
+        ][-_MOST_MATCHES:]
         return f"{', '.join(parts)} {unit_name(self.game)}" if parts else ""
 
     def draws(self, purpose: str, player: int = 0) -> torch.Generator:

@@ -133,7 +133,7 @@ def _check_d2cfr(algorithm: D2CFRConfig, network: NetworkConfig) -> None:
     if (algorithm.rectification == "play_outs") != (algorithm.simulations is not None):
         raise ReproError(
             f"algorithm.simulations is {algorithm.simulations} and algorithm.rectification {algorithm.rectification}; "
-            "play_outs need a number, others take null."
+            "play_outs need a number, others take null: add algorithm.simulations=null."
         )
     for key, value, needed in (
         ("mixing", "clipped", algorithm.rectification != "none"), ("kl_sign", "plus", algorithm.kl_weight > 0)

@@ -129,8 +129,8 @@ class Dataset:
         if missing:
             raise ReproError(
                 f"{len(missing)} of the {len(shards)} shards of subgames in {self.folder} are missing or damaged, the "
-                f"first of them {missing[0]}; solve them first, with algorithm=solved_subgames and the same game, "
-                f"algorithm.solver and seed={self.recipe.seed}."
+                f"first of them {missing[0]}; solve them first, with algorithm=solved_subgames, "
+                f"algorithm.iterations={len(shards)}, seed={self.recipe.seed}, and the same game and algorithm.solver."
             )
         whole = Samples.joined(parts)
         return Samples(**{name: column[:subgames] for name, column in vars(whole).items()})
