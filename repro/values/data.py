@@ -22,7 +22,7 @@ from repro.values.buckets import BucketRecipe
 from repro.values.dataset import Dataset as Store
 from repro.values.dataset import Recipe, Samples
 from repro.values.encoding import CFV, averaged, expected, sizes, summed
-from repro.values.subgames import STACK, Array, Subgames, matchups
+from repro.values.subgames import STACK, Array, Subgames
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,7 @@ class SubgameData(pl.LightningDataModule):
         """
         samples = self._store.load(self._algorithm.subgames)
         bucket = self._buckets(samples.board)
-        matchup = np.stack([
-            matchups(self._subgames.deck, tuple(board), ranges)
-            for board, ranges in zip(samples.board.tolist(), samples.ranges, strict=True)
-        ]).astype(np.float32)  # fmt: skip
+        matchup = samples.matchups(self._subgames.deck).astype(np.float32)
         truth = Truth(*(torch.from_numpy(x) for x in (samples.cfv, matchup, samples.ranges, bucket)))
         whole, held = self._encoded(samples, truth), torch.from_numpy(self._held_out(samples.board))
         self._train, self._validation = (

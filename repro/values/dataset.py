@@ -28,7 +28,7 @@ from repro.config.schema import SolverConfig
 from repro.errors import ReproError
 from repro.values.sampling import random_subgame
 from repro.values.solver import solve_all
-from repro.values.subgames import Array, Deck
+from repro.values.subgames import Array, Deck, matchups
 
 _SHARD = {4: 10, 5: 250}
 """Subgames in a shard, by the cards on the board: some minutes of work."""
@@ -82,6 +82,11 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.pot)
+
+    def matchups(self, deck: Deck) -> Array:
+        """`[n, 2, hands]` float64 probabilities that the opponent holds a hand that each hand can meet."""
+        pairs = zip(self.board.tolist(), self.ranges, strict=True)
+        return np.stack([matchups(deck, tuple(board), ranges) for board, ranges in pairs])
 
     @staticmethod
     def joined(parts: Sequence[Samples]) -> Samples:

@@ -9,7 +9,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from repro.algorithms.base import Iterative
@@ -18,7 +17,7 @@ from repro.values import buckets
 from repro.values.buckets import BucketRecipe
 from repro.values.dataset import Dataset, Recipe, Samples
 from repro.values.encoding import encoding_error
-from repro.values.subgames import Array, Subgames, matchups
+from repro.values.subgames import Subgames
 
 
 class SolvedSubgames(Iterative):
@@ -93,7 +92,7 @@ class EncodingErrors(SolvedSubgames):
     def use(self, samples: Samples) -> None:
         found = buckets.stored(self.folder, self._recipe)
         bucket = torch.from_numpy(found.of_boards(samples.board)).long()
-        matchup = torch.from_numpy(_matchups(samples, self.subgames))
+        matchup = torch.from_numpy(samples.matchups(self.subgames.deck))
         cfv = torch.from_numpy(samples.cfv).double()
         for name, readout in self.readouts.items():
             error = encoding_error(cfv, matchup, bucket, len(found.centres), readout.kind)
@@ -115,9 +114,3 @@ class EncodingErrors(SolvedSubgames):
     def restore(self, saved: dict[str, Any]) -> None:
         super().restore(saved)
         self._squares, self._newest = dict(saved["squares"]), dict(saved["newest"])
-
-
-def _matchups(samples: Samples, subgames: Subgames) -> Array:
-    """`[n, 2, hands]` float64 matchups of stored subgames."""
-    pairs = zip(samples.board.tolist(), samples.ranges, strict=True)
-    return np.stack([matchups(subgames.deck, tuple(board), ranges) for board, ranges in pairs])

@@ -1,4 +1,6 @@
-"""Solve subgames: counterfactual values and expected values of all hands, with a bound on how wrong they can be.
+"""Solve subgames: counterfactual values and expected values of all hands, and how exploitable the strategies are.
+
+Exploitability is no bound on the error of a single hand's value: a hand that a player hardly ever holds hardly counts.
 
 The variants of CFR are those of `repro.algorithms.tabular`, with alternating updates. Tables are float32; a hand's
 average strategy is weighted by what the player did in the subgame, not by the hand's place in the range, so that hands
