@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from repro.algorithms.tabular import VARIANTS
@@ -16,6 +18,9 @@ _TABLE_BYTES = 24
 """Per action and hand, an iteration reads regrets twice to match them, and reads and writes regrets and sums once."""
 
 _COPIED = 1 << 26
+
+_POT = 1000.0
+"""Chips; a pot of middling size, and so a betting tree of middling size."""
 
 
 def rows(effort: Effort) -> list[Row]:
@@ -34,7 +39,7 @@ def river_subgame_iteration(effort: Effort) -> Row:
 
     The note has what `repro.values` is for: random subgames solved to 0.5% of the pot in an hour, drawing included.
     """
-    subgame = random_subgame(0, 1, 5, Deck())
+    subgame = replace(random_subgame(0, 1, 5, Deck()), pot=_POT)
     ours, plain = SubgameSolver(subgame, _linear_cfr()), PlainSolver(subgame, _linear_cfr())
     for solver in (ours, plain):
         solver.iterate()
@@ -54,7 +59,7 @@ def turn_subgame_traffic(effort: Effort) -> Row:
 
     The ratio is the share of what memory would allow if nothing else took time.
     """
-    solver = SubgameSolver(random_subgame(0, 3, 4, Deck()), _linear_cfr())
+    solver = SubgameSolver(replace(random_subgame(0, 3, 4, Deck()), pot=_POT), _linear_cfr())
     solver.iterate()
     source, target = np.zeros(_COPIED, np.uint8), np.zeros(_COPIED, np.uint8)
     mine, other = interleaved(
