@@ -43,7 +43,7 @@ def trainer(epochs: int, folder: Path) -> pl.Trainer:
     """Lightning without anything of its own."""
     return pl.Trainer(
         max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, default_root_dir=folder,
+        enable_model_summary=False, num_sanity_val_steps=0, default_root_dir=folder,
     )  # fmt: skip
 
 
@@ -60,7 +60,9 @@ def straight_and_resumed(make: Callable[[], Model], epochs: int, stop: int, fold
     def fitted(until: int, checkpoint: Path | None = None) -> Model:
         model = make()
         # Read as `repro.run` reads it: nothing but tensors and plain Python.
-        trainer(until, folder).fit(model, ckpt_path=checkpoint, weights_only=True)
+        trainer(until, folder).fit(
+            model, datamodule=getattr(model, "datamodule", None), ckpt_path=checkpoint, weights_only=True
+        )
         return model
 
     straight = fitted(epochs)

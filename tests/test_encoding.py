@@ -92,7 +92,7 @@ def test_clusters_that_are_there_are_found():
 @pytest.mark.parametrize("board_cards", [4, 5])
 def test_buckets_are_the_same_each_time_and_differ_by_seed(board_cards: int):
     def of(seed: int) -> Array:
-        return find(BucketRecipe(4, 4, board_cards, 6, seed)).of_board(tuple(range(3, 3 + board_cards)))
+        return find(BucketRecipe(4, 4, board_cards, seed, 6)).of_board(tuple(range(3, 3 + board_cards)))
 
     assert np.array_equal(of(0), of(0))
     assert not np.array_equal(of(0), of(1))
@@ -100,14 +100,14 @@ def test_buckets_are_the_same_each_time_and_differ_by_seed(board_cards: int):
 
 
 def test_stronger_hands_are_in_later_buckets_of_the_river():
-    found = find(BucketRecipe(4, 4, 5, 5, 0))
+    found = find(BucketRecipe(4, 4, 5, 0, 5))
     board = (0, 5, 10, 15, 3)
     bucket, strength = found.of_board(board), distribution(SMALL, board)[:, 0]
     assert (np.diff(bucket[np.argsort(strength, kind="stable")]) >= 0).all()
 
 
 def test_suits_make_no_difference():
-    found = find(BucketRecipe(4, 4, 4, 8, 0))
+    found = find(BucketRecipe(4, 4, 4, 0, 8))
     name = np.array([1, 3, 0, 2])
     board = (0, 1, 6, 11)
     renamed = tuple(int(c // 4 * 4 + name[c % 4]) for c in board)
@@ -117,7 +117,7 @@ def test_suits_make_no_difference():
 
 
 def test_centres_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    recipe = BucketRecipe(4, 4, 5, 5, 0)
+    recipe = BucketRecipe(4, 4, 5, 0, 5)
     first = buckets.stored(tmp_path, recipe)
     monkeypatch.setattr(buckets, "find", lambda _: pytest.fail("found again"))
     assert np.array_equal(buckets.stored(tmp_path, recipe).centres, first.centres)

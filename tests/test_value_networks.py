@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
 import torch
 from mlflow import MlflowClient
 from torch.nn.functional import huber_loss
@@ -23,6 +22,7 @@ from repro.values.data import Batch, SubgameData
 from repro.values.encoding import CFV, EV
 from repro.values.networks import ValueModule, ValueNetwork, ZeroSum, zero_sum
 from repro.values.subgames import STACK, Deck, Subgames, matchups
+from tests.small import straight_and_resumed, trainer
 
 SMALL, SUBGAMES = Deck(ranks=4), 12
 RIVERS = Subgames("river_subgames", SMALL)
@@ -60,13 +60,8 @@ def network(
     return ValueNetwork(RIVERS, config(kinds, **changes), NetworkConfig("prelu", 16, 2), seed, folder)
 
 
-def fitted(model: ValueNetwork, epochs: int, folder: Path, checkpoint: Path | None = None) -> ValueNetwork:
-    # As `repro.training` has it.
-    trainer = pl.Trainer(
-        max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, num_sanity_val_steps=0, default_root_dir=folder,
-    )  # fmt: skip
-    trainer.fit(model, datamodule=model.datamodule, ckpt_path=checkpoint, weights_only=True)
+def fitted(model: ValueNetwork, epochs: int, folder: Path) -> ValueNetwork:
+    trainer(epochs, folder).fit(model, datamodule=model.datamodule)
     return model
 
 
@@ -207,9 +202,7 @@ def test_a_network_learns_its_training_set(solved: Path, tmp_path: Path, kinds: 
 
 
 def test_resuming_equals_never_stopping(solved: Path, tmp_path: Path):
-    straight, stopped = fitted(network(solved), 4, tmp_path), fitted(network(solved), 2, tmp_path)
-    stopped.trainer.save_checkpoint(tmp_path / "stopped.ckpt")
-    resumed = fitted(network(solved), 4, tmp_path, tmp_path / "stopped.ckpt")
+    straight, resumed = straight_and_resumed(lambda: network(solved), 4, 2, tmp_path)
     for ours, theirs in zip(straight.network.parameters(), resumed.network.parameters(), strict=True):
         assert torch.equal(ours, theirs)
     assert straight.best == resumed.best

@@ -11,10 +11,8 @@ DeepStack's and DEVN's own buckets are not published.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-from dataclasses import asdict, dataclass
+import io
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -23,6 +21,7 @@ import numpy as np
 from repro.engine.compiled import compiled
 from repro.seeding import numpy_generator
 from repro.values.sampling import showdown_strengths
+from repro.values.stored import Stored, write_whole
 from repro.values.subgames import Array, Deck
 
 _BINS = 50
@@ -32,26 +31,18 @@ _BOARDS = 200
 _POINTS_PER_BUCKET = 50
 _ROUNDS = 20
 
-_FORMAT = 1
-"""To be raised when the same recipe leads to other buckets, so that stored ones are not taken for them."""
-
 
 @dataclass(frozen=True)
-class BucketRecipe:
+class BucketRecipe(Stored):
     """What decides the buckets.
 
     Attributes:
-        ranks, suits: of the deck.
-        board_cards: 4 for the turn, 5 for the river.
         buckets: how many.
-        seed: names the draws of the sample and of the first centres.
     """
 
-    ranks: int
-    suits: int
-    board_cards: int
+    FORMAT = 1
+
     buckets: int
-    seed: int
 
 
 def distribution(deck: Deck, board: tuple[int, ...]) -> Array:
@@ -107,15 +98,12 @@ def find(recipe: BucketRecipe) -> Buckets:
 
 def stored(root: Path, recipe: BucketRecipe) -> Buckets:
     """`find`, done once: centres are kept in a file of the folder `root`."""
-    named = {"format": _FORMAT, **asdict(recipe)}
-    name = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:12]
-    path = root / f"buckets-{name}.npy"
+    path = root / f"buckets-{recipe.key}.npy"
     if not path.exists():
-        found = find(recipe)
         root.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.{os.getpid()}.npy")
-        np.save(partial, found.centres)
-        partial.replace(path)
+        content = io.BytesIO()
+        np.save(content, find(recipe).centres)
+        write_whole(path, content.getvalue())
     return Buckets(recipe, np.load(path))
 
 

@@ -98,23 +98,26 @@ class SubgameData(pl.LightningDataModule):
         target: `CFV` or `EV`.
         seed: names the order of the samples.
         folder: of the stored subgames.
+        epoch: tells which epoch begins, which names the order with the seed.
 
     Attributes:
         buckets: how many there are, or hands of the deck where there are none.
         truth: of the validation subgames; set by `setup`.
-        epoch: which one begins next; to be kept by who trains.
     """
 
-    def __init__(self, subgames: Subgames, algorithm: ValueNetworkConfig, target: str, seed: int, folder: Path) -> None:
+    def __init__(
+        self, subgames: Subgames, algorithm: ValueNetworkConfig, target: str, seed: int, folder: Path,
+        epoch: Callable[[], int] = lambda: 0,
+    ) -> None:  # fmt: skip
         super().__init__()
         self._subgames, self._algorithm, self._target, self._seed = subgames, algorithm, target, seed
         deck, number = subgames.deck, algorithm.dataset
-        self._folder, self.epoch = folder, 0
+        self._folder, self._epoch = folder, epoch
         self._store = Store(folder, Recipe(deck.ranks, deck.suits, subgames.board_cards, number, algorithm.solver))
         self._recipe = None
         self.buckets = deck.cards * (deck.cards - 1) // 2
         if algorithm.buckets is not None:
-            self._recipe = BucketRecipe(deck.ranks, deck.suits, subgames.board_cards, algorithm.buckets, number)
+            self._recipe = BucketRecipe(deck.ranks, deck.suits, subgames.board_cards, number, algorithm.buckets)
             self.buckets = algorithm.buckets
         self.inputs = 2 * self.buckets + 1 + (deck.cards if self._recipe is None else 0)
 
@@ -136,7 +139,7 @@ class SubgameData(pl.LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Batches in random order."""
-        order = ShuffledBatches(len(self._train), self._algorithm.batch_size, self._seed, lambda: self.epoch)
+        order = ShuffledBatches(len(self._train), self._algorithm.batch_size, self._seed, self._epoch)
         return DataLoader(self._train, sampler=order, batch_size=None)
 
     def val_dataloader(self) -> DataLoader[Batch]:
@@ -148,8 +151,8 @@ class SubgameData(pl.LightningDataModule):
         """`[n, hands]` int64 bucket of each hand, or without buckets its number among those of the deck."""
         if self._recipe is not None:
             return buckets.stored(self._folder, self._recipe).of_boards(boards).astype(np.int64)
-        hands = [self._subgames.deck.hands(tuple(board)) for board in boards.tolist()]
-        return np.stack([h[:, 1] * (h[:, 1] - 1) // 2 + h[:, 0] for h in hands])
+        deck = self._subgames.deck
+        return np.stack([deck.numbers(deck.hands(tuple(board))) for board in boards.tolist()])
 
     def _encoded(self, samples: Samples, truth: Truth) -> Batch:
         pot = torch.from_numpy(samples.pot / (2 * STACK)).float()[:, None]

@@ -17,7 +17,6 @@ import fcntl
 import hashlib
 import io
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from repro.config.schema import SolverConfig
 from repro.errors import ReproError
 from repro.values.sampling import random_subgame
 from repro.values.solver import solve_all
+from repro.values.stored import Stored, write_whole
 from repro.values.subgames import Array, Deck, matchups
 
 _SHARD = {4: 10, 5: 250}
@@ -35,33 +35,24 @@ _SHARD = {4: 10, 5: 250}
 
 _MOST_ITERATIONS = 20_000
 
-_FORMAT = 1
-"""To be raised when the same recipe leads to other subgames or shards, so that stored ones are not taken for them."""
-
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Stored):
     """What decides a dataset's contents; its length does not.
 
     Attributes:
-        ranks, suits: of the deck.
-        board_cards: 4 for turn subgames, 5 for river subgames.
-        seed: names the draws, see `repro.values.sampling`.
-        solver: how they are solved.
+        solver: how the subgames are solved.
     """
 
-    ranks: int
-    suits: int
-    board_cards: int
-    seed: int
+    FORMAT = 1
+
     solver: SolverConfig
 
     @property
     def name(self) -> str:
         """Of the folder."""
-        text = json.dumps({"format": _FORMAT, **asdict(self)}, sort_keys=True)
         street = {4: "turn", 5: "river"}[self.board_cards]
-        return f"{street}-{self.ranks * self.suits}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        return f"{street}-{self.ranks * self.suits}-{self.key}"
 
     @property
     def shard(self) -> int:
@@ -158,12 +149,12 @@ class Dataset:
     def _make(self, shard: int, threads: int) -> bytes:
         """Solve and store; returns the file's content."""
         path, samples = self._path(shard), self.solved(self._numbers(shard), threads)
-        _write(self.folder / "recipe.json", json.dumps(asdict(self.recipe), indent=2).encode())
+        write_whole(self.folder / "recipe.json", json.dumps(asdict(self.recipe), indent=2).encode())
         buffer = io.BytesIO()
         np.savez(buffer, **vars(samples))
-        _write(path, buffer.getvalue())
+        write_whole(path, buffer.getvalue())
         checksum = hashlib.sha256(buffer.getvalue()).hexdigest()
-        _write(path.with_suffix(".json"), json.dumps({"sha256": checksum}).encode())
+        write_whole(path.with_suffix(".json"), json.dumps({"sha256": checksum}).encode())
         return buffer.getvalue()
 
     def solved(self, numbers: Sequence[int], threads: int) -> Samples:
@@ -194,10 +185,3 @@ class Dataset:
 def _read(data: bytes) -> Samples:
     with np.load(io.BytesIO(data)) as arrays:
         return Samples(**{name: arrays[name] for name in arrays.files})
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_bytes(data)
-    partial.replace(path)

@@ -78,13 +78,12 @@ class Rule(NamedTuple):
 
     Attributes:
         weight: of the iteration in the average strategy.
-        positive, negative: factors of regrets after the update; `floor` sets negative ones to zero.
+        positive, negative: factors of regrets after the update.
     """
 
     weight: float
     positive: float
     negative: float
-    floor: bool
 
 
 class Buffers(NamedTuple):
@@ -299,8 +298,6 @@ def _learn(part: Part, i: int, player: int, regrets: Array, sums: Array, rule: R
     """Update the tables at an own node whose value is known."""
     value, arrival = space.value[i], space.reach[part.slot[i, player]]
     weight, positive, negative = np.float32(rule.weight), np.float32(rule.positive), np.float32(rule.negative)
-    if rule.floor:
-        negative = np.float32(0.0)
     for e in range(part.edges[i], part.edges[i + 1]):
         below, strategy, regret, total = space.value[part.child[e]], space.strategy[e], regrets[e], sums[e]
         for h in range(len(value)):

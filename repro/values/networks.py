@@ -88,8 +88,10 @@ class ValueNetwork(Tracked):
         super().__init__(algorithm, seed)
         first = next(iter(self.readouts.values()))
         self.target = CFV if first.kind == CFV else EV
-        self.data = self.datamodule = SubgameData(subgames, algorithm, self.target, seed, folder)
-        self._learning_rate, self._batch_size = algorithm.learning_rate, algorithm.batch_size
+        self.data = self.datamodule = SubgameData(
+            subgames, algorithm, self.target, seed, folder, lambda: self.iteration
+        )
+        self._learning_rate = algorithm.learning_rate
         with initialisation(seed, "initial networks"):
             self.network = ValueModule(self.data.inputs, network, self.data.buckets, self.target)
         self.best = {name: float("inf") for name in self.readouts}
@@ -113,7 +115,6 @@ class ValueNetwork(Tracked):
 
     def on_validation_epoch_end(self) -> None:
         self.iteration += 1
-        self.data.epoch = self.iteration
         self.metrics = {"": {f"loss/{which}": total / values for which, (total, values) in self._sums.items()}}
         if self.is_due:
             self.evaluate()
@@ -171,7 +172,6 @@ class ValueNetwork(Tracked):
 
     def restore(self, saved: dict[str, Any]) -> None:
         self.best, self.best_weights = dict(saved["best"]), saved["best_weights"]
-        self.data.epoch = self.iteration
 
     def artifact(self) -> dict[str, Any]:
         """`network`: the state at the epoch with the lowest unbucketed loss of the first read-out."""

@@ -87,7 +87,7 @@ class EncodingErrors(SolvedSubgames):
         self._squares = dict.fromkeys(self.readouts, 0.0)
         self._newest: dict[str, float] = {}
         deck = subgames.deck
-        self._recipe = BucketRecipe(deck.ranks, deck.suits, subgames.board_cards, algorithm.buckets, seed)
+        self._recipe = BucketRecipe(deck.ranks, deck.suits, subgames.board_cards, seed, algorithm.buckets)
 
     def use(self, samples: Samples) -> None:
         found = buckets.stored(self.folder, self._recipe)

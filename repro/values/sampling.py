@@ -40,9 +40,7 @@ def showdown_strengths(deck: Deck, board: tuple[int, ...]) -> Array:
     """`[boards, hands]` share of the opponent's hands that each hand beats on each full board that the board can
     become, ties counting half; 0 where the hand has the last card."""
     boards = np.array(deck.full_boards(board))
-    hands = deck.hands(board)
-    # Hands of the whole deck are in colexicographic order.
-    number = hands[:, 1] * (hands[:, 1] - 1) // 2 + hands[:, 0]
+    number = deck.numbers(deck.hands(board))
     shares: Array = full_board_shares(deck.ranks, deck.suits, boards)[:, number]
     return shares
 

@@ -67,6 +67,7 @@ class SubgameSolver:
 
     Attributes:
         iterations: so far.
+        matchup: `[2, hands]` probability that the opponent holds a hand that can be met.
         entries: pairs of a legal action and a hand that may take it.
     """
 
@@ -78,11 +79,13 @@ class SubgameSolver:
         self._turn = before[0] if before else None
         self._boards = _boards(subgame, hands)
         self._hands = (hands[:, 0].copy(), hands[:, 1].copy())
-        if not (subgame.ranges >= 0).all() or not (subgame.ranges * subgame.matchups()).sum() > 0:
+        matchup = subgame.matchups()
+        if not (subgame.ranges >= 0).all() or not (subgame.ranges * matchup).sum() > 0:
             raise ReproError("a subgame's ranges must be weights of 0 or more, of some two hands that can meet.")
         # Ranges are probabilities in here.
         self._ranges = subgame.ranges / subgame.ranges.sum(1, keepdims=True)
         self._theirs = self._ranges[::-1].astype(np.float32)
+        self.matchup = matchup / subgame.ranges.sum(1)[::-1, None]
         boards, left = self._boards.first.shape
         # Regrets and summed strategies.
         self._on_river = _pair(boards, len(self._river.child), left)
@@ -99,23 +102,20 @@ class SubgameSolver:
         self.iterations += 1
         t, how = self.iterations, self.variant
         # Any unit will do for weights; this one keeps them within float32.
-        rule = Rule((t / 1000) ** how.gamma, discount_factor(t, how.alpha), discount_factor(t, how.beta), how.floor)
+        negative = 0.0 if how.floor else discount_factor(t, how.beta)
+        rule = Rule((t / 1000) ** how.gamma, discount_factor(t, how.alpha), negative)
         for player in range(2):
             self._sweep(player, UPDATE, rule)
 
     def values(self, mode: int = MEAN) -> Array:
         """`[2, hands]` float64 chips that each hand wins under the average strategies, or (`BEST`) a best response to
         the opponent's, times the probability that the opponent holds a hand that can be met."""
-        return np.stack([self._sweep(player, mode, Rule(0.0, 1.0, 1.0, False)) for player in range(2)]).astype(float)
+        return np.stack([self._sweep(player, mode, Rule(0.0, 1.0, 1.0)) for player in range(2)]).astype(float)
 
     def exploitability(self) -> float:
         """Mean of what both best responses win [DEVN, eq. 2], as a fraction of the pot."""
         met = self._ranges[0] @ self.matchup[0]
         return float((self._ranges * self.values(BEST)).sum() / (2 * met * self.subgame.pot))
-
-    @property
-    def matchup(self) -> Array:
-        return self.subgame.matchups() / self.subgame.ranges.sum(1)[::-1, None]
 
     def solution(self, exploitability: float | None = None) -> Solution:
         """The values now; `exploitability`, if it is known already."""

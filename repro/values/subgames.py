@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from repro.errors import ReproError
 from repro.games import hand_strength
 from repro.games.betting import BettingRound, BettingRules, BettingTree, compile_tree
-from repro.games.isomorphism import cards_of
+from repro.games.isomorphism import cards_of, combination
 
 Array = NDArray[Any]
 
@@ -38,6 +38,10 @@ class Deck:
         """`[hands, 2]` what can be held beside a board, in colexicographic order."""
         every = _every_hand(self.cards)
         return every[~np.isin(every, board).any(1)]
+
+    def numbers(self, hands: Array) -> Array:
+        """`[hands]` numbers of hands `[hands, 2]` among all of the deck, in colexicographic order."""
+        return combination(torch.from_numpy(hands)).numpy()
 
     def strength(self, board: tuple[int, ...], hands: Array) -> Array:
         """`[hands]` strengths with a full board: a higher one wins, equal ones split."""
