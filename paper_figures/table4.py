@@ -16,7 +16,8 @@ TITLE, GAME = "DEVN Table 1", "turn and river subgames"
 SHOWS = "encoding error of buckets, in DCVN and DEVN"
 
 PARTS = {"turn": "turn", "river": "river (ours)", "river_precise": "river, precise labels (ours)"}
-METHODS = {"dcvn": ("DCVN", "#0072B2"), "devn": ("DEVN", "#D55E00")}
+METHODS = {"dcvn": ("DCVN", "#0072B2", -0.15), "devn": ("DEVN", "#D55E00", 0.15)}
+"""Name, colour, and place beside the middle of a row."""
 
 MARGIN = 5.0
 """Percentage points up to which a relative improvement is "about" another; the number is ours."""
@@ -101,10 +102,10 @@ def draw(data: pd.DataFrame) -> Figure:
     rows = [(part, *setting) for part in PARTS for setting in settings(data, part)]
     for y, (part, dataset, buckets) in enumerate(rows):
         published = _published(part, dataset, buckets)
-        for method, (name, colour) in METHODS.items():
-            _point(left, y, error(data, part, dataset, buckets, method), colour, name if y == 0 else None)
+        for method, (name, colour, beside) in METHODS.items():
+            _point(left, y + beside, error(data, part, dataset, buckets, method), colour, name if y == 0 else None)
             if published:
-                _paper(left, y, getattr(published, method), colour, f"{name}, paper" if y == 0 else None)
+                _paper(left, y + beside, getattr(published, method), colour, f"{name}, paper" if y == 0 else None)
         _point(right, y, improvement(data, part, dataset, buckets), "#009E73", "ours" if y == 0 else None)
         if published:
             _paper(right, y, published.improvement, "#009E73", "paper" if y == 0 else None)
@@ -116,7 +117,7 @@ def draw(data: pd.DataFrame) -> Figure:
     right.axvline(0, color="black", linewidth=0.8)
     for axes in (left, right):
         axes.legend(fontsize=7)
-    figure.suptitle(f"The error that buckets alone make, 95% CI over subgames, scale: {data.scale.iloc[0]}")
+    figure.suptitle(f"The error that buckets alone make, 95% CI over shards of subgames, scale: {data.scale.iloc[0]}")
     figure.tight_layout()
     return figure
 
@@ -127,7 +128,7 @@ def _point(axes: Axes, y: float, found: Estimate, colour: str, label: str | None
 
 
 def _paper(axes: Axes, y: float, value: float, colour: str, label: str | None) -> None:
-    axes.plot(value, y + 0.2, "D", color=colour, markerfacecolor="white", label=label)
+    axes.plot(value, y, "D", color=colour, markerfacecolor="white", label=label)
 
 
 # -- claims ----------------------------------------------------------------------------------------------------------
