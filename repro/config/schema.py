@@ -253,7 +253,7 @@ class SolverConfig:
 
     # Most exploitability of a solution, as a fraction of the pot.
     tolerance: float = _above(0, 0.005)
-    alpha: float = 1.5
+    alpha: float = 1.25
     beta: float = 0.5
     gamma: float = field(default=4.0, metadata={"at_least": 0, "at_most": MOST_EXPONENT})
     floor: bool = False
