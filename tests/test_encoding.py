@@ -215,12 +215,15 @@ def test_a_run_measures_what_the_definition_says(tmp_path: Path):
     for name, of in (("dcvn", CFV), ("devn", EV)):
         squares = []
         for n, bucket in enumerate(hands):
-            matchup = matchups(SMALL, tuple(samples.board[n].tolist()), samples.ranges[n])
+            matchup = matchups(SMALL, samples.board[n : n + 1], samples.ranges[n : n + 1])[0]
             values = samples.cfv[n] / matchup if of == EV else samples.cfv[n]
             back = np.stack([[v[bucket == b].mean() for b in bucket] for v in values])
             squares.append((samples.cfv[n] - (back * matchup if of == EV else back)) ** 2)
         last = found[(found.algorithm == name) & (found.metric == "encoding_error") & (found.step == 3)]
         assert last.value.item() == pytest.approx(100 * np.sqrt(np.mean(squares)), rel=1e-5)
+        typical = found[(found.algorithm == name) & (found.metric == "typical") & (found.step == 3)]
+        each = [100 * np.sqrt(square.mean()) for square in squares[6:]]
+        assert typical.value.item() == pytest.approx(np.median(each), rel=1e-5)
     own = found[(found.algorithm == "training") & (found.step == 3)].set_index("metric").value
     assert own["subgames"] == 9
     assert own["exploitability/most"] <= 0.5

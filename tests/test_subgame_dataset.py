@@ -16,7 +16,7 @@ from repro.errors import ReproError
 from repro.values import dataset
 from repro.values.dataset import Dataset, Recipe, Samples
 from repro.values.sampling import random_subgame
-from repro.values.subgames import Deck, matchups
+from repro.values.subgames import Deck
 
 RECIPE = Recipe(4, 4, 5, seed=0, solver=SolverConfig(tolerance=0.005))
 SHARD = 4
@@ -49,7 +49,7 @@ def test_what_is_stored(tmp_path: Path):
         # Stored values are of stored ranges: in sum nothing is won.
         assert (samples.ranges[n] * samples.cfv[n]).sum() == pytest.approx(0, abs=1e-5)
         assert samples.exploitability[n] <= RECIPE.solver.tolerance
-        matchup = matchups(Deck(4), subgame.board, subgame.ranges)
+        matchup = subgame.matchups()
         assert np.abs(samples.cfv[n]).max() <= matchup.max() * (subgame.stack / subgame.pot)
 
 

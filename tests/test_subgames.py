@@ -259,4 +259,5 @@ def test_strength_is_the_probability_of_beating_a_random_hand():
 def test_matchups_equal_the_matrix(deck: Deck):
     board = (0, 5, 10, 15, 3)
     ranges = np.random.default_rng(0).random((3, 2, len(deck.hands(board))))
-    np.testing.assert_allclose(matchups(deck, board, ranges), ranges[:, ::-1] @ apart(deck.hands(board)), rtol=1e-9)
+    found = matchups(deck, np.array([board] * 3), ranges)
+    np.testing.assert_allclose(found, ranges[:, ::-1] @ apart(deck.hands(board)), rtol=1e-9)

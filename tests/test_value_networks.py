@@ -80,7 +80,7 @@ def test_inputs_and_targets_are_what_they_should_be(solved: Path, target: str, c
     assert seen.shape[1] == data.inputs == (13 if count else 2 * 120 + 1 + 16)
     held = data._held_out(samples.board)
     for row, n in enumerate(np.flatnonzero(held)):
-        matchup = matchups(SMALL, tuple(samples.board[n].tolist()), samples.ranges[n])
+        matchup = matchups(SMALL, samples.board[n : n + 1], samples.ranges[n : n + 1])[0]
         values = samples.cfv[n] / matchup if target == EV else samples.cfv[n]
         for b in range(data.buckets):
             mine = bucket[n] == b
@@ -107,8 +107,22 @@ def test_no_board_is_on_both_sides_whatever_its_suits(solved: Path):
     assert canonical[1] == canonical[2]
     # Fewer boards do not change the side of any.
     assert np.array_equal(data._held_out(many[:40]), held[:40])
-    with pytest.raises(ReproError, match=r"algorithm.subgames is 1, of which [01] are for validation"):
-        data._held_out(many[:1])
+
+
+def test_there_must_be_something_to_learn_from_and_to_measure_on(solved: Path):
+    with pytest.raises(ReproError, match=r"algorithm.subgames is 2, of which [02] are for validation"):
+        SubgameData(RIVERS, config(subgames=2, validation=0.01), EV, 0, solved).setup("fit")
+    with pytest.raises(ReproError, match=r"learn_from is 1000, but of algorithm.subgames=\d+ only \d+ are not"):
+        SubgameData(RIVERS, config(learn_from=1000), EV, 0, solved).setup("fit")
+
+
+def test_learning_from_fewer_keeps_the_validation_subgames(solved: Path):
+    every, few = (SubgameData(RIVERS, config(learn_from=n), EV, 0, solved) for n in (None, 3))
+    for data in (every, few):
+        data.setup("fit")
+    assert torch.equal(every.truth.cfv, few.truth.cfv)
+    assert len(few._train) == 3
+    assert torch.equal(few._train[[0, 1, 2]].target, every._train[[0, 1, 2]].target)
 
 
 def test_the_order_of_samples_changes_by_epoch_and_seed(solved: Path, tmp_path: Path):
@@ -148,7 +162,7 @@ def test_zero_sum_predictions_shift_expected_values_alike():
     board = (0, 5, 10, 15, 3)
     ranges = np.random.default_rng(0).random((3, 2, len(SMALL.hands(board))))
     ranges /= ranges.sum(2, keepdims=True)
-    matchup, given = torch.from_numpy(matchups(SMALL, board, ranges)), torch.from_numpy(ranges)
+    matchup, given = torch.from_numpy(matchups(SMALL, np.array([board] * 3), ranges)), torch.from_numpy(ranges)
     cfv = torch.randn(matchup.shape, dtype=torch.float64)
     found = zero_sum(cfv, matchup, given)
     assert (found * given).sum((1, 2)).abs().max() < 1e-12
@@ -214,10 +228,10 @@ def test_the_best_network_is_kept(solved: Path, tmp_path: Path):
     seen: list[tuple[float, torch.Tensor]] = []
     note = model._note
 
-    def noted(name: str, unbucketed: float, ideal: float) -> None:
-        note(name, unbucketed, ideal)
+    def noted(name: str, squares: torch.Tensor) -> None:
+        note(name, squares)
         if name == "ev":
-            seen.append((unbucketed, model.network.state_dict()["body.0.weight"].clone()))
+            seen.append((model.metrics[name]["unbucketed"], model.network.state_dict()["body.0.weight"].clone()))
 
     model._note = noted  # type: ignore[method-assign]
     fitted(model, 12, tmp_path)
@@ -257,7 +271,7 @@ def test_runs_are_tracked_and_need_solved_subgames(tmp_path: Path):
     runs = find_runs(client, experiment.experiment_id, run_key(run.without_hydra(asked)))
     assert {"loss/train", "loss/validation", "epochs"} <= runs[TRAINING].data.metrics.keys()
     for name in ("devn", "devn_zero_sum"):
-        assert {"unbucketed", "best", "encoding_error"} <= runs[name].data.metrics.keys()
+        assert {"unbucketed", "best", "typical", "encoding_error"} <= runs[name].data.metrics.keys()
     path = client.download_artifacts(runs[TRAINING].info.run_id, "networks.pt", str(tmp_path))
     assert "body.0.weight" in torch.load(path, weights_only=True)["network"]
 

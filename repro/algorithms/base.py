@@ -47,7 +47,6 @@ class Tracked(pl.LightningModule):
 
     Attributes:
         iteration: iterations done; an epoch of Lightning's is one or several.
-        nodes_touched: histories visited so far, decision and terminal ones.
         wall_seconds: time spent in iterations, over all the processes that worked on the run.
         metrics: what the last epoch measured, by read-out name; the key "" holds the run's own.
         datamodule: where data comes from that an iteration does not make itself.
@@ -62,7 +61,6 @@ class Tracked(pl.LightningModule):
         self.iterations, self.evaluate_every = algorithm.iterations, algorithm.evaluate_every
         self.readouts: dict[str, ReadoutConfig] = algorithm.readouts
         self.iteration = 0
-        self.nodes_touched = 0
         self.wall_seconds = 0.0
         self.metrics: dict[str, dict[str, float]] = {}
 
@@ -111,7 +109,6 @@ class Tracked(pl.LightningModule):
         self.wall_seconds += seconds
         for measured in self.metrics.values():
             measured.update(self.counts())
-            measured["nodes_touched"] = float(self.nodes_touched)
             measured["wall_seconds"] = self.wall_seconds
 
     @property
@@ -131,7 +128,6 @@ class Tracked(pl.LightningModule):
         """What `resume` needs."""
         return {
             "iteration": self.iteration,
-            "nodes_touched": self.nodes_touched,
             "wall_seconds": self.wall_seconds,
             "progress": self.progress(),
         }
@@ -139,7 +135,6 @@ class Tracked(pl.LightningModule):
     def resume(self, state: dict[str, Any]) -> None:
         """Go on from what `saved` gave."""
         self.iteration = state["iteration"]
-        self.nodes_touched = state["nodes_touched"]
         self.wall_seconds = state["wall_seconds"]
         self.restore(state["progress"])
 
@@ -182,16 +177,18 @@ class Algorithm(Iterative):
         seed: names all random draws of the run.
 
     Attributes:
+        nodes_touched: histories visited so far, decision and terminal ones.
         policies: each read-out's average strategy as last evaluated, where it is a table.
     """
 
     def __init__(self, game: Game, algorithm: AlgorithmConfig, seed: int) -> None:
         super().__init__(algorithm, seed)
         self.game = game
+        self.nodes_touched = 0
         self.policies: dict[str, TabularPolicy] = {}
 
     def counts(self) -> dict[str, float]:
-        return {"player_updates": 2.0 * self.iteration}
+        return {"player_updates": 2.0 * self.iteration, "nodes_touched": float(self.nodes_touched)}
 
     def headline(self) -> str:
         """The newest exploitability of the first two read-outs, and what the read-outs win against others."""
@@ -208,6 +205,14 @@ class Algorithm(Iterative):
     def draws(self, purpose: str, player: int = 0) -> torch.Generator:
         """The generator of this iteration for a purpose and player, on the game's device."""
         return generator(self.seed, purpose, self.iteration, player, self.game.device)
+
+    def saved(self) -> dict[str, Any]:
+        return {**super().saved(), "nodes_touched": self.nodes_touched}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        # First, because what is restored may need it.
+        self.nodes_touched = state["nodes_touched"]
+        super().resume(state)
 
 
 class TableAlgorithm(Algorithm):

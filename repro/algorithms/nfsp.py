@@ -312,7 +312,9 @@ class NFSPFamily(Algorithm):
         """A fresh player."""
 
     def counts(self) -> dict[str, float]:
-        return {"episodes": float(self.iteration * self.algorithm.hands)}
+        return {
+            "episodes": float(self.iteration * self.algorithm.hands), "nodes_touched": float(self.nodes_touched),
+        }  # fmt: skip
 
     # -- one iteration -------------------------------------------------------------------------------------------
 

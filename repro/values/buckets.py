@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from repro.abstraction.showdown_strength import full_board_shares
 from repro.engine.compiled import compiled
 from repro.seeding import numpy_generator
 from repro.values.sampling import showdown_strengths
@@ -40,7 +41,7 @@ class BucketRecipe(Stored):
         buckets: how many.
     """
 
-    FORMAT = 1
+    FORMAT = 2
 
     buckets: int
 
@@ -83,7 +84,14 @@ class Buckets:
 
     def of_boards(self, boards: Array) -> Array:
         """`[n, cards]` boards -> `[n, hands]` int32 buckets."""
-        return np.stack([self.of_board(tuple(board)) for board in boards.tolist()])
+        if boards.shape[1] == 5:
+            # One number per hand: all boards at a time.
+            deck = self._deck
+            shares = np.take_along_axis(full_board_shares(deck.ranks, deck.suits, boards), deck.left(boards), 1)
+            return nearest(shares.reshape(-1, 1), self.centres).reshape(shares.shape)
+        different, which = np.unique(boards, axis=0, return_inverse=True)
+        found: Array = np.stack([self.of_board(tuple(board)) for board in different.tolist()])[which]
+        return found
 
 
 def find(recipe: BucketRecipe) -> Buckets:
@@ -128,9 +136,18 @@ def cluster(points: Array, clusters: int, draw: np.random.Generator) -> Array:
     return np.ascontiguousarray(centres[np.argsort(centres.mean(1), kind="stable")], np.float32)
 
 
-@compiled
 def nearest(points: Array, centres: Array) -> Array:
-    """`[n]` int32 the first centre at the smallest sum of absolute differences from each of `[n, d]` points."""
+    """`[n]` int32 a centre at the smallest sum of absolute differences from each of `[n, d]` points."""
+    if points.shape[1] > 1:
+        return _nearest(points, centres)
+    order = np.argsort(centres[:, 0], kind="stable")
+    middle = (centres[order[1:], 0] + centres[order[:-1], 0]) / 2
+    found: Array = order[np.searchsorted(middle, points[:, 0])].astype(np.int32)
+    return found
+
+
+@compiled
+def _nearest(points: Array, centres: Array) -> Array:
     found = np.zeros(len(points), np.int32)
     for i in range(len(points)):
         point, best = points[i], np.float32(np.inf)

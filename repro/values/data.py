@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pytorch_lightning as pl
@@ -21,7 +22,7 @@ from repro.values import buckets
 from repro.values.buckets import BucketRecipe
 from repro.values.dataset import Dataset as Store
 from repro.values.dataset import Recipe, Samples
-from repro.values.encoding import CFV, averaged, expected, sizes, summed
+from repro.values.encoding import CFV, averaged, encoding_error, expected, sizes, summed
 from repro.values.subgames import STACK, Array, Subgames
 
 
@@ -59,6 +60,10 @@ class Truth:
     ranges: Tensor
     bucket: Tensor
 
+    def to(self, device: torch.device) -> Truth:
+        """The same on a device."""
+        return Truth(**{f.name: getattr(self, f.name).to(device) for f in fields(self)})
+
 
 class Encoded(Dataset[Batch]):
     """Encoded subgames; an index is that of a whole batch."""
@@ -70,8 +75,7 @@ class Encoded(Dataset[Batch]):
         return len(self._whole.inputs)
 
     def __getitem__(self, rows: list[int]) -> Batch:
-        index = torch.tensor(rows)
-        return Batch(**{f.name: getattr(self._whole, f.name).index_select(0, index) for f in fields(Batch)})
+        return rows_of(self._whole, torch.tensor(rows))
 
 
 class ShuffledBatches(Sampler[list[int]]):
@@ -103,6 +107,7 @@ class SubgameData(pl.LightningDataModule):
     Attributes:
         buckets: how many there are, or hands of the deck where there are none.
         truth: of the validation subgames; set by `setup`.
+        encoding_error: of the validation subgames, in % of the pot; set by `setup`.
     """
 
     def __init__(
@@ -127,15 +132,34 @@ class SubgameData(pl.LightningDataModule):
         Raises:
             ReproError: some are not stored, or none would be for training or none for validation.
         """
-        samples = self._store.load(self._algorithm.subgames)
-        bucket = self._buckets(samples.board)
-        matchup = samples.matchups(self._subgames.deck).astype(np.float32)
-        truth = Truth(*(torch.from_numpy(x) for x in (samples.cfv, matchup, samples.ranges, bucket)))
-        whole, held = self._encoded(samples, truth), torch.from_numpy(self._held_out(samples.board))
-        self._train, self._validation = (
-            Encoded(Batch(**{f.name: getattr(whole, f.name)[rows] for f in fields(Batch)})) for rows in (~held, held)
-        )
-        self.truth = Truth(**{f.name: getattr(truth, f.name)[held] for f in fields(Truth)})
+        training, validation, truths, ideal = list[Batch](), list[Batch](), list[Truth](), list[Tensor]()
+        for samples in self._store.shards(self._algorithm.subgames):
+            bucket = self._buckets(samples.board)
+            matchup = samples.matchups(self._subgames.deck).astype(np.float32)
+            truth = Truth(*(torch.from_numpy(x) for x in (samples.cfv, matchup, samples.ranges, bucket)))
+            whole, held = self._encoded(samples, truth), torch.from_numpy(self._held_out(samples.board))
+            training.append(rows_of(whole, ~held))
+            validation.append(rows_of(whole, held))
+            truths.append(rows_of(truth, held))
+            mine = truths[-1]
+            ideal.append(encoding_error(mine.cfv, mine.matchup, mine.bucket, self.buckets, self._target))
+        self.truth, self.encoding_error = _joined(truths), 100 * float(torch.cat(ideal).mean().sqrt())
+        self._validation = Encoded(_joined(validation))
+        self._train = Encoded(rows_of(_joined(training), slice(self._algorithm.learn_from)))
+        self._check(sum(len(batch.inputs) for batch in training))
+
+    def _check(self, training: int) -> None:
+        algorithm, held = self._algorithm, len(self._validation)
+        if not (training and held):
+            raise ReproError(
+                f"algorithm.subgames is {algorithm.subgames}, of which {held} are for validation with "
+                f"algorithm.validation={algorithm.validation}; more subgames are needed, or another share."
+            )
+        if algorithm.learn_from is not None and algorithm.learn_from > training:
+            raise ReproError(
+                f"algorithm.learn_from is {algorithm.learn_from}, but of algorithm.subgames={algorithm.subgames} only "
+                f"{training} are not for validation."
+            )
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Batches in random order."""
@@ -151,8 +175,7 @@ class SubgameData(pl.LightningDataModule):
         """`[n, hands]` int64 bucket of each hand, or without buckets its number among those of the deck."""
         if self._recipe is not None:
             return buckets.stored(self._folder, self._recipe).of_boards(boards).astype(np.int64)
-        deck = self._subgames.deck
-        return np.stack([deck.numbers(deck.hands(tuple(board))) for board in boards.tolist()])
+        return self._subgames.deck.left(boards)
 
     def _encoded(self, samples: Samples, truth: Truth) -> Batch:
         pot = torch.from_numpy(samples.pot / (2 * STACK)).float()[:, None]
@@ -169,13 +192,20 @@ class SubgameData(pl.LightningDataModule):
         """`[n]` whether a subgame is for validation: a random share of the canonical boards is."""
         deck = self._subgames.deck
         coding = Coding(deck.ranks, deck.suits, (boards.shape[1],), private=0)
-        canonical, which = np.unique(coding.encode(torch.from_numpy(boards).long()).numpy(), return_inverse=True)
         # A board is on the same side however many others there are.
-        draws = [numpy_generator(self._algorithm.dataset, "validation", int(code)).random() for code in canonical]
-        held: Array = np.array(draws)[which] < self._algorithm.validation
-        if held.all() or not held.any():
-            raise ReproError(
-                f"algorithm.subgames is {len(boards)}, of which {held.sum()} are for validation with "
-                f"algorithm.validation={self._algorithm.validation}; more subgames are needed, or another share."
-            )
+        draws = numpy_generator(self._algorithm.dataset, "validation").random(coding.codes)
+        codes = coding.encode(torch.from_numpy(boards).long()).numpy()
+        held: Array = draws[codes] < self._algorithm.validation
         return held
+
+
+Columns = TypeVar("Columns", Batch, Truth)
+
+
+def rows_of(whole: Columns, rows: Tensor | slice) -> Columns:
+    """Some of the subgames."""
+    return type(whole)(**{f.name: getattr(whole, f.name)[rows] for f in fields(whole)})
+
+
+def _joined(parts: Sequence[Columns]) -> Columns:
+    return type(parts[0])(**{f.name: torch.cat([getattr(p, f.name) for p in parts]) for f in fields(parts[0])})

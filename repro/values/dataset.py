@@ -17,7 +17,7 @@ import fcntl
 import hashlib
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -76,13 +76,13 @@ class Samples:
 
     def matchups(self, deck: Deck) -> Array:
         """`[n, 2, hands]` float64 probabilities that the opponent holds a hand that each hand can meet."""
-        pairs = zip(self.board.tolist(), self.ranges, strict=True)
-        return np.stack([matchups(deck, tuple(board), ranges) for board, ranges in pairs])
+        return matchups(deck, self.board, self.ranges)
 
     @staticmethod
-    def joined(parts: Sequence[Samples]) -> Samples:
+    def joined(parts: Iterable[Samples]) -> Samples:
         """All of them, in order."""
-        return Samples(**{name: np.concatenate([vars(p)[name] for p in parts]) for name in vars(parts[0])})
+        rows = [vars(part) for part in parts]
+        return Samples(**{name: np.concatenate([row[name] for row in rows]) for name in rows[0]})
 
 
 class Dataset:
@@ -114,22 +114,28 @@ class Dataset:
         Raises:
             ReproError: some are missing or damaged.
         """
+        return Samples.joined(self.shards(subgames))
+
+    def shards(self, subgames: int) -> Iterator[Samples]:
+        """`load`, a shard at a time. Nothing is read if a shard's file is missing."""
         shards = range(-(-subgames // self.recipe.shard))
-        parts, missing = list[Samples](), list[int]()
+        missing = [number for number in shards if not self._path(number).exists()]
+        if missing:
+            raise self._lacking(missing, len(shards))
         for number in shards:
             data = self._sound(number)
             if data is None:
-                missing.append(number)
-            elif not missing:
-                parts.append(_read(data))
-        if missing:
-            raise ReproError(
-                f"{len(missing)} of the {len(shards)} shards of subgames in {self.folder} are missing or damaged, the "
-                f"first of them {missing[0]}; solve them first, with algorithm=solved_subgames, "
-                f"algorithm.iterations={len(shards)}, seed={self.recipe.seed}, and the same game and algorithm.solver."
-            )
-        whole = Samples.joined(parts)
-        return Samples(**{name: column[:subgames] for name, column in vars(whole).items()})
+                raise self._lacking([number], len(shards))
+            samples = _read(data)
+            last = subgames - number * self.recipe.shard
+            yield Samples(**{name: column[:last] for name, column in vars(samples).items()})
+
+    def _lacking(self, numbers: Sequence[int], shards: int) -> ReproError:
+        return ReproError(
+            f"{len(numbers)} of the {shards} shards of subgames in {self.folder} are missing or damaged, the first of "
+            f"them {numbers[0]}; solve them first, with algorithm=solved_subgames, algorithm.iterations={shards}, "
+            f"seed={self.recipe.seed}, and the same game and algorithm.solver."
+        )
 
     def _numbers(self, shard: int) -> range:
         return range(shard * self.recipe.shard, (shard + 1) * self.recipe.shard)

@@ -21,8 +21,8 @@ from torch.nn.functional import huber_loss
 from repro.algorithms.base import Tracked
 from repro.config import NetworkConfig, ValueNetworkConfig
 from repro.seeding import initialisation
-from repro.values.data import Batch, SubgameData, Truth
-from repro.values.encoding import CFV, EV, counterfactual, encoding_error, inverse, squared_error
+from repro.values.data import Batch, SubgameData, Truth, rows_of
+from repro.values.encoding import CFV, EV, counterfactual, inverse, squared_error
 from repro.values.subgames import Subgames
 
 
@@ -71,8 +71,8 @@ class ValueNetwork(Tracked):
 
     The *bucketed* loss is Huber's with delta 1, over the buckets that have a hand on the board. Metrics of a read-out,
     in % of the pot: `unbucketed`, the root mean square error of the counterfactual values of all hands; `best`, the
-    lowest so far, at whose epoch the network is kept that is left behind; `encoding_error`, what it would be if the
-    network made no error.
+    lowest so far, at whose epoch the network is kept that is left behind; `typical`, the median over subgames of the
+    root mean square error of each; `encoding_error`, what `unbucketed` would be if the network made no error.
 
     Args:
         subgames: which kind.
@@ -139,24 +139,26 @@ class ValueNetwork(Tracked):
 
     def evaluate(self) -> None:
         truth, errors = self.data.truth, {name: list[Tensor]() for name in self.readouts}
-        ideal, start = list[Tensor](), 0
+        start = 0
         for batch in self.data.val_dataloader():
-            rows = slice(start, start + len(batch.inputs))
-            part = Truth(truth.cfv[rows], truth.matchup[rows], truth.ranges[rows], truth.bucket[rows])
-            start = rows.stop
+            part = rows_of(truth, slice(start, start + len(batch.inputs)))
+            start += len(batch.inputs)
             for name, readout in self.readouts.items():
-                found = self.predicted(batch.inputs.to(self.device), _on(part, self.device), readout.kind)
+                found = self.predicted(batch.inputs.to(self.device), part.to(self.device), readout.kind)
                 errors[name].append(squared_error(part.cfv, found.cpu()))
-            ideal.append(encoding_error(part.cfv, part.matchup, part.bucket, self.data.buckets, self.target))
         for name, squares in errors.items():
-            self._note(name, _percent(squares), _percent(ideal))
+            self._note(name, torch.cat(squares))
 
-    def _note(self, name: str, unbucketed: float, ideal: float) -> None:
+    def _note(self, name: str, squares: Tensor) -> None:
+        unbucketed = 100 * float(squares.mean().sqrt())
         if unbucketed < self.best[name]:
             self.best[name] = unbucketed
             if name == next(iter(self.readouts)):
                 self.best_weights = {k: v.detach().cpu().clone() for k, v in self.network.state_dict().items()}
-        self.metrics[name] = {"unbucketed": unbucketed, "best": self.best[name], "encoding_error": ideal}
+        self.metrics[name] = {
+            "unbucketed": unbucketed, "best": self.best[name], "typical": 100 * float(squares.sqrt().quantile(0.5)),
+            "encoding_error": self.data.encoding_error,
+        }  # fmt: skip
 
     def counts(self) -> dict[str, float]:
         return {"epochs": float(self.iteration)}
@@ -176,12 +178,3 @@ class ValueNetwork(Tracked):
     def artifact(self) -> dict[str, Any]:
         """`network`: the state at the epoch with the lowest unbucketed loss of the first read-out."""
         return {"network": self.best_weights}
-
-
-def _percent(squares: list[Tensor]) -> float:
-    """100 times the root of the mean."""
-    return 100 * float(torch.cat(squares).mean().sqrt())
-
-
-def _on(truth: Truth, device: torch.device) -> Truth:
-    return Truth(*(x.to(device) for x in (truth.cfv, truth.matchup, truth.ranges, truth.bucket)))

@@ -75,7 +75,8 @@ class EncodingErrors(SolvedSubgames):
     """Measures, for networks that predict counterfactual or expected values, what buckets alone make them err.
 
     Metrics of a read-out, all in % of the pot: `encoding_error`, the root of the mean squared error over all subgames
-    so far [DEVN, Sec. 6]; `squared_error`, the mean square of the iteration's subgames alone, in %^2.
+    so far [DEVN, Sec. 6]; of the iteration's subgames alone `squared_error`, the mean square, in %^2, and `typical`,
+    the median over subgames of the root mean square error of each.
     """
 
     algorithm: EncodingErrorConfig
@@ -85,7 +86,7 @@ class EncodingErrors(SolvedSubgames):
     ) -> None:
         super().__init__(subgames, algorithm, seed, folder, threads)
         self._squares = dict.fromkeys(self.readouts, 0.0)
-        self._newest: dict[str, float] = {}
+        self._newest: dict[str, dict[str, float]] = {}
         deck = subgames.deck
         self._recipe = BucketRecipe(deck.ranks, deck.suits, subgames.board_cards, seed, algorithm.buckets)
 
@@ -96,21 +97,23 @@ class EncodingErrors(SolvedSubgames):
         cfv = torch.from_numpy(samples.cfv).double()
         for name, readout in self.readouts.items():
             error = encoding_error(cfv, matchup, bucket, len(found.centres), readout.kind)
-            self._newest[name] = 1e4 * float(error.mean())
+            self._newest[name] = {
+                "squared_error": 1e4 * float(error.mean()), "typical": 100 * float(error.sqrt().quantile(0.5)),
+            }  # fmt: skip
             self._squares[name] += 1e4 * float(error.sum())
 
     def evaluate(self) -> None:
         for name, total in self._squares.items():
             error = math.sqrt(total / self._solved)
-            self.metrics[name] = {"encoding_error": error, "squared_error": self._newest[name]}
+            self.metrics[name] = {"encoding_error": error, **self._newest[name]}
 
     def headline(self) -> str:
         errors = [f"{name} {m['encoding_error']:.3f}" for name, m in self.metrics.items() if "encoding_error" in m]
         return f"{', '.join(errors)} % of the pot" if errors else ""
 
     def progress(self) -> dict[str, Any]:
-        return {**super().progress(), "squares": dict(self._squares), "newest": dict(self._newest)}
+        return {**super().progress(), "squares": dict(self._squares), "newest": self._newest}
 
     def restore(self, saved: dict[str, Any]) -> None:
         super().restore(saved)
-        self._squares, self._newest = dict(saved["squares"]), dict(saved["newest"])
+        self._squares, self._newest = dict(saved["squares"]), saved["newest"]

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from repro.engine.compiled import compiled
 from repro.errors import ReproError
 from repro.games import hand_strength
 from repro.games.betting import BettingRound, BettingRules, BettingTree, compile_tree
@@ -42,6 +43,12 @@ class Deck:
     def numbers(self, hands: Array) -> Array:
         """`[hands]` numbers of hands `[hands, 2]` among all of the deck, in colexicographic order."""
         return combination(torch.from_numpy(hands)).numpy()
+
+    def left(self, boards: Array) -> Array:
+        """`[n, cards]` boards -> `[n, hands]` numbers, among all of the deck, of the hands that each board leaves."""
+        has = (_every_hand(self.cards)[:, :, None] == np.arange(self.cards)).any(1).T
+        free = ~np.logical_or.reduce([has[column] for column in boards.T])
+        return np.nonzero(free)[1].reshape(len(boards), -1)
 
     def strength(self, board: tuple[int, ...], hands: Array) -> Array:
         """`[hands]` strengths with a full board: a higher one wins, equal ones split."""
@@ -86,7 +93,8 @@ class Subgame:
 
     def matchups(self) -> Array:
         """`[2, hands]` probability that the opponent holds any hand that each hand can meet [DEVN, eq. 5]."""
-        return matchups(self.deck, self.board, self.ranges)
+        found: Array = matchups(self.deck, np.array([self.board]), self.ranges[None])[0]
+        return found
 
 
 @dataclass(frozen=True)
@@ -131,16 +139,38 @@ def load_subgames(node: Mapping[str, object]) -> Subgames:
     return Subgames(name, deck)
 
 
-def matchups(deck: Deck, board: tuple[int, ...], ranges: Array) -> Array:
-    """`[..., 2, hands]` ranges of both players -> `[..., 2, hands]` matchups [DEVN, eq. 5], in O(hands).
+def matchups(deck: Deck, boards: Array, ranges: Array) -> Array:
+    """`[n, cards]` boards and `[n, 2, hands]` ranges of both players -> `[n, 2, hands]` matchups [DEVN, eq. 5].
 
-    All of the opponent's range, less the hands with either card, and the hand itself, which has both.
+    In O(hands): all of the opponent's range, less the hands with either card, and the hand itself, which has both.
     """
-    hands = deck.hands(board)
-    theirs = np.asarray(ranges, np.float64)[..., ::-1, :]
-    holds = np.zeros((len(hands), deck.cards))
-    np.put_along_axis(holds, hands, 1.0, 1)
-    of_card = theirs @ holds
-    found = theirs.sum(-1, keepdims=True) - of_card[..., hands[:, 0]] - of_card[..., hands[:, 1]] + theirs
-    # Where no hand can be met, subtraction leaves rounding errors.
-    return np.where(found > 1e-12 * theirs.sum(-1, keepdims=True), found, 0.0)
+    boards, found = np.asarray(boards, np.int64), np.empty(np.shape(ranges))
+    _fill_matchups(boards, np.asarray(ranges, np.float64), deck.cards, found)
+    return found
+
+
+@compiled
+def _fill_matchups(boards: Array, ranges: Array, cards: int, found: Array) -> None:
+    """`matchups`, into `found`; hands in colexicographic order, as everywhere."""
+    holds = np.zeros(cards)
+    for n in range(len(boards)):
+        left = np.ones(cards, np.bool_)
+        for card in boards[n]:
+            left[card] = False
+        for player in range(2):
+            theirs, mine = ranges[n, 1 - player], found[n, player]
+            holds[:] = 0.0
+            for fill in range(2):
+                hand, total = 0, theirs.sum()
+                for high in range(cards):
+                    for low in range(high):
+                        if not (left[high] and left[low]):
+                            continue
+                        if fill:
+                            met = total - holds[high] - holds[low] + theirs[hand]
+                            # Where no hand can be met, subtraction leaves rounding errors.
+                            mine[hand] = met if met > 1e-12 * total else 0.0
+                        else:
+                            holds[high] += theirs[hand]
+                            holds[low] += theirs[hand]
+                        hand += 1
