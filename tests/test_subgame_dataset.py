@@ -18,7 +18,7 @@ from repro.values.dataset import Dataset, Recipe, Samples
 from repro.values.sampling import random_subgame
 from repro.values.subgames import Deck
 
-RECIPE = Recipe(4, 4, 5, seed=0, solver=SolverConfig(tolerance=0.005))
+RECIPE = Recipe(4, 4, 5, seed=0, least_pot=200.0, solver=SolverConfig(tolerance=0.005))
 SHARD = 4
 
 

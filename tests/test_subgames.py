@@ -255,6 +255,17 @@ def test_strength_is_the_probability_of_beating_a_random_hand():
     np.testing.assert_allclose(mean_strength(SMALL, board), found, atol=1e-6)
 
 
+def test_small_pots_can_be_left_out():
+    pots = np.array([random_subgame(0, n, 5, SMALL, least_pot=2_000).pot for n in range(200)])
+    assert pots.min() >= 2_000
+    # Three intervals are left, the first cut to [1,000, 2,000) chips of each player.
+    shares = np.histogram(pots, [2_000, 4_000, 12_000, 39_900])[0] / 200
+    assert (abs(shares - 1 / 3) < 0.12).all()
+    # By default there are five, the first of one size only.
+    every = np.array([random_subgame(0, n, 5, SMALL).pot for n in range(200)])
+    assert abs((every == 200).mean() - 0.2) < 0.1
+
+
 @pytest.mark.parametrize("deck", [SMALL, Deck()])
 def test_matchups_equal_the_matrix(deck: Deck):
     board = (0, 5, 10, 15, 3)

@@ -118,7 +118,7 @@ class SubgameData(pl.LightningDataModule):
         self._subgames, self._algorithm, self._target, self._seed = subgames, algorithm, target, seed
         deck, number = subgames.deck, algorithm.dataset
         self._folder, self._epoch = folder, epoch
-        self._store = Store(folder, Recipe(deck.ranks, deck.suits, subgames.board_cards, number, algorithm.solver))
+        self._store = Store(folder, Recipe.of(subgames, number, algorithm.solver))
         self._recipe = None
         self.buckets = deck.cards * (deck.cards - 1) // 2
         if algorithm.buckets is not None:

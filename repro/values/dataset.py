@@ -28,7 +28,7 @@ from repro.errors import ReproError
 from repro.values.sampling import random_subgame
 from repro.values.solver import solve_all
 from repro.values.stored import Stored, write_whole
-from repro.values.subgames import Array, Deck, matchups
+from repro.values.subgames import Array, Deck, Subgames, matchups
 
 _SHARD = {4: 10, 5: 250}
 """Subgames in a shard, by the cards on the board: some minutes of work."""
@@ -41,12 +41,20 @@ class Recipe(Stored):
     """What decides a dataset's contents; its length does not.
 
     Attributes:
+        least_pot: chips in a subgame's pot, at the least.
         solver: how the subgames are solved.
     """
 
     FORMAT = 1
 
+    least_pot: float
     solver: SolverConfig
+
+    @classmethod
+    def of(cls, subgames: Subgames, seed: int, solver: SolverConfig) -> Recipe:
+        """The recipe of a kind of subgames."""
+        deck = subgames.deck
+        return cls(deck.ranks, deck.suits, subgames.board_cards, seed, subgames.least_pot, solver)
 
     @property
     def name(self) -> str:
@@ -170,7 +178,7 @@ class Dataset:
             ReproError: one could not be solved to the tolerance.
         """
         recipe, deck = self.recipe, Deck(self.recipe.ranks, self.recipe.suits)
-        subgames = [random_subgame(recipe.seed, n, recipe.board_cards, deck) for n in numbers]
+        subgames = [random_subgame(recipe.seed, n, recipe.board_cards, deck, recipe.least_pot) for n in numbers]
         found = list(solve_all(subgames, recipe.solver, recipe.solver.tolerance, threads, _MOST_ITERATIONS))
         for number, solution in zip(numbers, found, strict=True):
             if not (solution.exploitability <= recipe.solver.tolerance and np.isfinite(solution.cfv).all()):

@@ -38,8 +38,7 @@ class SolvedSubgames(Iterative):
     ) -> None:
         super().__init__(algorithm, seed)
         self.algorithm, self.subgames, self.folder, self._threads = algorithm, subgames, folder, threads
-        deck = subgames.deck
-        self.dataset = Dataset(folder, Recipe(deck.ranks, deck.suits, subgames.board_cards, seed, algorithm.solver))
+        self.dataset = Dataset(folder, Recipe.of(subgames, seed, algorithm.solver))
         self._solved = 0
 
     def advance(self) -> dict[str, float]:

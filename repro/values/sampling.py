@@ -4,7 +4,9 @@ A subgame is drawn from a generator of its own, named by (seed, number): a datas
 and made longer.
 
 The intervals of pots are the chips that *each* player has in the pot, as in public code that follows DeepStack; pots of
-100 in all could not be, with blinds of 50 and 100.
+100 in all could not be, with blinds of 50 and 100. Small pots can be left out: DEVN says that its counterfactual values
+are in [-0.5, 10], which is the case if no pot is smaller than 2,000, a tenth of the stack. (A hand that wins all of the
+opponent's chips wins 20,000.) With DeepStack's smallest pots, 200, values of 100 would be possible.
 """
 
 from __future__ import annotations
@@ -13,23 +15,26 @@ import numpy as np
 
 from repro.abstraction.showdown_strength import full_board_shares
 from repro.seeding import numpy_generator
-from repro.values.subgames import STACK, Array, Deck, Subgame
+from repro.values.subgames import LEAST_POT, STACK, Array, Deck, Subgame
 
 POTS = ((100.0, 100.0), (200.0, 400.0), (400.0, 2_000.0), (2_000.0, 6_000.0), (6_000.0, 19_950.0))
 """Chips of each player: an interval is drawn, then a number in it."""
 
 
-def random_subgame(seed: int, number: int, board_cards: int, deck: Deck) -> Subgame:
+def random_subgame(seed: int, number: int, board_cards: int, deck: Deck, least_pot: float = LEAST_POT) -> Subgame:
     """The subgame of that number.
 
     Args:
         seed, number: name all that is drawn.
         board_cards: 4 for the turn, 5 for the river.
         deck: to draw from.
+        least_pot: chips in the pot, at the least: intervals below are left out, and the one that it lies in is cut.
     """
     draw = numpy_generator(seed, "subgame", number)
     board = tuple(int(card) for card in draw.choice(deck.cards, board_cards, replace=False))
-    low, high = POTS[draw.integers(len(POTS))]
+    least = least_pot / 2
+    pots = [(max(low, least), high) for low, high in POTS if high >= least]
+    low, high = pots[draw.integers(len(pots))]
     chips = draw.uniform(low, high)
     strength = mean_strength(deck, board)
     ranges = np.stack([random_range(strength, draw) for _ in range(2)])

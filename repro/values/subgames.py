@@ -23,6 +23,9 @@ Array = NDArray[Any]
 STACK = 20_000.0
 """Chips of each player before the first card [DEVN, Sec. 6: as DeepStack's]."""
 
+LEAST_POT, MOST_POT = 200.0, 39_900.0
+"""Chips in the smallest and largest pots that DeepStack draws."""
+
 
 @dataclass(frozen=True)
 class Deck:
@@ -104,10 +107,12 @@ class Subgames:
     Attributes:
         name: one of `SUBGAMES`.
         deck: that they are drawn from.
+        least_pot: chips in the pot, at the least.
     """
 
     name: str
     deck: Deck
+    least_pot: float = LEAST_POT
 
     @property
     def board_cards(self) -> int:
@@ -120,7 +125,7 @@ SUBGAMES = {"turn_subgames": 4, "river_subgames": 5}
 
 
 def load_subgames(node: Mapping[str, object]) -> Subgames:
-    """The kind of subgames of a configuration: its `name`, `ranks` and `suits`.
+    """The kind of subgames of a configuration: its `name`, `ranks`, `suits` and `least_pot`.
 
     Raises:
         ReproError: a parameter is unknown or impossible.
@@ -130,13 +135,18 @@ def load_subgames(node: Mapping[str, object]) -> Subgames:
         value = node.get(key, high)
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise ReproError(f"game {name}: {key} is {value!r}; allowed are {low} to {high}.")
-    unknown = sorted(set(node) - {"name", "ranks", "suits"})
+    unknown = sorted(set(node) - {"name", "ranks", "suits", "least_pot"})
     if unknown:
-        raise ReproError(f"game {name} has no parameter {unknown[0]!r}; its parameters are ranks, suits.")
+        raise ReproError(f"game {name} has no parameter {unknown[0]!r}; its parameters are ranks, suits, least_pot.")
+    least_pot = node.get("least_pot", LEAST_POT)
+    if not isinstance(least_pot, int | float) or isinstance(least_pot, bool) or not LEAST_POT <= least_pot <= MOST_POT:
+        raise ReproError(
+            f"game {name}: least_pot is {least_pot!r}; allowed are {LEAST_POT:.0f} to {MOST_POT:.0f} chips."
+        )
     deck = Deck(**{str(key): int(str(node[key])) for key in ("ranks", "suits") if key in node})
     if deck.cards < 5 + 4:
         raise ReproError(f"game {name}: ranks * suits is {deck.cards} cards; 9 are dealt.")
-    return Subgames(name, deck)
+    return Subgames(name, deck, float(least_pot))
 
 
 def matchups(deck: Deck, boards: Array, ranges: Array) -> Array:
