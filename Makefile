@@ -12,7 +12,7 @@ JOBS ?= $(if $(filter cuda,$(DEVICE)),1,$(shell env -u OMP_NUM_THREADS nproc))
 FORCE ?=
 OUTPUT ?= outputs
 PORT ?= 5000
-TARGETS := $(sort $(notdir $(wildcard conf/experiment/*)))
+TARGETS := $(sort $(basename $(notdir $(wildcard paper_figures/*.md))))
 FIGURE_FLAGS = --scale $(SCALE) --jobs $(JOBS) --output $(OUTPUT) --device $(DEVICE) $(if $(filter-out 0 no false,$(FORCE)),--force)
 
 # One run is one thread: several runs beat several threads on networks this small.

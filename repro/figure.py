@@ -1,7 +1,8 @@
 """Make a figure: `python -m repro.figure figure1 --scale laptop`.
 
 Runs the sweep of `conf/experiment/<target>/<scale>.yaml`, or those of `conf/experiment/<target>/<part>/<scale>.yaml`
-one after the other (finished runs are skipped), then draws from what MLflow holds. `--draw` draws again from the
+one after the other (finished runs are skipped), then draws from what MLflow holds. Targets that draw from the same runs
+name them in `RUNS`. `--draw` draws again from the
 exported CSV alone and touches nothing else.
 """
 
@@ -33,8 +34,8 @@ SCALES = ("smoke", "laptop", "paper")
 
 
 def targets() -> list[str]:
-    """Names of all targets: those that have configurations."""
-    return sorted(p.name for p in (ROOT / "conf" / "experiment").iterdir() if p.is_dir())
+    """Names of all targets: those that have a page."""
+    return sorted(page.stem for page in (ROOT / "paper_figures").glob("*.md"))
 
 
 def module_of(target: str) -> ModuleType:
@@ -55,8 +56,12 @@ def module_of(target: str) -> ModuleType:
 def experiments(target: str, scale: str) -> list[str]:
     """The experiments that a target consists of, as `+experiment=` takes them.
 
-    They are made in alphabetical order: a part that refers to another's runs must come after it.
+    They are made in the order of its `RUNS`, or else alphabetically: a part that refers to another's runs must come
+    after it.
     """
+    named = getattr(module_of(target), "RUNS", None)
+    if named is not None:
+        return [f"{part}/{scale}" for part in named]
     folder = ROOT / "conf" / "experiment"
     found = [*(folder / target).glob(f"{scale}.yaml"), *(folder / target).glob(f"*/{scale}.yaml")]
     return sorted(str(path.relative_to(folder).with_suffix("")) for path in found)
@@ -160,7 +165,9 @@ def variants(configs: list[Any]) -> list[str]:
     from repro.config import hyperparameters, result_config  # noqa: PLC0415  (--draw needs none of this)
 
     flat = [hyperparameters(result_config(c)) for c in configs]
-    swept = sorted(k for k in flat[0] if len({str(f.get(k)) for f in flat}) > 1)
+    # Read-outs have a column of their own.
+    keys = [k for k in flat[0] if not k.startswith("algorithm.readouts")]
+    swept = sorted(k for k in keys if len({str(f.get(k)) for f in flat}) > 1)
     return [", ".join(f"{k}={f.get(k)}" for k in swept) for f in flat]
 
 
@@ -271,6 +278,8 @@ def make(target: str, scale: str, output: Path, jobs: int, device: str, force: b
         return failed[-1]
     collected = [collect(arguments, output) for arguments in sweeps]
     data = pd.concat([frame for frame, _ in collected], ignore_index=True)
+    if hasattr(module, "select"):
+        data = module.select(data)
     provenance = {"drawn_on": time.strftime("%Y-%m-%d"), "sweeps": [made_with for _, made_with in collected]}
     folder = figure_folder(output, target, scale)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,198 @@
+"""DEVN Fig. 2: learning curves of DEVN, and unbucketed losses and encoding errors of DEVN and DCVN."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures.claims import Claim, above
+from paper_figures.devn_runs import (
+    BUCKETED,
+    DCVN,
+    DEVN,
+    GAME,
+    NAMES,
+    PAPER_ERRORS,
+    UNIT,
+    Setting,
+    by_seed,
+    encoding_error,
+    final,
+    layers,
+    runs,
+    title,
+)
+from paper_figures.exploitability_curves import unless_smoke
+from repro.evaluation.statistics import Estimate, bands, mean_ci
+
+__all__ = ["GAME", "RUNS", "SHOWS", "TITLE", "claims", "draw", "select", "table"]
+
+TITLE = "DEVN Fig. 2"
+SHOWS = "learning curves of DEVN; unbucketed losses and encoding errors by layers"
+RUNS = runs(BUCKETED)
+
+S1, S2, S3, S4, S5 = BUCKETED
+_LINES = {DCVN: "--", DEVN: "-"}
+_SHADES = {"i": "#56B4E9", "ii": "#0072B2", "iii": "#000000", "iv": "#0072B2", "v": "#000000"}
+"""Of settings: colours; of methods: lines."""
+
+
+def select(data: pd.DataFrame) -> pd.DataFrame:
+    """What is drawn: losses of DEVN in setting II over the epochs, and of all settings those of the best networks."""
+    curves = data[
+        (data.part == S2.part) & data.variant.fillna("").str.contains(f"algorithm.name={DEVN}")
+        & data.metric.isin(("loss/train", "loss/validation"))
+    ]  # fmt: skip
+    return pd.concat([final(data), curves], ignore_index=True)
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """The paper's three plots."""
+    figure = Figure(figsize=(13.0, 4.2))
+    curves, *others = figure.subplots(1, 3)
+    assert isinstance(curves, Axes)
+    _curves(curves, data)
+    for axes, settings in zip(others, ((S1, S2, S3), (S4, S5)), strict=True):
+        assert isinstance(axes, Axes)
+        for setting in settings:
+            _losses(axes, data, setting)
+        axes.set(title=f"dataset {settings[0].dataset}", xlabel="hidden layers", ylabel=f"RMSE ({UNIT})")
+        axes.set_xticks(layers(data, settings[0]))
+        axes.set_ylim(bottom=0)
+        axes.legend(fontsize=6, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.14))
+    figure.suptitle(title(data, "DEVN and DCVN: losses"))
+    figure.tight_layout()
+    return figure
+
+
+def _curves(axes: Axes, data: pd.DataFrame) -> None:
+    depths = layers(data, S2)
+    colours = colormaps["viridis"]([i / max(len(depths) - 1, 1) * 0.9 for i in range(len(depths))])
+    for hidden, colour in zip(depths, colours, strict=True):
+        for which, line in (("train", ":"), ("validation", "-")):
+            rows = data[
+                (data.part == S2.part) & (data.metric == f"loss/{which}")
+                & (data.variant == f"algorithm.name={DEVN}, network.layers={hidden}")
+            ]  # fmt: skip
+            table_ = rows.pivot_table("value", "seed", "step")
+            band = bands(list(table_.to_numpy()))
+            axes.plot(table_.columns, band["mean"], line, color=colour, label=f"{hidden} layers, {which}")
+            if len(table_) > 1:
+                axes.fill_between(table_.columns, band["low"], band["high"], color=colour, alpha=0.15, linewidth=0)
+    axes.set(title=f"DEVN, setting {S2}", xlabel="epochs", ylabel="bucketed loss: Huber (pots²)", yscale="log")
+    axes.legend(fontsize=6, ncols=2)
+
+
+def _losses(axes: Axes, data: pd.DataFrame, setting: Setting) -> None:
+    depths, colour = layers(data, setting), _SHADES[setting.name]
+    for method, line in _LINES.items():
+        found = [mean_ci(by_seed(data, setting, method, n)) for n in depths]
+        several = all(f.n > 1 for f in found)
+        spread = [[f.mean - f.low for f in found], [f.high - f.mean for f in found]] if several else None
+        axes.errorbar(
+            depths, [f.mean for f in found], yerr=spread, fmt=f"o{line}", markersize=4, color=colour, capsize=2,
+            label=f"{setting}: {NAMES[method]}",
+        )  # fmt: skip
+        # Settings I and II have the same buckets, and the same error.
+        if setting is not S2:
+            error = encoding_error(data, setting, method)
+            axes.axhline(error, linestyle=line, color=colour, linewidth=0.8, alpha=0.6)
+            axes.annotate(
+                f"encoding error, {NAMES[method]} {setting}", (depths[-1], error), fontsize=5, ha="right", va="bottom",
+                color=colour,
+            )  # fmt: skip
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """What the text reads from the figure."""
+    found = []
+    for method in (DCVN, DEVN):
+        found += [
+            _better(data, "wider", "wider layers lower the loss", method, S1, S2),
+            _better(data, "finer", "twice the buckets lower the loss", method, S2, S3),
+        ]
+    found += [_small_devn(data, hidden) for hidden in layers(data, S1)]
+    found.append(_less_from_buckets(data))
+    return found
+
+
+def _mean_improvement(data: pd.DataFrame, before: tuple[str, Setting], after: tuple[str, Setting]) -> pd.Series:
+    """In % of the loss before, the mean over numbers of layers, by seed."""
+    found = []
+    for hidden in layers(data, before[1]):
+        old, new = (by_seed(data, setting, method, hidden) for method, setting in (before, after))
+        found.append(100 * (1 - new / old))
+    return pd.concat(found, axis=1).mean(axis=1)
+
+
+def _paper_improvement(before: tuple[str, Setting], after: tuple[str, Setting]) -> float:
+    def loss(which: tuple[str, Setting], hidden: int) -> float:
+        return which[1].paper[hidden][0 if which[0] == DCVN else 1]
+
+    depths = before[1].paper
+    return sum(100 * (1 - loss(after, n) / loss(before, n)) for n in depths) / len(depths)
+
+
+def _better(data: pd.DataFrame, name: str, what: str, method: str, before: Setting, after: Setting) -> Claim:
+    measured = mean_ci(_mean_improvement(data, (method, before), (method, after)))
+    return Claim(
+        f"{method}_{name}", f"{what[0].upper()}{what[1:]} ({before} to {after}): {NAMES[method]}", "Fig. 2b",
+        unless_smoke(data, above(measured, 0)), measured, "%",
+        _paper_improvement((method, before), (method, after)),
+        note="relative improvement, the mean over numbers of layers, paired by seed; holds if above 0",
+    )  # fmt: skip
+
+
+def _small_devn(data: pd.DataFrame, hidden: int) -> Claim:
+    large, small = by_seed(data, S3, DCVN, hidden), by_seed(data, S1, DEVN, hidden)
+    measured = mean_ci(100 * (1 - small / large))
+    theirs = 100 * (1 - S1.paper[hidden][1] / S3.paper[hidden][0])
+    return Claim(
+        f"small_devn_{hidden}",
+        "DEVN with few buckets and narrow layers (I) is better than DCVN with many and wide ones (III), "
+        f"{hidden} layers",
+        "Fig. 2b", unless_smoke(data, above(measured, 0)), measured, "%", theirs,
+        note="relative improvement, paired by seed; holds if above 0",
+    )  # fmt: skip
+
+
+def _less_from_buckets(data: pd.DataFrame) -> Claim:
+    def gain(before: Setting, after: Setting) -> pd.Series:
+        found = [_mean_improvement(data, (m, before), (m, after)) for m in (DCVN, DEVN)]
+        return pd.concat(found, axis=1).mean(axis=1)
+
+    def paper(before: Setting, after: Setting) -> float:
+        return sum(_paper_improvement((m, before), (m, after)) for m in (DCVN, DEVN)) / 2
+
+    measured: Estimate = mean_ci(gain(S2, S3) - gain(S4, S5))
+    return Claim(
+        "less_from_buckets", "Twice the buckets gain less in dataset 2 than in dataset 1", "Fig. 2c",
+        unless_smoke(data, above(measured, 0)), measured, "percentage points", paper(S2, S3) - paper(S4, S5),
+        note="the mean over methods and numbers of layers, paired by seed; holds if above 0",
+    )  # fmt: skip
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(data: pd.DataFrame) -> str:
+    """Encoding errors, beside the lowest losses; all losses are in table 6."""
+    lines = [
+        "| setting | method | encoding error | paper | lowest loss | with layers | paper |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for setting in BUCKETED:
+        for method in (DCVN, DEVN):
+            found = {n: mean_ci(by_seed(data, setting, method, n)) for n in layers(data, setting)}
+            best = min(found, key=lambda n: found[n].mean)
+            theirs = min(pair[0 if method == DCVN else 1] for pair in setting.paper.values())
+            lines.append(
+                f"| {setting} | {NAMES[method]} | {encoding_error(data, setting, method):.3g} | "
+                f"{PAPER_ERRORS[setting.name, method]} | {found[best]} | {best} | {theirs} |"
+            )
+    return "\n".join([*lines, "", f"In {UNIT}, of the validation subgames; losses with 95% intervals over seeds."])

@@ -1,0 +1,120 @@
+"""DEVN Fig. 3: how much unbucketed losses gain from more layers, in DEVN and DCVN."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures.claims import Claim, above
+from paper_figures.devn_runs import (
+    BUCKETED,
+    COLOURS,
+    DCVN,
+    DEVN,
+    GAME,
+    NAMES,
+    Setting,
+    by_seed,
+    final,
+    layers,
+    runs,
+    title,
+)
+from paper_figures.exploitability_curves import unless_smoke
+from repro.evaluation.statistics import mean_ci
+
+__all__ = ["GAME", "RUNS", "SHOWS", "TITLE", "claims", "draw", "select", "table"]
+
+TITLE = "DEVN Fig. 3"
+SHOWS = "what more layers gain, DEVN and DCVN, settings I to V"
+RUNS = runs(BUCKETED)
+select = final
+
+_PLACE = {DCVN: -0.06, DEVN: 0.06}
+"""Beside the number of layers, so that intervals can be told apart."""
+
+
+def gain(data: pd.DataFrame, setting: Setting, method: str, hidden: int) -> pd.Series:
+    """By how much the loss is lower than that of the network with the fewest layers, in % of that, by seed."""
+    fewest = layers(data, setting)[0]
+    return 100 * (1 - by_seed(data, setting, method, hidden) / by_seed(data, setting, method, fewest))
+
+
+def paper_gain(setting: Setting, method: str, hidden: int) -> float:
+    """The same of the paper's numbers."""
+    which = 0 if method == DCVN else 1
+    return 100 * (1 - setting.paper[hidden][which] / setting.paper[min(setting.paper)][which])
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """The paper's five plots."""
+    figure = Figure(figsize=(13.0, 3.3))
+    for axes, setting in zip(figure.subplots(1, len(BUCKETED), sharey=True), BUCKETED, strict=True):
+        assert isinstance(axes, Axes)
+        depths = layers(data, setting)
+        for method in (DCVN, DEVN):
+            found = [mean_ci(gain(data, setting, method, n)) for n in depths]
+            x, mean = [n + _PLACE[method] for n in depths], [f.mean for f in found]
+            several = all(f.n > 1 for f in found)
+            spread = [[f.mean - f.low for f in found], [f.high - f.mean for f in found]] if several else None
+            axes.errorbar(x, mean, yerr=spread, fmt="o-", color=COLOURS[method], capsize=3, label=NAMES[method])
+            axes.plot(
+                depths, [paper_gain(setting, method, n) for n in depths], "D:", color=COLOURS[method],
+                markerfacecolor="white", markersize=4, linewidth=1, label=f"{NAMES[method]}, paper",
+            )  # fmt: skip
+        axes.axhline(0, color="black", linewidth=0.8)
+        axes.set(title=f"setting {setting}", xlabel="hidden layers", xticks=depths)
+    first, *_ = figure.axes
+    first.set(ylabel="loss below that of 2 layers (%)")
+    first.legend(fontsize=7)
+    figure.suptitle(title(data, "Gain in unbucketed loss from more layers"))
+    figure.tight_layout()
+    return figure
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """That DEVN gains more than DCVN, and that a small DEVN is as good as a large DCVN."""
+    found = []
+    for setting in BUCKETED:
+        few, *more = layers(data, setting)
+        differences = [gain(data, setting, DEVN, n) - gain(data, setting, DCVN, n) for n in more]
+        measured = mean_ci(pd.concat(differences, axis=1).mean(axis=1))
+        theirs = sum(paper_gain(setting, DEVN, n) - paper_gain(setting, DCVN, n) for n in more) / len(more)
+        found.append(
+            Claim(
+                f"{setting.name}_gain", f"DEVN gains more from more layers than DCVN: setting {setting}", "Fig. 3",
+                unless_smoke(data, above(measured, 0)), measured, "percentage points", theirs,
+                note="DEVN's gain minus DCVN's, the mean over numbers of layers, paired by seed; holds if above 0",
+            )
+        )  # fmt: skip
+        found.append(_small_is_enough(data, setting, few, more[-1]))
+    return found
+
+
+def _small_is_enough(data: pd.DataFrame, setting: Setting, few: int, many: int) -> Claim:
+    large, small = by_seed(data, setting, DCVN, many), by_seed(data, setting, DEVN, few)
+    measured = mean_ci(100 * (1 - small / large))
+    theirs = 100 * (1 - setting.paper[few][1] / setting.paper[many][0])
+    return Claim(
+        f"{setting.name}_small", f"DEVN with {few} layers is not worse than DCVN with {many}: setting {setting}",
+        "Sec. 7 (four of five settings)", unless_smoke(data, above(measured, 0)), measured, "%", theirs,
+        note="relative improvement, paired by seed; holds if above 0",
+    )  # fmt: skip
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(data: pd.DataFrame) -> str:
+    """Gains by setting, method and number of layers."""
+    lines = ["| setting | layers | DCVN [%] | DEVN [%] | paper: DCVN, DEVN |", "|---|---|---|---|---|"]
+    for setting in BUCKETED:
+        for hidden in layers(data, setting)[1:]:
+            ours = " | ".join(str(mean_ci(gain(data, setting, m, hidden))) for m in (DCVN, DEVN))
+            theirs = ", ".join(f"{paper_gain(setting, m, hidden):.2f}" for m in (DCVN, DEVN))
+            lines.append(f"| {setting} | {hidden} | {ours} | {theirs} |")
+    return "\n".join(lines)

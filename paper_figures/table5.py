@@ -1,0 +1,120 @@
+"""DEVN Table 2: bucketed losses of DCVN and DEVN in setting II."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures.claims import Claim, above, below
+from paper_figures.devn_runs import BUCKETED, COLOURS, DCVN, DEVN, GAME, NAMES, layers, runs, title
+from paper_figures.exploitability_curves import unless_smoke
+from repro.evaluation.statistics import mean_ci
+
+__all__ = ["GAME", "RUNS", "SHOWS", "TITLE", "claims", "draw", "select", "table"]
+
+TITLE = "DEVN Table 2"
+SHOWS = "bucketed training and validation losses, setting II"
+
+SETTING = BUCKETED[1]
+RUNS = runs([SETTING])
+
+PAPER = {
+    DEVN: {2: (0.000796, 0.001270), 3: (0.000628, 0.001007), 5: (0.000534, 0.000830), 7: (0.000507, 0.000780)},
+    DCVN: {2: (0.000746, 0.001093), 3: (0.000612, 0.000891), 5: (0.000540, 0.000761), 7: (0.000516, 0.000726)},
+}
+"""Training and validation losses by method and number of layers."""
+
+CLOSE = 2.0
+"""Validation losses are close to training losses up to this ratio; the number is ours, the paper's are up to 1.6."""
+
+
+def select(data: pd.DataFrame) -> pd.DataFrame:
+    """Losses, and where the best networks are."""
+    return data[(data.part == SETTING.part) & data.metric.isin(("loss/train", "loss/validation", "unbucketed"))]
+
+
+def losses(data: pd.DataFrame, method: str, hidden: int) -> pd.DataFrame:
+    """Bucketed losses at the epoch of the best network: a row per seed, columns `train` and `validation`."""
+    mine = data[data.variant == f"algorithm.name={method}, network.layers={hidden}"]
+    unbucketed = mine[(mine.algorithm == method) & (mine.metric == "unbucketed")]
+    best = unbucketed.loc[unbucketed.groupby("seed").value.idxmin()].set_index("seed").step
+    rows = mine[mine.metric.str.startswith("loss/")]
+    rows = rows[rows.step == rows.seed.map(best)]
+    return rows.assign(which=rows.metric.str.removeprefix("loss/")).pivot_table("value", "seed", "which")
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """Both losses by number of layers, one plot per method, since they are not comparable."""
+    figure = Figure(figsize=(8.6, 3.8))
+    for axes, method in zip(figure.subplots(1, 2), (DCVN, DEVN), strict=True):
+        assert isinstance(axes, Axes)
+        depths = layers(data, SETTING)
+        for which, marker in (("train", "o"), ("validation", "s")):
+            found = [mean_ci(losses(data, method, n)[which]) for n in depths]
+            several = all(f.n > 1 for f in found)
+            spread = [[f.mean - f.low for f in found], [f.high - f.mean for f in found]] if several else None
+            axes.errorbar(
+                depths, [f.mean for f in found], yerr=spread, fmt=f"{marker}-", color=COLOURS[method], capsize=3,
+                markerfacecolor=COLOURS[method] if which == "train" else "white", label=which,
+            )  # fmt: skip
+            column = 0 if which == "train" else 1
+            axes.plot(
+                depths, [PAPER[method][n][column] for n in depths], f"{marker}:", color="black", markersize=4,
+                markerfacecolor="black" if which == "train" else "white", linewidth=1, label=f"{which}, paper",
+            )  # fmt: skip
+        axes.set(title=NAMES[method], xlabel="hidden layers", xticks=depths, ylabel="Huber loss (pots²)", yscale="log")
+        axes.legend(fontsize=7)
+    figure.suptitle(title(data, f"Bucketed losses, setting {SETTING}"))
+    figure.tight_layout()
+    return figure
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """That losses decline with layers, and that training and validation losses are close."""
+    found = []
+    for method in (DCVN, DEVN):
+        few, many = layers(data, SETTING)[0], layers(data, SETTING)[-1]
+        measured = mean_ci(100 * (1 - losses(data, method, many).validation / losses(data, method, few).validation))
+        theirs = 100 * (1 - PAPER[method][many][1] / PAPER[method][few][1])
+        found.append(
+            Claim(
+                f"{method}_layers", f"{many} layers have a lower validation loss than {few}: {NAMES[method]}",
+                "Table 2", unless_smoke(data, above(measured, 0)), measured, "%", theirs,
+                note="relative improvement, paired by seed; holds if above 0",
+            )
+        )  # fmt: skip
+        tables = [losses(data, method, n) for n in layers(data, SETTING)]
+        ratios = [both.validation / both.train for both in tables]
+        measured = mean_ci(pd.concat(ratios, axis=1).mean(axis=1))
+        theirs = sum(validation / train for train, validation in PAPER[method].values()) / len(PAPER[method])
+        found.append(
+            Claim(
+                f"{method}_close", f"Training and validation losses are close to each other: {NAMES[method]}",
+                "Sec. 7", unless_smoke(data, below(measured, CLOSE)), measured, "validation / training", theirs,
+                note=f"the mean over numbers of layers; holds if below {CLOSE:.0f}, a limit of ours",
+            )
+        )  # fmt: skip
+    return found
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(data: pd.DataFrame) -> str:
+    """The paper's table, with its standard deviations as intervals over seeds."""
+    lines = [
+        "| method | layers | training loss | validation loss | paper: training, validation |",
+        "|---|---|---|---|---|",
+    ]
+    for method in (DEVN, DCVN):
+        for hidden in layers(data, SETTING):
+            found = losses(data, method, hidden)
+            theirs = ", ".join(f"{v:.6f}" for v in PAPER[method][hidden])
+            lines.append(
+                f"| {NAMES[method]} | {hidden} | {mean_ci(found.train)} | {mean_ci(found.validation)} | {theirs} |"
+            )
+    return "\n".join([*lines, "", "Huber's loss, values in pots, with 95% intervals over seeds."])
