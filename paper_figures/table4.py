@@ -205,7 +205,8 @@ def _improves(data: pd.DataFrame, setting: Setting) -> list[Claim]:
         found.append(
             Claim(
                 f"{setting.name}_margin",
-                f"DEVN's encoding error is below DCVN's by about the paper's margin: {setting}", source, unless_smoke(data, _about(measured, published.improvement)), measured, "%",
+                f"DEVN's encoding error is below DCVN's by about the paper's margin: {setting}",
+                source, unless_smoke(data, _about(measured, published.improvement)), measured, "%",
                 published.improvement,
                 note=f"holds if the interval is within {MARGIN:.0f} points of the paper's, did not if outside",
             )
