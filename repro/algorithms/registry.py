@@ -80,7 +80,7 @@ def build_for_subgames(subgames: Subgames, config: Config) -> Tracked:
         assert config.network is not None
         return ValueNetwork(subgames, algorithm, config.network, config.seed, folder)
     kind = EncodingErrors if isinstance(algorithm, EncodingErrorConfig) else SolvedSubgames
-    return kind(subgames, algorithm, config.seed, folder, config.threads)
+    return kind(subgames, algorithm, config.seed, folder, config.threads, config.device)
 
 
 def together(models: Sequence[Algorithm]) -> Algorithm:

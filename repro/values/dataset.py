@@ -8,6 +8,9 @@ A dataset is a folder named after its recipe, with `recipe.json` and, for each s
   Hands are those that the board leaves, in colexicographic order.
 - `shard-00000.json`, its checksum (SHA-256), written last.
 
+Which subgames these are depends on the recipe and their numbers alone. On a GPU another program solves them than on a
+CPU: to the same exploitability, with sums in another order, so that values differ as roundings make them.
+
 A shard without a checksum, or with another one than its file has, counts as missing: it is made again, never read.
 """
 
@@ -25,8 +28,9 @@ import numpy as np
 
 from repro.config.schema import SolverConfig
 from repro.errors import ReproError
+from repro.values.batched import solve_batched
 from repro.values.sampling import random_subgame
-from repro.values.solver import solve_all
+from repro.values.solver import Solution, solve_all
 from repro.values.stored import Stored, write_whole
 from repro.values.subgames import Array, Deck, Subgames, matchups
 
@@ -99,10 +103,11 @@ class Dataset:
     Args:
         root: folder of all datasets.
         recipe: what this one holds.
+        device: where subgames are solved.
     """
 
-    def __init__(self, root: Path, recipe: Recipe) -> None:
-        self.recipe, self.folder = recipe, root / recipe.name
+    def __init__(self, root: Path, recipe: Recipe, device: str = "cpu") -> None:
+        self.recipe, self.folder, self._device = recipe, root / recipe.name, device
 
     def shard(self, number: int, threads: int) -> Samples:
         """A shard, made first if it is missing, with so many subgames solved at a time.
@@ -179,13 +184,17 @@ class Dataset:
         """
         recipe, deck = self.recipe, Deck(self.recipe.ranks, self.recipe.suits)
         subgames = [random_subgame(recipe.seed, n, recipe.board_cards, deck, recipe.least_pot) for n in numbers]
-        found = list(solve_all(subgames, recipe.solver, recipe.solver.tolerance, threads, _MOST_ITERATIONS))
+        tolerance, found = recipe.solver.tolerance, list[Solution]()
+        if self._device == "cpu":
+            found += solve_all(subgames, recipe.solver, tolerance, threads, _MOST_ITERATIONS)
+        else:
+            found += solve_batched(subgames, recipe.solver, tolerance, self._device, _MOST_ITERATIONS)
         for number, solution in zip(numbers, found, strict=True):
-            if not (solution.exploitability <= recipe.solver.tolerance and np.isfinite(solution.cfv).all()):
+            if not (solution.exploitability <= tolerance and np.isfinite(solution.cfv).all()):
                 raise ReproError(
                     f"subgame {number} is exploitable by {solution.exploitability:.2%} of the pot after "
                     f"{solution.iterations:,} iterations, which is more than algorithm.solver.tolerance, "
-                    f"{recipe.solver.tolerance:.2%}; allow more, or use another CFR."
+                    f"{tolerance:.2%}; allow more, or use another CFR."
                 )
         return Samples(
             board=np.array([s.board for s in subgames], np.int8), pot=np.array([s.pot for s in subgames]),

@@ -29,16 +29,18 @@ class SolvedSubgames(Iterative):
         seed: names the dataset.
         folder: of all datasets.
         threads: subgames solved at a time.
+        device: where; on another than the CPU, all of a shard are solved at a time.
     """
 
     algorithm: SolvedSubgamesConfig
 
     def __init__(
-        self, subgames: Subgames, algorithm: SolvedSubgamesConfig, seed: int, folder: Path, threads: int
-    ) -> None:
+        self, subgames: Subgames, algorithm: SolvedSubgamesConfig, seed: int, folder: Path, threads: int,
+        device: str = "cpu",
+    ) -> None:  # fmt: skip
         super().__init__(algorithm, seed)
         self.algorithm, self.subgames, self.folder, self._threads = algorithm, subgames, folder, threads
-        self.dataset = Dataset(folder, Recipe.of(subgames, seed, algorithm.solver))
+        self.dataset = Dataset(folder, Recipe.of(subgames, seed, algorithm.solver), device)
         self._solved = 0
 
     def advance(self) -> dict[str, float]:
@@ -81,9 +83,10 @@ class EncodingErrors(SolvedSubgames):
     algorithm: EncodingErrorConfig
 
     def __init__(
-        self, subgames: Subgames, algorithm: EncodingErrorConfig, seed: int, folder: Path, threads: int
-    ) -> None:
-        super().__init__(subgames, algorithm, seed, folder, threads)
+        self, subgames: Subgames, algorithm: EncodingErrorConfig, seed: int, folder: Path, threads: int,
+        device: str = "cpu",
+    ) -> None:  # fmt: skip
+        super().__init__(subgames, algorithm, seed, folder, threads, device)
         self._squares = dict.fromkeys(self.readouts, 0.0)
         self._newest: dict[str, dict[str, float]] = {}
         deck = subgames.deck

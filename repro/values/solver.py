@@ -24,7 +24,7 @@ from repro.values import kernels
 from repro.values.kernels import BEST, DEALT, DECISION, FOLDED, MEAN, SHOWN, UPDATE, Boards, Part, Rule
 from repro.values.subgames import Array, Subgame
 
-_FIRST_LOOK, _LOOKS = 24, 1.15
+FIRST_LOOK, LOOKS = 24, 1.15
 """Exploitability is measured after so many iterations, and again each time that they have grown by this factor."""
 
 
@@ -77,7 +77,7 @@ class SubgameSolver:
         hands = deck.hands(board)
         *before, self._river = parts(subgame.betting())
         self._turn = before[0] if before else None
-        self._boards = _boards(subgame, hands)
+        self._boards = full_boards(subgame, hands)
         self._hands = (hands[:, 0].copy(), hands[:, 1].copy())
         matchup = subgame.matchups()
         if not (subgame.ranges >= 0).all() or not (subgame.ranges * matchup).sum() > 0:
@@ -140,14 +140,14 @@ def solve(subgame: Subgame, variant: Variant, tolerance: float, most: int = 10_0
 
     The solution says what was reached.
     """
-    solver, look = SubgameSolver(subgame, variant), _FIRST_LOOK
+    solver, look = SubgameSolver(subgame, variant), FIRST_LOOK
     while True:
         while solver.iterations < min(look, most):
             solver.iterate()
         reached = solver.exploitability()
         if solver.iterations >= most or reached <= tolerance:
             return solver.solution(reached)
-        look = int(np.ceil(look * _LOOKS))
+        look = int(np.ceil(look * LOOKS))
 
 
 def solve_all(
@@ -225,10 +225,16 @@ def _kind(tree: BettingTree, node: int, round_: int, last: bool) -> int:
     return SHOWN if winner == SHOWDOWN else DECISION
 
 
-def _boards(subgame: Subgame, hands: Array) -> Boards:
-    """The full boards, with their hands in order of strength; of those that renaming suits makes equal, one."""
+def full_boards(subgame: Subgame, hands: Array, merge: bool = True) -> Boards:
+    """The full boards, with their hands in order of strength; of those that renaming suits makes equal, one.
+
+    Args:
+        subgame: whose boards.
+        hands: that its board leaves.
+        merge: False to have all boards.
+    """
     deck, found, copies = subgame.deck, [], []
-    full, renamings = deck.full_boards(subgame.board), _symmetries(subgame, hands)
+    full, renamings = deck.full_boards(subgame.board), _symmetries(subgame, hands)[: None if merge else 1]
     for board in full:
         last = board[-1]
         images: dict[int, Array] = {}
