@@ -47,7 +47,7 @@ def test_iterations_equal_the_plain_solvers(board_cards: int, name: str, device:
             solver.iterate()
     for mode in (MEAN, BEST):
         expected = np.stack([solver.values(mode == BEST) for solver in alone])
-        np.testing.assert_allclose(together.values(mode).cpu().numpy(), expected, rtol=1e-5, atol=2e-2)
+        np.testing.assert_allclose(together.values(mode).cpu().numpy(), expected, rtol=1e-5, atol=0.1)
 
 
 @pytest.mark.parametrize("device", DEVICES)

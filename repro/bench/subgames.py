@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from repro.algorithms.tabular import VARIANTS
 from repro.bench.measure import Effort, Row, interleaved, per_second, seconds
-from repro.config import TabularCFRConfig
+from repro.config.schema import SolverConfig
 from repro.values.plain import PlainSolver
 from repro.values.sampling import random_subgame
 from repro.values.solver import SubgameSolver, solve
@@ -28,19 +27,13 @@ def rows(effort: Effort) -> list[Row]:
     return [river_subgame_iteration(effort), turn_subgame_traffic(effort)]
 
 
-def _linear_cfr() -> TabularCFRConfig:
-    found = VARIANTS["linear_cfr"]
-    assert isinstance(found, TabularCFRConfig)
-    return found
-
-
 def river_subgame_iteration(effort: Effort) -> Row:
-    """An iteration of Linear CFR on a river subgame beside one that multiplies by a matrix of 1,081 x 1,081 hands.
+    """An iteration on a river subgame beside one that multiplies by a matrix of 1,081 x 1,081 hands.
 
     The note has what `repro.values` is for: random subgames solved to 0.5% of the pot in an hour, drawing included.
     """
     subgame = replace(random_subgame(0, 1, 5, Deck()), pot=_POT)
-    ours, plain = SubgameSolver(subgame, _linear_cfr()), PlainSolver(subgame, _linear_cfr())
+    ours, plain = SubgameSolver(subgame, SolverConfig()), PlainSolver(subgame, SolverConfig())
     for solver in (ours, plain):
         solver.iterate()
     mine, other = interleaved(
@@ -48,7 +41,7 @@ def river_subgame_iteration(effort: Effort) -> Row:
         lambda: per_second(plain.iterate, effort.tabular_seconds), effort.repetitions,
     )  # fmt: skip
     subgames = effort.small
-    taken = seconds(lambda: [solve(random_subgame(0, n, 5, Deck()), _linear_cfr(), 0.005) for n in range(subgames)])
+    taken = seconds(lambda: [solve(random_subgame(0, n, 5, Deck()), SolverConfig(), 0.005) for n in range(subgames)])
     hourly = 3600 * subgames / taken
     note = f"peer: matrices; {hourly:,.0f} random river subgames an hour to 0.5% of the pot, on one thread"
     return Row("river_subgame_iteration", mine, other, "iterations/s", mine / other, note)
@@ -59,7 +52,7 @@ def turn_subgame_traffic(effort: Effort) -> Row:
 
     The ratio is the share of what memory would allow if nothing else took time.
     """
-    solver = SubgameSolver(replace(random_subgame(0, 3, 4, Deck()), pot=_POT), _linear_cfr())
+    solver = SubgameSolver(replace(random_subgame(0, 3, 4, Deck()), pot=_POT), SolverConfig())
     solver.iterate()
     source, target = np.zeros(_COPIED, np.uint8), np.zeros(_COPIED, np.uint8)
     mine, other = interleaved(
