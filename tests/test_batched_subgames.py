@@ -30,7 +30,7 @@ DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 def subgames(board_cards: int, deck: Deck = SMALL, count: int = 3) -> list[Subgame]:
     """Of the same pot, so that their trees have the same shape."""
-    found = [random_subgame(0, number, board_cards, deck) for number in range(count)]
+    found = [random_subgame(5, number, board_cards, deck) for number in range(count)]
     return [Subgame(s.board, 900.0 + 10 * i, s.ranges, deck) for i, s in enumerate(found)]
 
 
