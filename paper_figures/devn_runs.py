@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pandas as pd
+from matplotlib.axis import Axis
+from matplotlib.ticker import StrMethodFormatter
 
 from repro.evaluation.statistics import Estimate, mean_ci
 
@@ -71,15 +73,19 @@ def runs(settings: Iterable[Setting]) -> tuple[str, ...]:
     )
 
 
-def final(data: pd.DataFrame) -> pd.DataFrame:
-    """What the tables need: of each run the measurements at the epoch of its best network, and what the data holds."""
-    networks = data.part.str.startswith("setting")
-    found = data[networks & data.metric.isin(("unbucketed", "typical", "encoding_error"))]
-    runs_ = ["part", "variant", "algorithm", "seed"]
+def best_epochs(data: pd.DataFrame) -> pd.DataFrame:
+    """Of each read-out of each network, errors at the epoch at which it was best."""
+    found = data[data.metric.isin(("unbucketed", "typical", "encoding_error"))]
+    each = ["part", "variant", "algorithm", "seed"]
     losses = found[found.metric == "unbucketed"]
-    best = losses.loc[losses.groupby(runs_).value.idxmin(), [*runs_, "step"]]
-    kept = found.merge(best, on=[*runs_, "step"])
-    return pd.concat([kept, subgames(data)], ignore_index=True)
+    best = losses.loc[losses.groupby(each).value.idxmin(), [*each, "step"]]
+    return found.merge(best, on=[*each, "step"])
+
+
+def final(data: pd.DataFrame) -> pd.DataFrame:
+    """What the tables need: the networks at their best, and what is known of the subgames."""
+    networks = data[data.part.str.startswith("setting")]
+    return pd.concat([best_epochs(networks), subgames(data)], ignore_index=True)
 
 
 def subgames(data: pd.DataFrame) -> pd.DataFrame:
@@ -120,6 +126,12 @@ def over_layers(data: pd.DataFrame, setting: Setting, metric: str = "unbucketed"
     """DEVN's improvement over DCVN in %, the mean over numbers of layers."""
     found = [improvement(data, setting, n, metric) for n in layers(data, setting)]
     return mean_ci(pd.concat(found, axis=1).mean(axis=1))
+
+
+def plain_numbers(axis: Axis) -> None:
+    """Label a logarithmic axis with numbers like 0.02."""
+    for set_formatter in (axis.set_major_formatter, axis.set_minor_formatter):
+        set_formatter(StrMethodFormatter("{x:g}"))
 
 
 def title(data: pd.DataFrame, what: str) -> str:

@@ -21,6 +21,7 @@ from paper_figures.devn_runs import (
     encoding_error,
     final,
     layers,
+    plain_numbers,
     runs,
     title,
 )
@@ -82,6 +83,7 @@ def _curves(axes: Axes, data: pd.DataFrame) -> None:
             if len(table_) > 1:
                 axes.fill_between(table_.columns, band["low"], band["high"], color=colour, alpha=0.15, linewidth=0)
     axes.set(title=f"DEVN, setting {S2}", xlabel="epochs", ylabel="bucketed loss: Huber (pots²)", yscale="log")
+    plain_numbers(axes.yaxis)
     axes.legend(fontsize=6, ncols=2)
 
 

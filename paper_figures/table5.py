@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures.claims import Claim, above, below
-from paper_figures.devn_runs import BUCKETED, COLOURS, DCVN, DEVN, GAME, NAMES, layers, runs, title
+from paper_figures.devn_runs import BUCKETED, COLOURS, DCVN, DEVN, GAME, NAMES, layers, plain_numbers, runs, title
 from paper_figures.exploitability_curves import unless_smoke
 from repro.evaluation.statistics import mean_ci
 
@@ -64,6 +64,7 @@ def draw(data: pd.DataFrame) -> Figure:
                 markerfacecolor="black" if which == "train" else "white", linewidth=1, label=f"{which}, paper",
             )  # fmt: skip
         axes.set(title=NAMES[method], xlabel="hidden layers", xticks=depths, ylabel="Huber loss (pots²)", yscale="log")
+        plain_numbers(axes.yaxis)
         axes.legend(fontsize=7)
     figure.suptitle(title(data, f"Bucketed losses, setting {SETTING}"))
     figure.tight_layout()

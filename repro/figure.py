@@ -107,32 +107,47 @@ def run_sweep(arguments: list[str]) -> int:
             continue
 
 
-def collect(arguments: list[str], output: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+def planned(arguments: list[str]) -> list[Any]:
+    """Configurations of a sweep's runs, a run per seed."""
+    from repro.config import single_runs  # noqa: PLC0415  (--draw needs none of this)
+    from repro.run import plan, without_hydra  # noqa: PLC0415
+
+    return [one for c in plan(arguments[1:], multirun=True) for one in single_runs(without_hydra(c))]
+
+
+def unfinished(configs: list[Any], output: Path) -> int:
+    """How many of the runs are not finished."""
+    from repro.tracking.store import is_finished  # noqa: PLC0415
+
+    _, _, found = _stored(configs, output)
+    return sum(not is_finished(f, c.algorithm.readouts) for f, c in zip(found, configs, strict=True))
+
+
+def _stored(configs: list[Any], output: Path) -> tuple[Any, str, list[dict[str, Any]]]:
+    """MLflow's client, the experiment, and of each run what is stored by read-out."""
+    from repro.config import run_key  # noqa: PLC0415
+    from repro.tracking.store import default_uri, experiment_id, find_runs, open_store  # noqa: PLC0415
+
+    client = open_store(configs[0].tracking_uri or default_uri(output))
+    experiment = experiment_id(client, configs[0].target, output / "artifacts")
+    return client, experiment, [find_runs(client, experiment, run_key(c)) for c in configs]
+
+
+def collect(arguments: list[str], configs: list[Any], output: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The sweep's data, and the provenance of its runs.
 
     Raises:
         ReproError: a run of the sweep is not finished.
     """
-    from repro.config import result_config, run_key, single_runs  # noqa: PLC0415  (--draw needs none of this)
-    from repro.run import plan, without_hydra  # noqa: PLC0415
+    from repro.config import result_config, run_key  # noqa: PLC0415
     from repro.tracking.results import tidy  # noqa: PLC0415
-    from repro.tracking.store import (  # noqa: PLC0415
-        TRAINING,
-        default_uri,
-        experiment_id,
-        find_runs,
-        is_finished,
-        open_store,
-    )  # fmt: skip
+    from repro.tracking.store import TRAINING  # noqa: PLC0415
 
-    configs = [one for c in plan(arguments[1:], multirun=True) for one in single_runs(without_hydra(c))]
+    missing = unfinished(configs, output)
+    if missing:
+        raise ReproError(f"{missing} of {len(configs)} runs are not finished; nothing is drawn.")
+    client, experiment, found = _stored(configs, output)
     keys = [run_key(c) for c in configs]
-    client = open_store(configs[0].tracking_uri or default_uri(output))
-    experiment = experiment_id(client, configs[0].target, output / "artifacts")
-    found = [find_runs(client, experiment, key) for key in keys]
-    unfinished = sum(not is_finished(f, c.algorithm.readouts) for f, c in zip(found, configs, strict=True))
-    if unfinished:
-        raise ReproError(f"{unfinished} of {len(keys)} runs are not finished; nothing is drawn.")
     finished = [f[TRAINING] for f in found]
     named = variants(configs)
     parts = []
@@ -266,8 +281,12 @@ def make(target: str, scale: str, output: Path, jobs: int, device: str, force: b
     module = module_of(target)
     started = time.monotonic()
     sweeps = [sweep_arguments(experiment, output, jobs, device, force) for experiment in experiments(target, scale)]
+    configs = [planned(arguments) for arguments in sweeps]
     failed: list[int] = []
-    for arguments in sweeps:
+    for arguments, mine in zip(sweeps, configs, strict=True):
+        if not force and not unfinished(mine, output):
+            print(f"{arguments[1].removeprefix('+experiment=')}: all {len(mine)} run(s) are finished", flush=True)
+            continue
         status = run_sweep(arguments)
         # A failed sweep does not stop the others; an interrupted one does.
         failed += [status] if status else []
@@ -276,7 +295,7 @@ def make(target: str, scale: str, output: Path, jobs: int, device: str, force: b
     if failed:
         print(f"error: the runs of {target} did not all finish; repeat the command to continue.", file=sys.stderr)
         return failed[-1]
-    collected = [collect(arguments, output) for arguments in sweeps]
+    collected = [collect(arguments, mine, output) for arguments, mine in zip(sweeps, configs, strict=True)]
     data = pd.concat([frame for frame, _ in collected], ignore_index=True)
     if hasattr(module, "select"):
         data = module.select(data)

@@ -154,7 +154,8 @@ def test_every_experiment_composes_and_passes_its_checks(target, scale):
     assert experiments
     for experiment in experiments:
         configs = run.plan([f"+experiment={experiment}"], multirun=True)
-        assert {c.target for c in configs} == {target}
+        # Targets that draw from the same runs keep them in one place.
+        assert {c.target for c in configs} == {experiment.split("/")[0]}
         assert {c.scale for c in configs} == {scale}
         assert len({run_key(run.without_hydra(c)) for c in configs}) == len(configs) >= 1
 

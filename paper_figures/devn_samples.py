@@ -1,0 +1,111 @@
+"""Not in the paper: how DEVN's gain over DCVN depends on the number of samples that both learn from."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures.claims import Claim, above
+from paper_figures.devn_runs import COLOURS, DCVN, DEVN, NAMES, UNIT, ZERO_SUM, best_epochs
+from paper_figures.exploitability_curves import unless_smoke
+from repro.evaluation.statistics import Estimate, mean_ci
+
+TITLE, GAME = "DEVN, ours", "river subgames"
+SHOWS = "DEVN against DCVN by the number of samples"
+
+SHARES = {"hundredth": "1/100", "thirtieth": "1/30", "tenth": "1/10", "third": "1/3", "all": "all"}
+"""The sweeps, and what share of the training subgames they learn from."""
+
+RUNS = ("devn/data_1", *(f"devn_samples/{part}" for part in SHARES))
+
+
+def select(data: pd.DataFrame) -> pd.DataFrame:
+    """Of each run the measurements at the epoch of its best network."""
+    return best_epochs(data[data.part.isin(list(SHARES))])
+
+
+def by_seed(data: pd.DataFrame, part: str, method: str, metric: str = "unbucketed") -> pd.Series:
+    """A measurement of a read-out, by seed."""
+    rows = data[(data.part == part) & (data.algorithm == method) & (data.metric == metric)]
+    return rows.set_index("seed").value.sort_index()
+
+
+def improvement(data: pd.DataFrame, part: str, metric: str = "unbucketed") -> Estimate:
+    """By how much DEVN's loss is below DCVN's, in % of that, paired by seed."""
+    return mean_ci(100 * (1 - by_seed(data, part, DEVN, metric) / by_seed(data, part, DCVN, metric)))
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """Losses of both, and the improvement, by the share of samples."""
+    figure = Figure(figsize=(10.0, 4.0))
+    left, right = figure.subplots(1, 2)
+    assert isinstance(left, Axes)
+    assert isinstance(right, Axes)
+    x = range(len(SHARES))
+    for method in (DCVN, DEVN):
+        for metric, line, what in (("unbucketed", "o-", "all subgames (RMSE)"), ("typical", "s:", "median subgame")):
+            found = [mean_ci(by_seed(data, part, method, metric)) for part in SHARES]
+            _points(left, x, found, line, COLOURS[method], f"{NAMES[method]}, {what}")
+    for metric, line, colour, what in (
+        ("unbucketed", "o-", "#009E73", "all subgames (RMSE)"), ("typical", "s:", "#999999", "median subgame"),
+    ):  # fmt: skip
+        _points(right, x, [improvement(data, part, metric) for part in SHARES], line, colour, what)
+    right.axhline(0, color="black", linewidth=0.8)
+    left.set(ylabel=f"error ({UNIT})", ylim=(0, None))
+    right.set(ylabel="DEVN's error below DCVN's (%)")
+    for axes in (left, right):
+        axes.set_xticks(x, list(SHARES.values()))
+        axes.set(xlabel="share of the training subgames")
+        axes.legend(fontsize=7)
+    seeds, scale = data.seed.nunique(), data.scale.iloc[0]
+    figure.suptitle(f"What networks learn from fewer samples, mean and 95% CI over {seeds} seeds, scale: {scale}")
+    figure.tight_layout()
+    return figure
+
+
+def _points(axes: Axes, x: range, found: list[Estimate], line: str, colour: str, label: str) -> None:
+    several = all(f.n > 1 for f in found)
+    spread = [[f.mean - f.low for f in found], [f.high - f.mean for f in found]] if several else None
+    axes.errorbar(x, [f.mean for f in found], yerr=spread, fmt=line, markersize=4, color=colour, capsize=3, label=label)
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """None of the paper's: at which shares DEVN is better, and whether more samples favour it."""
+    found = []
+    for part, share in SHARES.items():
+        measured = improvement(data, part)
+        found.append(
+            Claim(
+                part, f"DEVN's unbucketed loss is below DCVN's: {share} of the samples", "ours",
+                unless_smoke(data, above(measured, 0)), measured, "%",
+                note="relative improvement, paired by seed; holds if above 0",
+            )
+        )  # fmt: skip
+    few, many = (
+        100 * (1 - by_seed(data, part, DEVN) / by_seed(data, part, DCVN)) for part in ("hundredth", "all")
+    )  # fmt: skip
+    measured = mean_ci(many - few)
+    found.append(
+        Claim(
+            "more_samples", "DEVN's improvement is larger with all samples than with 1/100 of them", "ours",
+            unless_smoke(data, above(measured, 0)), measured, "percentage points",
+            note="paired by seed; holds if above 0",
+        )
+    )  # fmt: skip
+    return found
+
+
+def table(data: pd.DataFrame) -> str:
+    """Losses by share."""
+    lines = [
+        "| share | DCVN | DEVN | DEVN, zero-sum | improvement [%] | median subgame: DCVN | DEVN | improvement [%] |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for part, share in SHARES.items():
+        losses = " | ".join(str(mean_ci(by_seed(data, part, m))) for m in (DCVN, DEVN, ZERO_SUM))
+        typical = " | ".join(str(mean_ci(by_seed(data, part, m, "typical"))) for m in (DCVN, DEVN))
+        lines.append(
+            f"| {share} | {losses} | {improvement(data, part)} | {typical} | {improvement(data, part, 'typical')} |"
+        )
+    return "\n".join([*lines, "", f"Errors in {UNIT}, with 95% intervals over seeds."])
