@@ -137,4 +137,5 @@ def plain_numbers(axis: Axis) -> None:
 def title(data: pd.DataFrame, what: str) -> str:
     """A figure's title, with what is averaged and the scale."""
     seeds = data[data.part.str.startswith("setting")].seed.nunique()
-    return f"{what}, mean and 95% CI over {seeds} seeds, scale: {data.scale.iloc[0]}"
+    over = f"mean and 95% CI over {seeds} seeds" if seeds > 1 else "one seed"
+    return f"{what}, {over}, scale: {data.scale.iloc[0]}"

@@ -6,6 +6,7 @@ import pandas as pd
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from paper_figures.claims import Claim, above
 from paper_figures.devn_runs import (
@@ -62,7 +63,7 @@ def draw(data: pd.DataFrame) -> Figure:
         axes.set(title=f"dataset {settings[0].dataset}", xlabel="hidden layers", ylabel=f"RMSE ({UNIT})")
         axes.set_xticks(layers(data, settings[0]))
         axes.set_ylim(bottom=0)
-        axes.legend(fontsize=6, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.14))
+        axes.legend(fontsize=6, ncols=len(settings), loc="upper center", bbox_to_anchor=(0.5, -0.14), handlelength=4)
     figure.suptitle(title(data, "DEVN and DCVN: losses"))
     figure.tight_layout()
     return figure
@@ -84,6 +85,7 @@ def _curves(axes: Axes, data: pd.DataFrame) -> None:
                 axes.fill_between(table_.columns, band["low"], band["high"], color=colour, alpha=0.15, linewidth=0)
     axes.set(title=f"DEVN, setting {S2}", xlabel="epochs", ylabel="bucketed loss: Huber (pots²)", yscale="log")
     plain_numbers(axes.yaxis)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(fontsize=6, ncols=2)
 
 

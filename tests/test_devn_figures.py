@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from itertools import product
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from paper_figures import table4
+from paper_figures import devn_samples, figure10, figure11, table4, table5, table6
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
+from paper_figures.devn_runs import BUCKETED, UNABSTRACTED, final
+from repro import figure
 from repro.evaluation.statistics import mean_ci
 
 
@@ -85,3 +88,144 @@ def test_the_jackknife_of_a_mean_is_the_mean():
     table = table4._left_out(pd.DataFrame({"x": values}))
     found, expected = table4.jackknife(table["x"]), mean_ci(values)
     assert (found.mean, found.low, found.high) == pytest.approx((expected.mean, expected.low, expected.high))
+
+
+# -- networks ----------------------------------------------------------------------------------------------------------
+
+LOSSES = {"i": 10.0, "ii": 9.0, "iii": 8.0, "iv": 9.0, "v": 8.5, "vi": 30.0, "vii": 20.0}
+
+
+def loss(setting: str, method: str, hidden: int, better: float = 1.0) -> float:
+    """DEVN's is the lower one by `better` per cent and another for each layer; DCVN's falls by 1% a layer."""
+    value = LOSSES[setting] * (1 - 0.01 * hidden)
+    return value if method == "dcvn" else value * (1 - better / 100 * (1 + hidden))
+
+
+def runs(better: float = 1.0, seeds: int = 3, scale: str = "laptop") -> pd.DataFrame:
+    """What MLflow would hold: the best network is that of the second of three evaluations."""
+    rows = []
+    for setting in (*BUCKETED, *UNABSTRACTED):
+        for hidden, method, seed in product(setting.paper, ("dcvn", "devn"), range(seeds)):
+            common = {
+                "target": "devn", "scale": scale, "seed": seed, "part": setting.part,
+                "variant": f"algorithm.name={method}, network.layers={hidden}",
+            }  # fmt: skip
+            lowest = loss(setting.name, method, hidden, better) * (1 + 1e-4 * seed)
+            for step, factor in ((1, 1.5), (2, 1.0), (3, 1.2)):
+                losses = {"loss/train": 0.01 * factor * lowest, "loss/validation": 0.015 * factor * lowest}
+                rows += [
+                    {**common, "algorithm": "training", "metric": m, "step": step, "value": v}
+                    for m, v in losses.items()
+                ]
+                for name in ("devn", "devn_zero_sum") if method == "devn" else ("dcvn",):
+                    value = lowest * factor * (0.9 if name == "devn_zero_sum" else 1)
+                    measured = {"unbucketed": value, "typical": value / 2, "encoding_error": 2.0, "best": 99.0}
+                    rows += [
+                        {**common, "algorithm": name, "metric": m, "step": step, "value": v}
+                        for m, v in measured.items()
+                    ]
+    for number, metric in product((1, 2), ("exploitability/most", "solver_iterations")):
+        common = {"target": "devn", "scale": scale, "seed": number - 1, "part": f"data_{number}", "variant": ""}
+        rows.append({**common, "algorithm": "training", "metric": metric, "step": 1, "value": 0.1})
+    return pd.DataFrame(rows)
+
+
+def judged(module: ModuleType, data: pd.DataFrame) -> dict[str, tuple[str, float]]:
+    """Verdict and number by claim."""
+    return {c.id: (c.verdict, c.measured.mean) for c in module.claims(module.select(data)) if c.measured}
+
+
+def expect(found: tuple[str, float], verdict: str, measured: float) -> None:
+    assert found[0] == verdict
+    assert found[1] == pytest.approx(measured, rel=1e-3)
+
+
+def test_table6_judges_losses_of_the_best_networks():
+    found = judged(table6, runs())
+    for setting in (*BUCKETED, *UNABSTRACTED):
+        for hidden in setting.paper:
+            expect(found[f"{setting.name}_{hidden}"], HELD, 1 + hidden)
+        few, many = min(setting.paper), max(setting.paper)
+        expect(found[f"{setting.name}_larger"], HELD, many - few)
+        expect(found[f"{setting.name}_zero_sum"], HELD, 10.0)
+    worse = judged(table6, runs(better=-1.0))
+    assert {v for name, (v, _) in worse.items() if not name.endswith("zero_sum")} == {DID_NOT_HOLD}
+    assert {v for v, _ in judged(table6, runs(scale="smoke")).values()} == {NOT_TESTABLE}
+    assert {v for v, _ in judged(table6, runs(seeds=1)).values()} == {UNDECIDED}
+
+
+def test_table6_shows_every_setting_and_the_labels():
+    data = table6.select(runs())
+    lines = table6.table(data).splitlines()
+    assert sum(line.startswith("| VI | ") for line in lines) == 3
+    first = f"| I | 2 | {mean_ci([loss('i', 'dcvn', 2) * (1 + 1e-4 * s) for s in range(3)])} | "
+    assert lines[2].startswith(first)
+    assert lines[2].endswith("4.161, 3.679, 11.58 |")
+    assert any(line.startswith("Dataset 2: exploitability of every solution at most 0.1% of the pot") for line in lines)
+    assert len(table6.draw(data).axes) == 2
+
+
+def test_figure11_judges_gains():
+    found = judged(figure11, runs())
+    # DEVN's loss falls faster.
+    assert {verdict for verdict, _ in found.values()} == {HELD, DID_NOT_HOLD}
+    for setting in BUCKETED:
+        assert found[f"{setting.name}_gain"][0] == HELD
+        small, large = loss(setting.name, "devn", 2), loss(setting.name, "dcvn", 7)
+        expect(found[f"{setting.name}_small"], DID_NOT_HOLD, 100 * (1 - small / large))
+    data = figure11.select(runs())
+    assert len(figure11.draw(data).axes) == 5
+    assert len(figure11.table(data).splitlines()) == 2 + 5 * 3
+    assert figure11.paper_gain(BUCKETED[0], "dcvn", 7) == pytest.approx(100 * (1 - 3.679 / 4.161))
+
+
+def test_figure10_judges_width_and_buckets():
+    found = judged(figure10, runs())
+    expect(found["dcvn_wider"], HELD, 10.0)
+    expect(found["devn_finer"], HELD, 100 / 9)
+    expect(found["less_from_buckets"], HELD, 100 * (1 / 9 - 0.5 / 9))
+    assert found["small_devn_2"][0] == DID_NOT_HOLD
+    data = figure10.select(runs())
+    assert [len(axes.get_lines()) > 0 for axes in figure10.draw(data).axes] == [True] * 3
+    assert figure10.table(data).splitlines()[2].startswith("| I | DCVN | 2 | 2.782 | ")
+
+
+def test_table5_takes_losses_at_the_best_epoch():
+    data = table5.select(runs())
+    assert set(data.part) == {"setting_ii"}
+    both = table5.losses(data, "devn", 3)
+    assert both.train.tolist() == pytest.approx([0.01 * loss("ii", "devn", 3) * (1 + 1e-4 * s) for s in range(3)])
+    found = judged(table5, runs())
+    expect(found["devn_close"], HELD, 1.5)
+    expect(found["dcvn_layers"], HELD, 100 * (1 - 0.93 / 0.98))
+    assert len(table5.draw(data).axes) == 2
+    assert len(table5.table(data).splitlines()) == 2 + 8 + 2
+
+
+def test_the_curve_over_samples():
+    parts = []
+    for number, part in enumerate(devn_samples.SHARES):
+        mine = runs(better=number - 1.5)
+        mine = mine[(mine.part == "setting_i") & mine.variant.str.contains("layers=3")]
+        parts.append(mine.assign(part=part, variant=mine.variant.str.split(",").str[0]))
+    data = pd.concat(parts, ignore_index=True)
+    found = judged(devn_samples, data)
+    verdicts_ = [found[part][0] for part in devn_samples.SHARES]
+    assert verdicts_ == [DID_NOT_HOLD, DID_NOT_HOLD, HELD, HELD, HELD]
+    expect(found["more_samples"], HELD, 4 * 4)
+    drawn = devn_samples.select(data)
+    assert len(devn_samples.draw(drawn).axes) == 2
+    assert len(devn_samples.table(drawn).splitlines()) == 2 + 5 + 2
+
+
+def test_targets_share_runs():
+    shared = figure.experiments("table6", "laptop")
+    assert shared[:2] == ["devn/data_1/laptop", "devn/data_2/laptop"]
+    for target in ("figure10", "figure11", "table5"):
+        assert set(figure.experiments(target, "laptop")) < set(shared)
+    # Data is solved before it is learned from.
+    for target in ("table5", "devn_samples"):
+        assert figure.experiments(target, "laptop")[0] == "devn/data_1/laptop"
+    data = final(runs())
+    assert set(data.metric) == {"unbucketed", "typical", "encoding_error", "exploitability/most", "solver_iterations"}
+    assert set(data[data.metric == "unbucketed"].step) == {2}

@@ -180,6 +180,19 @@ def test_a_failed_sweep_does_not_stop_the_others_but_ctrl_c_does(monkeypatch, tm
     assert len(done) == run_until
 
 
+def test_finished_sweeps_start_no_process(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(figure, "unfinished", lambda configs, output: 0)
+    monkeypatch.setattr(figure, "run_sweep", lambda arguments: pytest.fail("a process was started"))
+
+    def collect(arguments, configs, output):
+        raise ReproError(f"{len(configs)} runs would be read")
+
+    monkeypatch.setattr(figure, "collect", collect)
+    with pytest.raises(ReproError, match="2 runs would be read"):
+        figure.make("figure1", "smoke", tmp_path, 1, "cpu", False)
+    assert "figure1/smoke: all 2 run(s) are finished" in capsys.readouterr().out
+
+
 def test_the_paper_scale_is_the_published_setting():
     """SD-CFR App. A."""
     config = run.plan(["+experiment=figure1/paper"], multirun=True)[0].algorithm
@@ -197,7 +210,9 @@ def test_laptop_departs_from_the_paper_in_length_only():
 
 
 def test_an_unknown_target_is_refused():
-    with pytest.raises(ReproError, match="target 'figure99' is unknown; the targets are d2cfr_choices, figure1"):
+    with pytest.raises(
+        ReproError, match="target 'figure99' is unknown; the targets are d2cfr_choices, devn_samples, figure1,"
+    ):
         figure.module_of("figure99")
 
 
