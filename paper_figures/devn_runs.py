@@ -1,19 +1,22 @@
 """What the figures and tables of DEVN against DCVN share: the runs, their losses, and the paper's numbers.
 
-All losses are root mean square errors in % of the pot, of the network that did best on the validation subgames. A
-comparison of two networks is paired by seed, which names the initial weights and the order of the samples.
+Unbucketed losses are root mean square errors in % of the pot, of the network that did best on the validation subgames.
+A comparison of two networks is paired by seed, which names the initial weights and the order of the samples.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.ticker import StrMethodFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
+from paper_figures.table4 import PAPER as PAPER_ERRORS
 from repro.evaluation.statistics import Estimate, mean_ci
 
 DCVN, DEVN, ZERO_SUM = "dcvn", "devn", "devn_zero_sum"
@@ -21,11 +24,6 @@ NAMES = {DCVN: "DCVN", DEVN: "DEVN", ZERO_SUM: "DEVN, made zero-sum"}
 COLOURS = {DCVN: "#0072B2", DEVN: "#D55E00", ZERO_SUM: "#CC79A7"}
 UNIT = "% of the pot"
 GAME = "river and turn subgames"
-
-PAPER_ERRORS = {("i", DCVN): 2.782, ("i", DEVN): 1.944, ("ii", DCVN): 2.782, ("ii", DEVN): 1.944,
-                ("iii", DCVN): 2.634, ("iii", DEVN): 1.796, ("iv", DCVN): 4.006, ("iv", DEVN): 2.842,
-                ("v", DCVN): 3.887, ("v", DEVN): 2.726}  # fmt: skip
-"""Encoding errors by setting and method, DEVN Table 1."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +33,24 @@ class Setting:
     Attributes:
         name: its Roman number, small.
         dataset: 1 or 2.
+        buckets: how many in the paper, 0 for none.
         paper: unbucketed losses of DCVN and of DEVN by number of hidden layers, DEVN Table 3 and Supplement Table 6.
     """
 
     name: str
     dataset: int
+    buckets: int
     paper: dict[int, tuple[float, float]]
+
+    def paper_loss(self, method: str, hidden: int) -> float:
+        """The paper's unbucketed loss."""
+        dcvn, devn = self.paper[hidden]
+        return dcvn if method == DCVN else devn
+
+    def paper_error(self, method: str) -> float:
+        """The paper's encoding error."""
+        row = next(row for row in PAPER_ERRORS if (row.dataset, row.buckets) == (self.dataset, self.buckets))
+        return row.dcvn if method == DCVN else row.devn
 
     @property
     def part(self) -> str:
@@ -52,15 +62,15 @@ class Setting:
 
 
 BUCKETED = (
-    Setting("i", 1, {2: (4.161, 3.679), 3: (3.919, 3.448), 5: (3.745, 3.264), 7: (3.679, 3.204)}),
-    Setting("ii", 1, {2: (3.934, 3.449), 3: (3.700, 3.212), 5: (3.554, 3.054), 7: (3.513, 2.994)}),
-    Setting("iii", 1, {2: (3.795, 3.317), 3: (3.578, 3.080), 5: (3.419, 2.905), 7: (3.368, 2.839)}),
-    Setting("iv", 2, {2: (6.316, 5.729), 3: (5.982, 5.380), 5: (5.821, 5.150), 7: (5.772, 5.021)}),
-    Setting("v", 2, {2: (6.375, 5.790), 3: (6.035, 5.389), 5: (5.793, 5.095), 7: (5.724, 4.939)}),
+    Setting("i", 1, 1000, {2: (4.161, 3.679), 3: (3.919, 3.448), 5: (3.745, 3.264), 7: (3.679, 3.204)}),
+    Setting("ii", 1, 1000, {2: (3.934, 3.449), 3: (3.700, 3.212), 5: (3.554, 3.054), 7: (3.513, 2.994)}),
+    Setting("iii", 1, 2000, {2: (3.795, 3.317), 3: (3.578, 3.080), 5: (3.419, 2.905), 7: (3.368, 2.839)}),
+    Setting("iv", 2, 1000, {2: (6.316, 5.729), 3: (5.982, 5.380), 5: (5.821, 5.150), 7: (5.772, 5.021)}),
+    Setting("v", 2, 2000, {2: (6.375, 5.790), 3: (6.035, 5.389), 5: (5.793, 5.095), 7: (5.724, 4.939)}),
 )
 UNABSTRACTED = (
-    Setting("vi", 1, {3: (5.309, 5.046), 5: (4.150, 3.801), 7: (3.808, 3.497)}),
-    Setting("vii", 2, {3: (8.770, 8.461), 5: (7.183, 6.941), 7: (6.905, 6.620)}),
+    Setting("vi", 1, 0, {3: (5.309, 5.046), 5: (4.150, 3.801), 7: (3.808, 3.497)}),
+    Setting("vii", 2, 0, {3: (8.770, 8.461), 5: (7.183, 6.941), 7: (6.905, 6.620)}),
 )
 
 
@@ -109,12 +119,15 @@ def by_seed(data: pd.DataFrame, setting: Setting, method: str, hidden: int, metr
     return rows.set_index("seed").value.sort_index()
 
 
-def improvement(
-    data: pd.DataFrame, setting: Setting, hidden: int, metric: str = "unbucketed", of: tuple[str, str] = (DCVN, DEVN)
-) -> pd.Series:
-    """By how much the second read-out's error is lower than the first's, in % of that, by seed."""
-    before, after = (by_seed(data, setting, method, hidden, metric) for method in of)
+def lower_by(before: pd.Series | float, after: pd.Series | float) -> Any:
+    """By how much the second is lower, in % of the first."""
     return 100 * (1 - after / before)
+
+
+def improvement(data: pd.DataFrame, setting: Setting, hidden: int, metric: str = "unbucketed") -> pd.Series:
+    """By how much DEVN's error is lower than DCVN's, in % of that, by seed."""
+    found: pd.Series = lower_by(*(by_seed(data, setting, method, hidden, metric) for method in (DCVN, DEVN)))
+    return found
 
 
 def encoding_error(data: pd.DataFrame, setting: Setting, method: str) -> float:
@@ -128,14 +141,23 @@ def over_layers(data: pd.DataFrame, setting: Setting, metric: str = "unbucketed"
     return mean_ci(pd.concat(found, axis=1).mean(axis=1))
 
 
+def points(axes: Axes, x: Sequence[float], estimates: Sequence[Estimate], **style: Any) -> None:
+    """Means with their intervals, which single runs do not have."""
+    mean = [e.mean for e in estimates]
+    spread = [[e.mean - e.low for e in estimates], [e.high - e.mean for e in estimates]]
+    several = all(e.n > 1 for e in estimates)
+    axes.errorbar(x, mean, yerr=spread if several else None, **{"capsize": 3, "markersize": 4, **style})
+
+
 def plain_numbers(axis: Axis) -> None:
     """Label a logarithmic axis with numbers like 0.02."""
-    for set_formatter in (axis.set_major_formatter, axis.set_minor_formatter):
-        set_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def title(data: pd.DataFrame, what: str) -> str:
     """A figure's title, with what is averaged and the scale."""
-    seeds = data[data.part.str.startswith("setting")].seed.nunique()
+    seeds = data[~data.part.str.startswith("data")].seed.nunique()
     over = f"mean and 95% CI over {seeds} seeds" if seeds > 1 else "one seed"
     return f"{what}, {over}, scale: {data.scale.iloc[0]}"

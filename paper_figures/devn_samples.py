@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures.claims import Claim, above
-from paper_figures.devn_runs import COLOURS, DCVN, DEVN, NAMES, UNIT, ZERO_SUM, best_epochs
+from paper_figures.devn_runs import COLOURS, DCVN, DEVN, NAMES, UNIT, ZERO_SUM, best_epochs, lower_by, points, title
 from paper_figures.exploitability_curves import unless_smoke
 from repro.evaluation.statistics import Estimate, mean_ci
 
@@ -33,7 +33,7 @@ def by_seed(data: pd.DataFrame, part: str, method: str, metric: str = "unbuckete
 
 def improvement(data: pd.DataFrame, part: str, metric: str = "unbucketed") -> Estimate:
     """By how much DEVN's loss is below DCVN's, in % of that, paired by seed."""
-    return mean_ci(100 * (1 - by_seed(data, part, DEVN, metric) / by_seed(data, part, DCVN, metric)))
+    return mean_ci(lower_by(by_seed(data, part, DCVN, metric), by_seed(data, part, DEVN, metric)))
 
 
 def draw(data: pd.DataFrame) -> Figure:
@@ -46,11 +46,12 @@ def draw(data: pd.DataFrame) -> Figure:
     for method in (DCVN, DEVN):
         for metric, line, what in (("unbucketed", "o-", "all subgames (RMSE)"), ("typical", "s:", "median subgame")):
             found = [mean_ci(by_seed(data, part, method, metric)) for part in SHARES]
-            _points(left, x, found, line, COLOURS[method], f"{NAMES[method]}, {what}")
+            points(left, x, found, fmt=line, color=COLOURS[method], label=f"{NAMES[method]}, {what}")
     for metric, line, colour, what in (
         ("unbucketed", "o-", "#009E73", "all subgames (RMSE)"), ("typical", "s:", "#999999", "median subgame"),
     ):  # fmt: skip
-        _points(right, x, [improvement(data, part, metric) for part in SHARES], line, colour, what)
+        found = [improvement(data, part, metric) for part in SHARES]
+        points(right, x, found, fmt=line, color=colour, label=what)
     right.axhline(0, color="black", linewidth=0.8)
     left.set(ylabel=f"error ({UNIT})", ylim=(0, None))
     right.set(ylabel="DEVN's error below DCVN's (%)")
@@ -58,16 +59,9 @@ def draw(data: pd.DataFrame) -> Figure:
         axes.set_xticks(x, list(SHARES.values()))
         axes.set(xlabel="share of the training subgames")
         axes.legend(fontsize=7)
-    seeds, scale = data.seed.nunique(), data.scale.iloc[0]
-    figure.suptitle(f"What networks learn from fewer samples, mean and 95% CI over {seeds} seeds, scale: {scale}")
+    figure.suptitle(title(data, "What networks learn from fewer samples"))
     figure.tight_layout()
     return figure
-
-
-def _points(axes: Axes, x: range, found: list[Estimate], line: str, colour: str, label: str) -> None:
-    several = all(f.n > 1 for f in found)
-    spread = [[f.mean - f.low for f in found], [f.high - f.mean for f in found]] if several else None
-    axes.errorbar(x, [f.mean for f in found], yerr=spread, fmt=line, markersize=4, color=colour, capsize=3, label=label)
 
 
 def claims(data: pd.DataFrame) -> list[Claim]:
@@ -82,9 +76,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
                 note="relative improvement, paired by seed; holds if above 0",
             )
         )  # fmt: skip
-    few, many = (
-        100 * (1 - by_seed(data, part, DEVN) / by_seed(data, part, DCVN)) for part in ("hundredth", "all")
-    )  # fmt: skip
+    few, many = (lower_by(by_seed(data, p, DCVN), by_seed(data, p, DEVN)) for p in ("hundredth", "all"))
     measured = mean_ci(many - few)
     found.append(
         Claim(

@@ -22,7 +22,9 @@ from paper_figures.devn_runs import (
     final,
     improvement,
     layers,
+    lower_by,
     over_layers,
+    points,
     runs,
     title,
 )
@@ -39,34 +41,35 @@ RUNS = runs(SETTINGS)
 select = final
 
 
+def paper_improvement(setting: Setting, hidden: int) -> float:
+    """DEVN's over DCVN in the paper, in %."""
+    found: float = lower_by(*(setting.paper_loss(method, hidden) for method in (DCVN, DEVN)))
+    return found
+
+
 def draw(data: pd.DataFrame) -> Figure:
     """DEVN's improvement over DCVN, by setting and number of layers, beside the paper's."""
     figure = Figure(figsize=(10.0, 4.4))
-    upper, lower = figure.subplots(1, 2, sharey=True)
-    for axes, metric, name in ((upper, "unbucketed", "all subgames (RMSE)"), (lower, "typical", "median subgame")):
+    left, right = figure.subplots(1, 2, sharey=True)
+    for axes, metric, name in ((left, "unbucketed", "all subgames (RMSE)"), (right, "typical", "median subgame")):
         for i, setting in enumerate(SETTINGS):
             depths = layers(data, setting)
             for j, hidden in enumerate(depths):
                 found = mean_ci(improvement(data, setting, hidden, metric))
                 x = i + (j - (len(depths) - 1) / 2) * 0.2
-                spread = [[found.mean - found.low], [found.high - found.mean]] if found.n > 1 else None
                 first = i == j == 0
-                axes.errorbar(
-                    x, found.mean, yerr=spread, fmt="o", color=COLOURS[DEVN], capsize=2, markersize=4,
-                    label="ours" if first else None,
-                )  # fmt: skip
-                if metric == "unbucketed" and hidden in setting.paper:
-                    theirs, mine = setting.paper[hidden]
+                points(axes, [x], [found], fmt="o", color=COLOURS[DEVN], capsize=2, label="ours" if first else None)
+                if metric == "unbucketed":
                     axes.plot(
-                        x, 100 * (1 - mine / theirs), "D", color="black", markerfacecolor="white", markersize=4,
-                        label="paper" if first else None,
+                        x, paper_improvement(setting, hidden), "D", color="black", markerfacecolor="white",
+                        markersize=4, label="paper" if first else None,
                     )  # fmt: skip
                 axes.annotate(str(hidden), (x, 0), (x, 0.01), textcoords=("data", "axes fraction"), fontsize=6)
         axes.axhline(0, color="black", linewidth=0.8)
         axes.set_xticks(np.arange(len(SETTINGS)), [str(s) for s in SETTINGS])
-        axes.set(xlabel="setting (small numbers: hidden layers)", title=f"{name}")
+        axes.set(xlabel="setting (small numbers: hidden layers)", title=name)
         axes.legend(fontsize=7)
-    upper.set(ylabel="DEVN's error below DCVN's (%)")
+    left.set(ylabel="DEVN's error below DCVN's (%)")
     figure.suptitle(title(data, "DEVN's improvement over DCVN in unbucketed loss"))
     figure.tight_layout()
     return figure
@@ -92,10 +95,9 @@ def _source(setting: Setting) -> str:
 
 def _lower(data: pd.DataFrame, setting: Setting, hidden: int) -> Claim:
     measured = mean_ci(improvement(data, setting, hidden))
-    theirs, mine = setting.paper[hidden]
     return Claim(
         f"{setting.name}_{hidden}", f"DEVN's unbucketed loss is below DCVN's: setting {setting}, {hidden} layers",
-        _source(setting), unless_smoke(data, above(measured, 0)), measured, "%", 100 * (1 - mine / theirs),
+        _source(setting), unless_smoke(data, above(measured, 0)), measured, "%", paper_improvement(setting, hidden),
         note="relative improvement, paired by seed; holds if above 0",
     )  # fmt: skip
 
@@ -112,21 +114,22 @@ def _typical(data: pd.DataFrame, setting: Setting) -> Claim:
 def _larger(data: pd.DataFrame, setting: Setting) -> Claim:
     few, many = layers(data, setting)[0], layers(data, setting)[-1]
     measured = mean_ci(improvement(data, setting, many) - improvement(data, setting, few))
-    theirs = [100 * (1 - mine / before) for before, mine in (setting.paper[few], setting.paper[many])]
+    theirs = paper_improvement(setting, many) - paper_improvement(setting, few)
     return Claim(
         f"{setting.name}_larger", f"The improvement is larger with {many} layers than with {few}: setting {setting}",
         "Sec. 7" if setting in BUCKETED else _source(setting), unless_smoke(data, above(measured, 0)), measured,
-        "percentage points", theirs[1] - theirs[0], note="paired by seed; holds if above 0",
+        "percentage points", theirs, note="paired by seed; holds if above 0",
     )  # fmt: skip
 
 
 def _zero_sum(data: pd.DataFrame, setting: Setting) -> Claim:
-    found = [improvement(data, setting, n, of=(DEVN, ZERO_SUM)) for n in layers(data, setting)]
+    depths = layers(data, setting)
+    found = [lower_by(by_seed(data, setting, DEVN, n), by_seed(data, setting, ZERO_SUM, n)) for n in depths]
     measured = mean_ci(pd.concat(found, axis=1).mean(axis=1))
     return Claim(
         f"{setting.name}_zero_sum", f"Making predictions zero-sum lowers DEVN's unbucketed loss: setting {setting}",
         "ours", unless_smoke(data, above(measured, 0)), measured, "%",
-        note="the same networks; the mean over numbers of layers; holds if above 0",
+        note="the same training runs, each at its own best epoch; the mean over numbers of layers; holds if above 0",
     )  # fmt: skip
 
 
@@ -144,16 +147,17 @@ def table(data: pd.DataFrame) -> str:
         for hidden in layers(data, setting):
             losses = " | ".join(str(mean_ci(by_seed(data, setting, m, hidden))) for m in (DCVN, DEVN, ZERO_SUM))
             typical = " | ".join(str(mean_ci(by_seed(data, setting, m, hidden, "typical"))) for m in (DCVN, DEVN))
-            theirs, mine = setting.paper[hidden]
+            dcvn, devn = setting.paper[hidden]
             lines.append(
                 f"| {setting} | {hidden} | {losses} | {mean_ci(improvement(data, setting, hidden))} | {typical} | "
-                f"{theirs}, {mine}, {100 * (1 - mine / theirs):.2f} |"
+                f"{dcvn}, {devn}, {paper_improvement(setting, hidden):.2f} |"
             )
         if setting in BUCKETED:
             errors = [encoding_error(data, setting, m) for m in (DCVN, DEVN)]
+            theirs = [setting.paper_error(m) for m in (DCVN, DEVN)]
             lines.append(
                 f"| {setting} | encoding error | {errors[0]:.3g} | {errors[1]:.3g} | – | "
-                f"{100 * (1 - errors[1] / errors[0]):.3g} | – | – | see table 4 |"
+                f"{lower_by(*errors):.3g} | – | – | {theirs[0]}, {theirs[1]}, {lower_by(*theirs):.2f} |"
             )
     return "\n".join([*lines, "", f"Errors in {UNIT}, with 95% intervals over seeds.", "", *_labels(data)])
 

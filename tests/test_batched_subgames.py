@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
 def subgames(board_cards: int, deck: Deck = SMALL, count: int = 3) -> list[Subgame]:
-    """Of the same pot, so that their trees have the same shape."""
+    """Of about the same pot, so that their trees have the same shape."""
     found = [random_subgame(5, number, board_cards, deck) for number in range(count)]
     return [Subgame(s.board, 900.0 + 10 * i, s.ranges, deck) for i, s in enumerate(found)]
 
@@ -81,7 +82,7 @@ def test_those_that_are_left_go_on_as_if_alone():
 
 
 def test_solutions_are_in_order_whatever_their_trees(monkeypatch: pytest.MonkeyPatch):
-    # Pots of all sizes, and batches of one or two.
+    # Pots of all sizes, and small batches.
     some = [random_subgame(1, number, 5, SMALL) for number in range(7)]
     monkeypatch.setattr(batched, "_ENTRIES", 300_000)
     found = solve_batched(some, SolverConfig(), 0.01, "cpu")
@@ -90,6 +91,8 @@ def test_solutions_are_in_order_whatever_their_trees(monkeypatch: pytest.MonkeyP
         assert ours.exploitability <= 0.01
         assert abs(ours.iterations - expected.iterations) <= 0.35 * expected.iterations
         np.testing.assert_allclose(ours.matchup, expected.matchup, rtol=1e-9)
+        won, lost = ((subgame.ranges * solution.cfv).sum(1) for solution in (ours, expected))
+        np.testing.assert_allclose(won, lost, atol=0.02)
         # Zero-sum.
         assert (subgame.ranges * ours.cfv).sum() == pytest.approx(0, abs=1e-5)
 
@@ -106,6 +109,12 @@ def test_players_must_be_able_to_meet():
     same[:, 0] = 1.0
     with pytest.raises(ReproError, match="two hands that can meet"):
         BatchedSolver([Subgame(subgame.board, subgame.pot, same, SMALL)], SolverConfig())
+
+
+def test_trees_must_have_one_shape():
+    small, large = (replace(subgames(5)[0], pot=pot) for pot in (200.0, 20_000.0))
+    with pytest.raises(ReproError, match="shape of betting tree"):
+        BatchedSolver([small, large], SolverConfig())
 
 
 def test_datasets_are_solved_on_another_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -248,6 +248,7 @@ def test_resuming_equals_never_stopping(tmp_path: Path):
         ([*RUN, "game.ranks=1"], "ranks is 1; allowed are 2 to 13"),
         ([*RUN, "game.ranks=2"], "8 cards; 9 are dealt"),
         ([*RUN, "+game.stack=5"], "no parameter 'stack'"),
+        ([*RUN, "game.least_pot=100"], "least_pot is 100; allowed are 200 chips to below 39900"),
         ([*RUN, "algorithm.buckets=0"], "algorithm.buckets is 0; it must be at least 1"),
         ([*RUN, "algorithm.solver.tolerance=0"], "algorithm.solver.tolerance is 0.0"),
         ([*RUN, "algorithm.solver.beta=20"], "algorithm.solver.beta is 20.0; it must be from -10 to 10"),

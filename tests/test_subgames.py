@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -184,7 +185,7 @@ def test_without_chips_behind_a_turn_is_checked_down(behind: float):
 def test_hands_that_cannot_meet_are_refused():
     ranges = np.zeros((2, len(SMALL.hands((0, 5, 10, 15, 3)))))
     ranges[:, 0] = 1.0
-    with pytest.raises(ReproError, match="of some two hands that can meet"):
+    with pytest.raises(ReproError, match="have some two hands that can meet"):
         SubgameSolver(Subgame((0, 5, 10, 15, 3), 100.0, ranges, SMALL), variant("cfr"))
 
 
@@ -255,15 +256,39 @@ def test_strength_is_the_probability_of_beating_a_random_hand():
     np.testing.assert_allclose(mean_strength(SMALL, board), found, atol=1e-6)
 
 
-def test_small_pots_can_be_left_out():
-    pots = np.array([random_subgame(0, n, 5, SMALL, least_pot=2_000).pot for n in range(200)])
-    assert pots.min() >= 2_000
-    # Three intervals are left, the first cut to [1,000, 2,000) chips of each player.
-    shares = np.histogram(pots, [2_000, 4_000, 12_000, 39_900])[0] / 200
-    assert (abs(shares - 1 / 3) < 0.12).all()
-    # By default there are five, the first of one size only.
-    every = np.array([random_subgame(0, n, 5, SMALL).pot for n in range(200)])
-    assert abs((every == 200).mean() - 0.2) < 0.1
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ranges": np.ones((2, 120))}, r"ranges are \[2, 120\]; its board leaves 55 hands"),
+        ({"ranges": np.full((2, 55), -0.1)}, "weights of 0 or more"),
+        ({"board": (0, 1, 2, 3, 3)}, r"board is \(0, 1, 2, 3, 3\)"),
+        ({"board": (0, 1, 2, 3, 16)}, "different cards below 16"),
+        ({"board": (0, 1, 2), "ranges": np.ones((2, 78))}, "4 or 5"),
+        ({"pot": 0.0}, "pot is 0"),
+        ({"pot": 40_001.0}, "at most two stacks"),
+    ],
+)
+def test_what_cannot_be_a_subgame(changes: dict[str, Any], message: str):
+    with pytest.raises(ReproError, match=message):
+        replace(random_subgame(0, 0, 5, SMALL), **changes)
+
+
+@pytest.mark.parametrize(
+    ("least", "shares"),
+    [
+        (200, [1 / 5] * 5),
+        (800, [0, 0, 1 / 3, 1 / 3, 1 / 3]),
+        (2_000, [0, 0, 1 / 3, 1 / 3, 1 / 3]),
+        (4_000, [0, 0, 0, 1 / 2, 1 / 2]),
+    ],
+)
+def test_small_pots_can_be_left_out(least: float, shares: list[float]):
+    pots = np.array([random_subgame(0, n, 5, SMALL, least).pot for n in range(300)])
+    assert pots.min() >= least
+    # Only the smallest of all comes up again and again.
+    assert (np.unique(pots, return_counts=True)[1] > 1).sum() == (least == 200)
+    found = np.histogram(pots, [200, 201, 800, 4_000, 12_000, 39_900])[0] / 300
+    np.testing.assert_allclose(found, shares, atol=0.1)
 
 
 @pytest.mark.parametrize("deck", [SMALL, Deck()])

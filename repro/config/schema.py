@@ -308,7 +308,7 @@ class ValueNetworkConfig(SubgamesConfig):
     subgames: int = _at_least(2)
     # Share of the canonical boards whose subgames are for validation.
     validation: float = field(default=0.1, metadata={"above": 0, "at_most": 0.9})
-    # Learn from only the first so many of those that are not for validation; null: from all.
+    # Learn from only so many of those that are not for validation, drawn by the seed; null: from all.
     learn_from: int | None = _at_least(1, None)
     # How many buckets hands are in; null: no buckets, and the board is part of the input.
     buckets: int | None = _at_least(1, None)

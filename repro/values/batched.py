@@ -2,8 +2,8 @@
 
 Subgames whose betting trees have the same shape, which depends on the pot, go through the tree together, pots apart.
 The sum over the hands that another beats is that over all weaker ones less those with either of its cards: differences
-of cumulative sums over hands in order of strength, of all hands and of those with each card. Nothing of this is shared
-with the compiled solver but the tree, so that each is a check of the other.
+of cumulative sums over hands in order of strength, of all hands and of those with each card. What goes into the tree
+is the compiled solver's: betting, order of strength, matchups, discounts. What happens in it is not.
 
 Tables are float32, cumulative sums float64.
 """
@@ -24,8 +24,9 @@ from repro.values.kernels import BEST, DECISION, FOLDED, MEAN, UPDATE, Boards, P
 from repro.values.solver import FIRST_LOOK, LOOKS, Solution, Variant, full_boards, parts
 from repro.values.subgames import Array, Deck, Subgame
 
-_ENTRIES = 2_000_000_000
-"""Entries of the tables of a batch, at the most: they take 8 bytes each."""
+_ENTRIES = 500_000_000
+"""Pairs of an action and a hand in a batch, at the most. Their tables take 8 bytes each, what is computed on the way
+some ten times as much at terminal nodes."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,8 @@ class BatchedSolver:
     def __init__(self, subgames: Sequence[Subgame], variant: Variant, device: torch.device | str = "cpu") -> None:
         self.variant, self.iterations, self._device = variant, 0, torch.device(device)
         deck, boards = subgames[0].deck, [_full_boards(s) for s in subgames]
+        if len({(s.deck, len(s.board), _shape(s)) for s in subgames}) > 1:
+            raise ReproError("subgames that are solved together must have one deck, street and shape of betting tree.")
         trees = [parts(s.betting()) for s in subgames]
         before, last = trees[0][:-1], trees[0][-1]
         self._cards = len(boards[0].first)
@@ -203,7 +206,7 @@ class BatchedSolver:
         matchup = np.stack([s.matchups() / s.ranges.sum(1)[::-1, None] for s in subgames])
         self._ranges, self.matchup = self._tensor(ranges), self._tensor(matchup)
         if not bool(((self._ranges * self.matchup).sum((1, 2)) > 0).all()):
-            raise ReproError("a subgame's ranges must be weights of 0 or more, of some two hands that can meet.")
+            raise ReproError("a subgame's ranges must have some two hands that can meet.")
         self._pot = self._tensor(np.array([s.pot for s in subgames]))
         self._hand = self._tensor(np.stack([b.hand[:, 0] for b in boards])).long()
         self._chance = boards[0].chance
@@ -297,17 +300,23 @@ def solve_batched(
     """`repro.values.solver.solve` of many, in order."""
     groups = defaultdict(list)
     for number, subgame in enumerate(subgames):
-        tree = parts(subgame.betting())
-        groups[tuple(np.concatenate([part.kind, part.actor, part.child]).tobytes() for part in tree)].append(number)
+        groups[_shape(subgame)].append(number)
     found: dict[int, Solution] = {}
     for numbers in groups.values():
-        entries = sum(len(p.child) for p in parts(subgames[numbers[0]].betting())) * subgames[numbers[0]].ranges.size
-        most_at_a_time = max(1, _ENTRIES // (entries * 48))
+        first = subgames[numbers[0]]
+        edges, hands = len(parts(first.betting())[-1].child), first.ranges.shape[1]
+        most_at_a_time = max(1, _ENTRIES // (edges * hands * len(first.deck.full_boards(first.board))))
         for begin in range(0, len(numbers), most_at_a_time):
             some = numbers[begin : begin + most_at_a_time]
             mine = _solved([subgames[n] for n in some], variant, tolerance, device, most)
             found.update((some[place], solution) for place, solution in mine)
     return [found[number] for number in range(len(subgames))]
+
+
+def _shape(subgame: Subgame) -> tuple[bytes, ...]:
+    """Of the betting tree, whatever it pays."""
+    tree = parts(subgame.betting())
+    return tuple(array.tobytes() for part in tree for array in (part.kind, part.actor, part.edges))
 
 
 def _solved(

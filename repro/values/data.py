@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,7 +20,7 @@ from repro.errors import ReproError
 from repro.games.isomorphism import Coding
 from repro.seeding import generator, numpy_generator
 from repro.values import buckets
-from repro.values.buckets import BucketRecipe
+from repro.values.buckets import BucketRecipe, Buckets
 from repro.values.dataset import Dataset as Store
 from repro.values.dataset import Recipe, Samples
 from repro.values.encoding import CFV, averaged, encoding_error, expected, sizes, summed
@@ -145,11 +146,15 @@ class SubgameData(pl.LightningDataModule):
             ideal.append(encoding_error(mine.cfv, mine.matchup, mine.bucket, self.buckets, self._target))
         self.truth, self.encoding_error = _joined(truths), 100 * float(torch.cat(ideal).mean().sqrt())
         self._validation = Encoded(_joined(validation))
-        self._train = Encoded(rows_of(_joined(training), slice(self._algorithm.learn_from)))
-        self._check(sum(len(batch.inputs) for batch in training))
+        self._check(len(self._validation), sum(len(batch.inputs) for batch in training))
+        whole = _joined(training)
+        if self._algorithm.learn_from is not None:
+            draw = generator(self._seed, "learn from")
+            whole = rows_of(whole, torch.randperm(len(whole.inputs), generator=draw)[: self._algorithm.learn_from])
+        self._train = Encoded(whole)
 
-    def _check(self, training: int) -> None:
-        algorithm, held = self._algorithm, len(self._validation)
+    def _check(self, held: int, training: int) -> None:
+        algorithm = self._algorithm
         if not (training and held):
             raise ReproError(
                 f"algorithm.subgames is {algorithm.subgames}, of which {held} are for validation with "
@@ -171,10 +176,21 @@ class SubgameData(pl.LightningDataModule):
         order = BatchSampler(range(len(self._validation)), self._algorithm.batch_size, drop_last=False)
         return DataLoader(self._validation, sampler=order, batch_size=None)
 
+    @cached_property
+    def _found(self) -> Buckets | None:
+        return None if self._recipe is None else buckets.stored(self._folder, self._recipe)
+
+    @cached_property
+    def _side(self) -> tuple[Coding, Array]:
+        """Codes of boards, and of every code a number in [0, 1) that decides which side it is on."""
+        deck = self._subgames.deck
+        coding = Coding(deck.ranks, deck.suits, (self._subgames.board_cards,), private=0)
+        return coding, numpy_generator(self._algorithm.dataset, "validation").random(coding.codes)
+
     def _buckets(self, boards: Array) -> Array:
         """`[n, hands]` int64 bucket of each hand, or without buckets its number among those of the deck."""
-        if self._recipe is not None:
-            return buckets.stored(self._folder, self._recipe).of_boards(boards).astype(np.int64)
+        if self._found is not None:
+            return self._found.of_boards(boards).astype(np.int64)
         return self._subgames.deck.left(boards)
 
     def _encoded(self, samples: Samples, truth: Truth) -> Batch:
@@ -190,10 +206,8 @@ class SubgameData(pl.LightningDataModule):
 
     def _held_out(self, boards: Array) -> Array:
         """`[n]` whether a subgame is for validation: a random share of the canonical boards is."""
-        deck = self._subgames.deck
-        coding = Coding(deck.ranks, deck.suits, (boards.shape[1],), private=0)
         # A board is on the same side however many others there are.
-        draws = numpy_generator(self._algorithm.dataset, "validation").random(coding.codes)
+        coding, draws = self._side
         codes = coding.encode(torch.from_numpy(boards).long()).numpy()
         held: Array = draws[codes] < self._algorithm.validation
         return held

@@ -29,7 +29,7 @@ class SolvedSubgames(Iterative):
         seed: names the dataset.
         folder: of all datasets.
         threads: subgames solved at a time.
-        device: where; on another than the CPU, all of a shard are solved at a time.
+        device: where; on another than the CPU, those of a shard that have trees of the same shape at a time.
     """
 
     algorithm: SolvedSubgamesConfig

@@ -33,7 +33,7 @@ def random_subgame(seed: int, number: int, board_cards: int, deck: Deck, least_p
     draw = numpy_generator(seed, "subgame", number)
     board = tuple(int(card) for card in draw.choice(deck.cards, board_cards, replace=False))
     least = least_pot / 2
-    pots = [(max(low, least), high) for low, high in POTS if high >= least]
+    pots = [(max(low, least), high) for low, high in POTS if high > least or low == high == least]
     low, high = pots[draw.integers(len(pots))]
     chips = draw.uniform(low, high)
     strength = mean_strength(deck, board)

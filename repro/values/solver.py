@@ -80,8 +80,8 @@ class SubgameSolver:
         self._boards = full_boards(subgame, hands)
         self._hands = (hands[:, 0].copy(), hands[:, 1].copy())
         matchup = subgame.matchups()
-        if not (subgame.ranges >= 0).all() or not (subgame.ranges * matchup).sum() > 0:
-            raise ReproError("a subgame's ranges must be weights of 0 or more, of some two hands that can meet.")
+        if not (subgame.ranges * matchup).sum() > 0:
+            raise ReproError("a subgame's ranges must have some two hands that can meet.")
         # Ranges are probabilities in here.
         self._ranges = subgame.ranges / subgame.ranges.sum(1, keepdims=True)
         self._theirs = self._ranges[::-1].astype(np.float32)

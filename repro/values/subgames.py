@@ -89,6 +89,28 @@ class Subgame:
     deck: Deck = Deck()
     stack: float = STACK
 
+    def __post_init__(self) -> None:
+        """Check.
+
+        Raises:
+            ReproError: what cannot be.
+        """
+        board, hands = self.board, comb(self.deck.cards - len(self.board), 2)
+        if len(board) not in SUBGAMES.values() or len({*board} & {*range(self.deck.cards)}) < len(board):
+            raise ReproError(
+                f"a subgame's board is {board}; 4 or 5 different cards below {self.deck.cards} are needed."
+            )
+        if self.ranges.shape != (2, hands):
+            raise ReproError(
+                f"a subgame's ranges are {list(self.ranges.shape)}; its board leaves {hands} hands: [2, {hands}]."
+            )
+        if not (self.ranges >= 0).all():
+            raise ReproError("a subgame's ranges must be weights of 0 or more.")
+        if not 0 < self.pot <= 2 * self.stack:
+            raise ReproError(
+                f"a subgame's pot is {self.pot:g}; it must be above 0 and at most two stacks, {2 * self.stack:g}."
+            )
+
     def betting(self) -> BettingTree:
         """All betting to the end of the game: fold, call, a bet of the pot, all-in."""
         rounds = (BettingRound(bet=None, max_raises=None),) * (6 - len(self.board))
@@ -139,9 +161,9 @@ def load_subgames(node: Mapping[str, object]) -> Subgames:
     if unknown:
         raise ReproError(f"game {name} has no parameter {unknown[0]!r}; its parameters are ranks, suits, least_pot.")
     least_pot = node.get("least_pot", LEAST_POT)
-    if not isinstance(least_pot, int | float) or isinstance(least_pot, bool) or not LEAST_POT <= least_pot <= MOST_POT:
+    if not isinstance(least_pot, int | float) or isinstance(least_pot, bool) or not LEAST_POT <= least_pot < MOST_POT:
         raise ReproError(
-            f"game {name}: least_pot is {least_pot!r}; allowed are {LEAST_POT:.0f} to {MOST_POT:.0f} chips."
+            f"game {name}: least_pot is {least_pot!r}; allowed are {LEAST_POT:.0f} chips to below {MOST_POT:.0f}."
         )
     deck = Deck(**{str(key): int(str(node[key])) for key in ("ranks", "suits") if key in node})
     if deck.cards < 5 + 4:
@@ -154,7 +176,8 @@ def matchups(deck: Deck, boards: Array, ranges: Array) -> Array:
 
     In O(hands): all of the opponent's range, less the hands with either card, and the hand itself, which has both.
     """
-    boards, found = np.asarray(boards, np.int64), np.empty(np.shape(ranges))
+    boards, found = np.asarray(boards, np.int64), np.empty((len(boards), 2, comb(deck.cards - boards.shape[1], 2)))
+    assert np.shape(ranges) == found.shape, f"ranges are {np.shape(ranges)}, not {found.shape}"
     _fill_matchups(boards, np.asarray(ranges, np.float64), deck.cards, found)
     return found
 
