@@ -191,6 +191,7 @@ def test_figure11_judges_gains():
 def test_figure10_judges_width_and_buckets():
     found = judged(figure10, runs())
     expect(found["dcvn_wider"], HELD, 10.0)
+    expect(found["train_falls"], HELD, 100 * (1 - 1.2 / 1.5))
     expect(found["devn_finer"], HELD, 100 / 9)
     assert "less_from_buckets" not in found
     expect(judged(figure10, runs(scale="paper"))["less_from_buckets"], HELD, 100 * (1 / 9 - 0.5 / 9))
