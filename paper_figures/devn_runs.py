@@ -17,13 +17,12 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from paper_figures.table4 import PAPER as PAPER_ERRORS
-from repro.evaluation.statistics import Estimate, mean_ci
+from repro.evaluation.statistics import Estimate
 
 DCVN, DEVN, ZERO_SUM = "dcvn", "devn", "devn_zero_sum"
 NAMES = {DCVN: "DCVN", DEVN: "DEVN", ZERO_SUM: "DEVN, made zero-sum"}
 COLOURS = {DCVN: "#0072B2", DEVN: "#D55E00", ZERO_SUM: "#CC79A7"}
 UNIT = "% of the pot"
-GAME = "river and turn subgames"
 
 
 @dataclass(frozen=True)
@@ -112,10 +111,13 @@ def layers(data: pd.DataFrame, setting: Setting) -> list[int]:
 def by_seed(data: pd.DataFrame, setting: Setting, method: str, hidden: int, metric: str = "unbucketed") -> pd.Series:
     """A measurement of a read-out at the epoch of its best network, by seed."""
     network = DCVN if method == DCVN else DEVN
-    rows = data[
-        (data.part == setting.part) & (data.algorithm == method) & (data.metric == metric)
-        & (data.variant == f"algorithm.name={network}, network.layers={hidden}")
-    ]  # fmt: skip
+    mine = data[data.variant == f"algorithm.name={network}, network.layers={hidden}"]
+    return values(mine, setting.part, method, metric)
+
+
+def values(data: pd.DataFrame, part: str, method: str, metric: str = "unbucketed") -> pd.Series:
+    """A metric of a read-out in a part, by seed."""
+    rows = data[(data.part == part) & (data.algorithm == method) & (data.metric == metric)]
     return rows.set_index("seed").value.sort_index()
 
 
@@ -135,10 +137,9 @@ def encoding_error(data: pd.DataFrame, setting: Setting, method: str) -> float:
     return float(by_seed(data, setting, method, layers(data, setting)[0], "encoding_error").iloc[0])
 
 
-def over_layers(data: pd.DataFrame, setting: Setting, metric: str = "unbucketed") -> Estimate:
-    """DEVN's improvement over DCVN in %, the mean over numbers of layers."""
-    found = [improvement(data, setting, n, metric) for n in layers(data, setting)]
-    return mean_ci(pd.concat(found, axis=1).mean(axis=1))
+def mean_over(found: Iterable[pd.Series]) -> pd.Series:
+    """The mean of several numbers of each seed, such as those of networks with more and fewer layers."""
+    return pd.concat(list(found), axis=1).mean(axis=1)
 
 
 def points(axes: Axes, x: Sequence[float], estimates: Sequence[Estimate], **style: Any) -> None:

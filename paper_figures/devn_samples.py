@@ -6,8 +6,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from paper_figures import devn_runs as devn
 from paper_figures.claims import Claim, above
-from paper_figures.devn_runs import COLOURS, DCVN, DEVN, NAMES, UNIT, ZERO_SUM, best_epochs, lower_by, points, title
+from paper_figures.devn_runs import DCVN, DEVN
 from paper_figures.exploitability_curves import unless_smoke
 from repro.evaluation.statistics import Estimate, mean_ci
 
@@ -22,18 +23,12 @@ RUNS = ("devn/data_1", *(f"devn_samples/{part}" for part in SHARES))
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
     """Of each run the measurements at the epoch of its best network."""
-    return best_epochs(data[data.part.isin(list(SHARES))])
-
-
-def by_seed(data: pd.DataFrame, part: str, method: str, metric: str = "unbucketed") -> pd.Series:
-    """A measurement of a read-out, by seed."""
-    rows = data[(data.part == part) & (data.algorithm == method) & (data.metric == metric)]
-    return rows.set_index("seed").value.sort_index()
+    return devn.best_epochs(data[data.part.isin(list(SHARES))])
 
 
 def improvement(data: pd.DataFrame, part: str, metric: str = "unbucketed") -> Estimate:
     """By how much DEVN's loss is below DCVN's, in % of that, paired by seed."""
-    return mean_ci(lower_by(by_seed(data, part, DCVN, metric), by_seed(data, part, DEVN, metric)))
+    return mean_ci(devn.lower_by(devn.values(data, part, DCVN, metric), devn.values(data, part, DEVN, metric)))
 
 
 def draw(data: pd.DataFrame) -> Figure:
@@ -45,21 +40,21 @@ def draw(data: pd.DataFrame) -> Figure:
     x = range(len(SHARES))
     for method in (DCVN, DEVN):
         for metric, line, what in (("unbucketed", "o-", "all subgames (RMSE)"), ("typical", "s:", "median subgame")):
-            found = [mean_ci(by_seed(data, part, method, metric)) for part in SHARES]
-            points(left, x, found, fmt=line, color=COLOURS[method], label=f"{NAMES[method]}, {what}")
+            found = [mean_ci(devn.values(data, part, method, metric)) for part in SHARES]
+            devn.points(left, x, found, fmt=line, color=devn.COLOURS[method], label=f"{devn.NAMES[method]}, {what}")
     for metric, line, colour, what in (
         ("unbucketed", "o-", "#009E73", "all subgames (RMSE)"), ("typical", "s:", "#999999", "median subgame"),
     ):  # fmt: skip
         found = [improvement(data, part, metric) for part in SHARES]
-        points(right, x, found, fmt=line, color=colour, label=what)
+        devn.points(right, x, found, fmt=line, color=colour, label=what)
     right.axhline(0, color="black", linewidth=0.8)
-    left.set(ylabel=f"error ({UNIT})", ylim=(0, None))
+    left.set(ylabel=f"error ({devn.UNIT})", ylim=(0, None))
     right.set(ylabel="DEVN's error below DCVN's (%)")
     for axes in (left, right):
         axes.set_xticks(x, list(SHARES.values()))
         axes.set(xlabel="share of the training subgames")
         axes.legend(fontsize=7)
-    figure.suptitle(title(data, "What networks learn from fewer samples"))
+    figure.suptitle(devn.title(data, "What networks learn from fewer samples"))
     figure.tight_layout()
     return figure
 
@@ -76,7 +71,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
                 note="relative improvement, paired by seed; holds if above 0",
             )
         )  # fmt: skip
-    few, many = (lower_by(by_seed(data, p, DCVN), by_seed(data, p, DEVN)) for p in ("hundredth", "all"))
+    few, many = (devn.lower_by(devn.values(data, p, DCVN), devn.values(data, p, DEVN)) for p in ("hundredth", "all"))
     measured = mean_ci(many - few)
     found.append(
         Claim(
@@ -95,9 +90,9 @@ def table(data: pd.DataFrame) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for part, share in SHARES.items():
-        losses = " | ".join(str(mean_ci(by_seed(data, part, m))) for m in (DCVN, DEVN, ZERO_SUM))
-        typical = " | ".join(str(mean_ci(by_seed(data, part, m, "typical"))) for m in (DCVN, DEVN))
+        losses = " | ".join(str(mean_ci(devn.values(data, part, m))) for m in (DCVN, DEVN, devn.ZERO_SUM))
+        typical = " | ".join(str(mean_ci(devn.values(data, part, m, "typical"))) for m in (DCVN, DEVN))
         lines.append(
             f"| {share} | {losses} | {improvement(data, part)} | {typical} | {improvement(data, part, 'typical')} |"
         )
-    return "\n".join([*lines, "", f"Errors in {UNIT}, with 95% intervals over seeds."])
+    return "\n".join([*lines, "", f"Errors in {devn.UNIT}, with 95% intervals over seeds."])

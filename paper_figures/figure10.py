@@ -9,35 +9,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from paper_figures import devn_runs as devn
 from paper_figures.claims import NOT_TESTABLE, Claim, above
-from paper_figures.devn_runs import (
-    BUCKETED,
-    DCVN,
-    DEVN,
-    GAME,
-    NAMES,
-    UNIT,
-    Setting,
-    by_seed,
-    encoding_error,
-    final,
-    layers,
-    lower_by,
-    plain_numbers,
-    points,
-    runs,
-    title,
-)
+from paper_figures.devn_runs import DCVN, DEVN, Setting
 from paper_figures.exploitability_curves import unless_smoke
 from repro.evaluation.statistics import bands, mean_ci
 
-__all__ = ["GAME", "RUNS", "SHOWS", "TITLE", "claims", "draw", "select", "table"]
-
-TITLE = "DEVN Fig. 2"
+TITLE, GAME = "DEVN Fig. 2", "river and turn subgames"
 SHOWS = "learning curves of DEVN; unbucketed losses and encoding errors by layers"
-RUNS = runs(BUCKETED)
+RUNS = devn.runs(devn.BUCKETED)
 
-S1, S2, S3, S4, S5 = BUCKETED
+S1, S2, S3, S4, S5 = devn.BUCKETED
 _LINES = {DCVN: "--", DEVN: "-"}
 _SHADES = {"i": "#56B4E9", "ii": "#0072B2", "iii": "#000000", "iv": "#0072B2", "v": "#000000"}
 """Of settings: colours; of methods: lines."""
@@ -49,7 +31,7 @@ def select(data: pd.DataFrame) -> pd.DataFrame:
         (data.part == S2.part) & data.variant.fillna("").str.contains(f"algorithm.name={DEVN}")
         & data.metric.isin(("loss/train", "loss/validation"))
     ]  # fmt: skip
-    return pd.concat([final(data), curves], ignore_index=True)
+    return pd.concat([devn.final(data), curves], ignore_index=True)
 
 
 def draw(data: pd.DataFrame) -> Figure:
@@ -62,11 +44,11 @@ def draw(data: pd.DataFrame) -> Figure:
         assert isinstance(axes, Axes)
         for setting in settings:
             _losses(axes, data, setting)
-        axes.set(title=f"dataset {settings[0].dataset}", xlabel="hidden layers", ylabel=f"RMSE ({UNIT})")
-        axes.set_xticks(layers(data, settings[0]))
+        axes.set(title=f"dataset {settings[0].dataset}", xlabel="hidden layers", ylabel=f"RMSE ({devn.UNIT})")
+        axes.set_xticks(devn.layers(data, settings[0]))
         axes.set_ylim(bottom=0)
         axes.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.14), handlelength=4)
-    figure.suptitle(title(data, "DEVN and DCVN: losses"))
+    figure.suptitle(devn.title(data, "DEVN and DCVN: losses"))
     figure.tight_layout()
     return figure
 
@@ -81,7 +63,7 @@ def bucketed(data: pd.DataFrame, hidden: int, which: str) -> pd.DataFrame:
 
 
 def _curves(axes: Axes, data: pd.DataFrame) -> None:
-    depths = layers(data, S2)
+    depths = devn.layers(data, S2)
     colours = colormaps["viridis"]([i / max(len(depths) - 1, 1) * 0.9 for i in range(len(depths))])
     for hidden, colour in zip(depths, colours, strict=True):
         for which, line in (("train", ":"), ("validation", "-")):
@@ -91,22 +73,24 @@ def _curves(axes: Axes, data: pd.DataFrame) -> None:
             if len(table_) > 1:
                 axes.fill_between(table_.columns, band["low"], band["high"], color=colour, alpha=0.15, linewidth=0)
     axes.set(title=f"DEVN, setting {S2}", xlabel="epochs", ylabel="bucketed loss: Huber (pots²)", yscale="log")
-    plain_numbers(axes.yaxis)
+    devn.plain_numbers(axes.yaxis)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(fontsize=7, ncols=2)
 
 
 def _losses(axes: Axes, data: pd.DataFrame, setting: Setting) -> None:
-    depths, colour = layers(data, setting), _SHADES[setting.name]
+    depths, colour = devn.layers(data, setting), _SHADES[setting.name]
     for method, line in _LINES.items():
-        found = [mean_ci(by_seed(data, setting, method, n)) for n in depths]
-        points(axes, depths, found, fmt=f"o{line}", color=colour, capsize=2, label=f"{setting}: {NAMES[method]}")
+        found = [mean_ci(devn.by_seed(data, setting, method, n)) for n in depths]
+        devn.points(
+            axes, depths, found, fmt=f"o{line}", color=colour, capsize=2, label=f"{setting}: {devn.NAMES[method]}"
+        )
         # Settings I and II have the same buckets, and the same error.
         if setting is not S1:
             which = f"{S1}, {S2}" if setting is S2 else str(setting)
             axes.axhline(
-                encoding_error(data, setting, method), linestyle=line, color=colour, linewidth=0.8, alpha=0.6,
-                label=f"{which}: encoding error, {NAMES[method]}",
+                devn.encoding_error(data, setting, method), linestyle=line, color=colour, linewidth=0.8, alpha=0.6,
+                label=f"{which}: encoding error, {devn.NAMES[method]}",
             )  # fmt: skip
 
 
@@ -121,14 +105,14 @@ def claims(data: pd.DataFrame) -> list[Claim]:
             _better(data, "wider", "wider layers lower the loss", method, S1, S2),
             _better(data, "finer", "twice the buckets lower the loss", method, S2, S3),
         ]
-    found += [_small_devn(data, hidden) for hidden in layers(data, S1)]
+    found += [_small_devn(data, hidden) for hidden in devn.layers(data, S1)]
     found.append(_less_from_buckets(data))
     return found
 
 
 def _falls(data: pd.DataFrame, which: str) -> Claim:
-    found = [bucketed(data, hidden, which) for hidden in layers(data, S2)]
-    measured = mean_ci(pd.concat([lower_by(t.iloc[:, 0], t.iloc[:, -1]) for t in found], axis=1).mean(axis=1))
+    found = [bucketed(data, hidden, which) for hidden in devn.layers(data, S2)]
+    measured = mean_ci(devn.mean_over([devn.lower_by(t.iloc[:, 0], t.iloc[:, -1]) for t in found]))
     return Claim(
         f"{which}_falls", f"DEVN's bucketed loss falls: {which}, setting {S2}", "Fig. 2a, Sec. 7: a steep decline",
         unless_smoke(data, above(measured, 0)), measured, "%",
@@ -139,22 +123,22 @@ def _falls(data: pd.DataFrame, which: str) -> Claim:
 def _mean_improvement(data: pd.DataFrame, before: tuple[str, Setting], after: tuple[str, Setting]) -> pd.Series:
     """In % of the loss before, the mean over numbers of layers, by seed."""
     found = []
-    for hidden in layers(data, before[1]):
-        old, new = (by_seed(data, setting, method, hidden) for method, setting in (before, after))
-        found.append(lower_by(old, new))
-    return pd.concat(found, axis=1).mean(axis=1)
+    for hidden in devn.layers(data, before[1]):
+        old, new = (devn.by_seed(data, setting, method, hidden) for method, setting in (before, after))
+        found.append(devn.lower_by(old, new))
+    return devn.mean_over(found)
 
 
 def _paper_improvement(before: tuple[str, Setting], after: tuple[str, Setting]) -> float:
     depths = before[1].paper
     losses = ([setting.paper_loss(method, n) for n in depths] for method, setting in (before, after))
-    return float(np.mean([lower_by(old, new) for old, new in zip(*losses, strict=True)]))
+    return float(np.mean([devn.lower_by(old, new) for old, new in zip(*losses, strict=True)]))
 
 
 def _better(data: pd.DataFrame, name: str, what: str, method: str, before: Setting, after: Setting) -> Claim:
     measured = mean_ci(_mean_improvement(data, (method, before), (method, after)))
     return Claim(
-        f"{method}_{name}", f"{what[0].upper()}{what[1:]} ({before} to {after}): {NAMES[method]}", "Fig. 2b",
+        f"{method}_{name}", f"{what[0].upper()}{what[1:]} ({before} to {after}): {devn.NAMES[method]}", "Fig. 2b",
         unless_smoke(data, above(measured, 0)), measured, "%",
         _paper_improvement((method, before), (method, after)),
         note="relative improvement, the mean over numbers of layers, paired by seed; holds if above 0",
@@ -162,8 +146,8 @@ def _better(data: pd.DataFrame, name: str, what: str, method: str, before: Setti
 
 
 def _small_devn(data: pd.DataFrame, hidden: int) -> Claim:
-    measured = mean_ci(lower_by(by_seed(data, S3, DCVN, hidden), by_seed(data, S1, DEVN, hidden)))
-    theirs = lower_by(S3.paper_loss(DCVN, hidden), S1.paper_loss(DEVN, hidden))
+    measured = mean_ci(devn.lower_by(devn.by_seed(data, S3, DCVN, hidden), devn.by_seed(data, S1, DEVN, hidden)))
+    theirs = devn.lower_by(S3.paper_loss(DCVN, hidden), S1.paper_loss(DEVN, hidden))
     return Claim(
         f"small_devn_{hidden}",
         "DEVN with few buckets and narrow layers (I) is better than DCVN with many and wide ones (III), "
@@ -176,7 +160,7 @@ def _small_devn(data: pd.DataFrame, hidden: int) -> Claim:
 def _less_from_buckets(data: pd.DataFrame) -> Claim:
     def gain(before: Setting, after: Setting) -> pd.Series:
         found = [_mean_improvement(data, (m, before), (m, after)) for m in (DCVN, DEVN)]
-        return pd.concat(found, axis=1).mean(axis=1)
+        return devn.mean_over(found)
 
     def paper(before: Setting, after: Setting) -> float:
         return sum(_paper_improvement((m, before), (m, after)) for m in (DCVN, DEVN)) / 2
@@ -204,13 +188,13 @@ def table(data: pd.DataFrame) -> str:
         "| setting | method | encoding error | paper | lowest loss | with layers | paper |",
         "|---|---|---|---|---|---|---|",
     ]
-    for setting in BUCKETED:
+    for setting in devn.BUCKETED:
         for method in (DCVN, DEVN):
-            found = {n: mean_ci(by_seed(data, setting, method, n)) for n in layers(data, setting)}
+            found = {n: mean_ci(devn.by_seed(data, setting, method, n)) for n in devn.layers(data, setting)}
             best = min(found, key=lambda n: found[n].mean)
             theirs = min(setting.paper_loss(method, n) for n in setting.paper)
             lines.append(
-                f"| {setting} | {NAMES[method]} | {encoding_error(data, setting, method):.3g} | "
+                f"| {setting} | {devn.NAMES[method]} | {devn.encoding_error(data, setting, method):.3g} | "
                 f"{setting.paper_error(method)} | {found[best]} | {best} | {theirs} |"
             )
-    return "\n".join([*lines, "", f"In {UNIT}, of the validation subgames; losses with 95% intervals over seeds."])
+    return "\n".join([*lines, "", f"In {devn.UNIT}, of the validation subgames; losses with 95% intervals over seeds."])

@@ -6,32 +6,16 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from paper_figures import devn_runs as devn
 from paper_figures.claims import Claim, above
-from paper_figures.devn_runs import (
-    BUCKETED,
-    COLOURS,
-    DCVN,
-    DEVN,
-    GAME,
-    NAMES,
-    Setting,
-    by_seed,
-    final,
-    layers,
-    lower_by,
-    points,
-    runs,
-    title,
-)
+from paper_figures.devn_runs import DCVN, DEVN, Setting
 from paper_figures.exploitability_curves import unless_smoke
 from repro.evaluation.statistics import mean_ci
 
-__all__ = ["GAME", "RUNS", "SHOWS", "TITLE", "claims", "draw", "select", "table"]
-
-TITLE = "DEVN Fig. 3"
+TITLE, GAME = "DEVN Fig. 3", "river and turn subgames"
 SHOWS = "what more layers gain, DEVN and DCVN, settings I to V"
-RUNS = runs(BUCKETED)
-select = final
+RUNS = devn.runs(devn.BUCKETED)
+select = devn.final
 
 _PLACE = {DCVN: -0.06, DEVN: 0.06}
 """Beside the number of layers, so that intervals can be told apart."""
@@ -39,37 +23,39 @@ _PLACE = {DCVN: -0.06, DEVN: 0.06}
 
 def gain(data: pd.DataFrame, setting: Setting, method: str, hidden: int) -> pd.Series:
     """By how much the loss is lower than that of the network with the fewest layers, in % of that, by seed."""
-    fewest = layers(data, setting)[0]
-    found: pd.Series = lower_by(by_seed(data, setting, method, fewest), by_seed(data, setting, method, hidden))
+    fewest = devn.layers(data, setting)[0]
+    found: pd.Series = devn.lower_by(
+        devn.by_seed(data, setting, method, fewest), devn.by_seed(data, setting, method, hidden)
+    )
     return found
 
 
 def paper_gain(setting: Setting, method: str, hidden: int, fewest: int) -> float:
     """The same of the paper's numbers."""
-    found: float = lower_by(setting.paper_loss(method, fewest), setting.paper_loss(method, hidden))
+    found: float = devn.lower_by(setting.paper_loss(method, fewest), setting.paper_loss(method, hidden))
     return found
 
 
 def draw(data: pd.DataFrame) -> Figure:
     """The paper's five plots."""
     figure = Figure(figsize=(13.0, 3.3))
-    for axes, setting in zip(figure.subplots(1, len(BUCKETED), sharey=True), BUCKETED, strict=True):
+    for axes, setting in zip(figure.subplots(1, len(devn.BUCKETED), sharey=True), devn.BUCKETED, strict=True):
         assert isinstance(axes, Axes)
-        depths = layers(data, setting)
+        depths = devn.layers(data, setting)
         for method in (DCVN, DEVN):
             found = [mean_ci(gain(data, setting, method, n)) for n in depths]
             x = [n + _PLACE[method] for n in depths]
-            points(axes, x, found, fmt="o-", color=COLOURS[method], label=NAMES[method])
+            devn.points(axes, x, found, fmt="o-", color=devn.COLOURS[method], label=devn.NAMES[method])
             axes.plot(
-                depths, [paper_gain(setting, method, n, depths[0]) for n in depths], "D:", color=COLOURS[method],
-                markerfacecolor="white", markersize=4, linewidth=1, label=f"{NAMES[method]}, paper",
+                depths, [paper_gain(setting, method, n, depths[0]) for n in depths], "D:", color=devn.COLOURS[method],
+                markerfacecolor="white", markersize=4, linewidth=1, label=f"{devn.NAMES[method]}, paper",
             )  # fmt: skip
         axes.axhline(0, color="black", linewidth=0.8)
         axes.set(title=f"setting {setting}", xlabel="hidden layers", xticks=depths)
     first, *_ = figure.axes
-    first.set(ylabel=f"loss below that of {layers(data, BUCKETED[0])[0]} layers (%)")
+    first.set(ylabel=f"loss below that of {devn.layers(data, devn.BUCKETED[0])[0]} layers (%)")
     first.legend(fontsize=7)
-    figure.suptitle(title(data, "Gain in unbucketed loss from more layers"))
+    figure.suptitle(devn.title(data, "Gain in unbucketed loss from more layers"))
     figure.tight_layout()
     return figure
 
@@ -80,10 +66,10 @@ def draw(data: pd.DataFrame) -> Figure:
 def claims(data: pd.DataFrame) -> list[Claim]:
     """That DEVN gains more than DCVN, and that a small DEVN is as good as a large DCVN."""
     found = []
-    for setting in BUCKETED:
-        few, *more = layers(data, setting)
+    for setting in devn.BUCKETED:
+        few, *more = devn.layers(data, setting)
         differences = [gain(data, setting, DEVN, n) - gain(data, setting, DCVN, n) for n in more]
-        measured = mean_ci(pd.concat(differences, axis=1).mean(axis=1))
+        measured = mean_ci(devn.mean_over(differences))
         theirs = sum(paper_gain(setting, DEVN, n, few) - paper_gain(setting, DCVN, n, few) for n in more) / len(more)
         found.append(
             Claim(
@@ -97,8 +83,8 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 
 
 def _small_is_enough(data: pd.DataFrame, setting: Setting, few: int, many: int) -> Claim:
-    measured = mean_ci(lower_by(by_seed(data, setting, DCVN, many), by_seed(data, setting, DEVN, few)))
-    theirs = lower_by(setting.paper_loss(DCVN, many), setting.paper_loss(DEVN, few))
+    measured = mean_ci(devn.lower_by(devn.by_seed(data, setting, DCVN, many), devn.by_seed(data, setting, DEVN, few)))
+    theirs = devn.lower_by(setting.paper_loss(DCVN, many), setting.paper_loss(DEVN, few))
     return Claim(
         f"{setting.name}_small", f"DEVN with {few} layers is better than DCVN with {many}: setting {setting}",
         "Sec. 7: not worse in four of five" if theirs >= 0 else "ours; Sec. 7 excepts it",
@@ -113,8 +99,8 @@ def _small_is_enough(data: pd.DataFrame, setting: Setting, few: int, many: int) 
 def table(data: pd.DataFrame) -> str:
     """Gains by setting, method and number of layers."""
     lines = ["| setting | layers | DCVN [%] | DEVN [%] | paper: DCVN, DEVN |", "|---|---|---|---|---|"]
-    for setting in BUCKETED:
-        few, *more = layers(data, setting)
+    for setting in devn.BUCKETED:
+        few, *more = devn.layers(data, setting)
         for hidden in more:
             ours = " | ".join(str(mean_ci(gain(data, setting, m, hidden))) for m in (DCVN, DEVN))
             theirs = ", ".join(f"{paper_gain(setting, m, hidden, few):.2f}" for m in (DCVN, DEVN))

@@ -6,31 +6,17 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from paper_figures import devn_runs as devn
 from paper_figures.claims import Claim, above, below
-from paper_figures.devn_runs import (
-    BUCKETED,
-    COLOURS,
-    DCVN,
-    DEVN,
-    GAME,
-    NAMES,
-    layers,
-    lower_by,
-    plain_numbers,
-    points,
-    runs,
-    title,
-)
+from paper_figures.devn_runs import DCVN, DEVN
 from paper_figures.exploitability_curves import unless_smoke
 from repro.evaluation.statistics import mean_ci
 
-__all__ = ["GAME", "RUNS", "SHOWS", "TITLE", "claims", "draw", "select", "table"]
-
-TITLE = "DEVN Table 2"
+TITLE, GAME = "DEVN Table 2", "river subgames"
 SHOWS = "bucketed training and validation losses, setting II"
 
-SETTING = BUCKETED[1]
-RUNS = runs([SETTING])
+SETTING = devn.BUCKETED[1]
+RUNS = devn.runs([SETTING])
 
 PAPER = {
     DEVN: {2: (0.000796, 0.001270), 3: (0.000628, 0.001007), 5: (0.000534, 0.000830), 7: (0.000507, 0.000780)},
@@ -62,22 +48,24 @@ def draw(data: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(8.6, 3.8))
     for axes, method in zip(figure.subplots(1, 2), (DCVN, DEVN), strict=True):
         assert isinstance(axes, Axes)
-        depths = layers(data, SETTING)
+        depths = devn.layers(data, SETTING)
         for which, marker in (("train", "o"), ("validation", "s")):
             found = [mean_ci(losses(data, method, n)[which]) for n in depths]
-            points(
-                axes, depths, found, fmt=f"{marker}-", color=COLOURS[method], label=which,
-                markerfacecolor=COLOURS[method] if which == "train" else "white",
+            devn.points(
+                axes, depths, found, fmt=f"{marker}-", color=devn.COLOURS[method], label=which,
+                markerfacecolor=devn.COLOURS[method] if which == "train" else "white",
             )  # fmt: skip
             column = 0 if which == "train" else 1
             axes.plot(
                 depths, [PAPER[method][n][column] for n in depths], f"{marker}:", color="black", markersize=4,
                 markerfacecolor="black" if which == "train" else "white", linewidth=1, label=f"{which}, paper",
             )  # fmt: skip
-        axes.set(title=NAMES[method], xlabel="hidden layers", xticks=depths, ylabel="Huber loss (pots²)", yscale="log")
-        plain_numbers(axes.yaxis)
+        axes.set(
+            title=devn.NAMES[method], xlabel="hidden layers", xticks=depths, ylabel="Huber loss (pots²)", yscale="log"
+        )
+        devn.plain_numbers(axes.yaxis)
         axes.legend(fontsize=7)
-    figure.suptitle(title(data, f"Bucketed losses, setting {SETTING}"))
+    figure.suptitle(devn.title(data, f"Bucketed losses, setting {SETTING}"))
     figure.tight_layout()
     return figure
 
@@ -89,23 +77,23 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     """That losses decline with layers, and that training and validation losses are close."""
     found = []
     for method in (DCVN, DEVN):
-        few, many = layers(data, SETTING)[0], layers(data, SETTING)[-1]
-        measured = mean_ci(lower_by(losses(data, method, few).validation, losses(data, method, many).validation))
-        theirs = lower_by(PAPER[method][few][1], PAPER[method][many][1])
+        few, many = devn.layers(data, SETTING)[0], devn.layers(data, SETTING)[-1]
+        measured = mean_ci(devn.lower_by(losses(data, method, few).validation, losses(data, method, many).validation))
+        theirs = devn.lower_by(PAPER[method][few][1], PAPER[method][many][1])
         found.append(
             Claim(
-                f"{method}_layers", f"{many} layers have a lower validation loss than {few}: {NAMES[method]}",
+                f"{method}_layers", f"{many} layers have a lower validation loss than {few}: {devn.NAMES[method]}",
                 "Table 2", unless_smoke(data, above(measured, 0)), measured, "%", theirs,
                 note="relative improvement, paired by seed; holds if above 0",
             )
         )  # fmt: skip
-        tables = [losses(data, method, n) for n in layers(data, SETTING)]
+        tables = [losses(data, method, n) for n in devn.layers(data, SETTING)]
         ratios = [both.validation / both.train for both in tables]
-        measured = mean_ci(pd.concat(ratios, axis=1).mean(axis=1))
+        measured = mean_ci(devn.mean_over(ratios))
         theirs = sum(validation / train for train, validation in PAPER[method].values()) / len(PAPER[method])
         found.append(
             Claim(
-                f"{method}_close", f"Training and validation losses are close to each other: {NAMES[method]}",
+                f"{method}_close", f"Training and validation losses are close to each other: {devn.NAMES[method]}",
                 "Sec. 7", unless_smoke(data, below(measured, CLOSE)), measured, "validation / training", theirs,
                 note="the mean over numbers of layers; training losses are means over the epoch, while the network "
                 "learns, which makes the ratio smaller; "
@@ -125,10 +113,10 @@ def table(data: pd.DataFrame) -> str:
         "|---|---|---|---|---|",
     ]
     for method in (DEVN, DCVN):
-        for hidden in layers(data, SETTING):
+        for hidden in devn.layers(data, SETTING):
             found = losses(data, method, hidden)
             theirs = ", ".join(f"{v:.6f}" for v in PAPER[method][hidden])
             lines.append(
-                f"| {NAMES[method]} | {hidden} | {mean_ci(found.train)} | {mean_ci(found.validation)} | {theirs} |"
+                f"| {devn.NAMES[method]} | {hidden} | {mean_ci(found.train)} | {mean_ci(found.validation)} | {theirs} |"
             )
     return "\n".join([*lines, "", "Huber's loss, values in pots, with 95% intervals over seeds."])

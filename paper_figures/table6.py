@@ -6,44 +6,23 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from paper_figures import devn_runs as devn
 from paper_figures.claims import Claim, above
-from paper_figures.devn_runs import (
-    BUCKETED,
-    COLOURS,
-    DCVN,
-    DEVN,
-    GAME,
-    UNABSTRACTED,
-    UNIT,
-    ZERO_SUM,
-    Setting,
-    by_seed,
-    encoding_error,
-    final,
-    improvement,
-    layers,
-    lower_by,
-    over_layers,
-    points,
-    runs,
-    title,
-)
+from paper_figures.devn_runs import DCVN, DEVN, Setting
 from paper_figures.exploitability_curves import unless_smoke
 from repro.evaluation.statistics import mean_ci
 
-__all__ = ["GAME", "RUNS", "SHOWS", "TITLE", "claims", "draw", "select", "table"]
-
-TITLE = "DEVN Table 3 and Supplement Table 6"
+TITLE, GAME = "DEVN Table 3 and Supplement Table 6", "river and turn subgames"
 SHOWS = "unbucketed losses of DCVN and DEVN, settings I to VII"
 
-SETTINGS = (*BUCKETED, *UNABSTRACTED)
-RUNS = runs(SETTINGS)
-select = final
+SETTINGS = (*devn.BUCKETED, *devn.UNABSTRACTED)
+RUNS = devn.runs(SETTINGS)
+select = devn.final
 
 
 def paper_improvement(setting: Setting, hidden: int) -> float:
     """DEVN's over DCVN in the paper, in %."""
-    found: float = lower_by(*(setting.paper_loss(method, hidden) for method in (DCVN, DEVN)))
+    found: float = devn.lower_by(*(setting.paper_loss(method, hidden) for method in (DCVN, DEVN)))
     return found
 
 
@@ -53,12 +32,14 @@ def draw(data: pd.DataFrame) -> Figure:
     left, right = figure.subplots(1, 2, sharey=True)
     for axes, metric, name in ((left, "unbucketed", "all subgames (RMSE)"), (right, "typical", "median subgame")):
         for i, setting in enumerate(SETTINGS):
-            depths = layers(data, setting)
+            depths = devn.layers(data, setting)
             for j, hidden in enumerate(depths):
-                found = mean_ci(improvement(data, setting, hidden, metric))
+                found = mean_ci(devn.improvement(data, setting, hidden, metric))
                 x = i + (j - (len(depths) - 1) / 2) * 0.2
                 first = i == j == 0
-                points(axes, [x], [found], fmt="o", color=COLOURS[DEVN], capsize=2, label="ours" if first else None)
+                devn.points(
+                    axes, [x], [found], fmt="o", color=devn.COLOURS[DEVN], capsize=2, label="ours" if first else None
+                )
                 if metric == "unbucketed":
                     axes.plot(
                         x, paper_improvement(setting, hidden), "D", color="black", markerfacecolor="white",
@@ -70,7 +51,7 @@ def draw(data: pd.DataFrame) -> Figure:
         axes.set(xlabel="setting (small numbers: hidden layers)", title=name)
         axes.legend(fontsize=7)
     left.set(ylabel="DEVN's error below DCVN's (%)")
-    figure.suptitle(title(data, "DEVN's improvement over DCVN in unbucketed loss"))
+    figure.suptitle(devn.title(data, "DEVN's improvement over DCVN in unbucketed loss"))
     figure.tight_layout()
     return figure
 
@@ -82,7 +63,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     """That DEVN's loss is lower in every setting and at every depth, and more so for larger networks."""
     found = []
     for setting in SETTINGS:
-        found += [_lower(data, setting, hidden) for hidden in layers(data, setting)]
+        found += [_lower(data, setting, hidden) for hidden in devn.layers(data, setting)]
         found.append(_typical(data, setting))
         found.append(_larger(data, setting))
         found.append(_zero_sum(data, setting))
@@ -90,11 +71,11 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 
 
 def _source(setting: Setting) -> str:
-    return "Table 3" if setting in BUCKETED else "Supplement Table 6"
+    return "Table 3" if setting in devn.BUCKETED else "Supplement Table 6"
 
 
 def _lower(data: pd.DataFrame, setting: Setting, hidden: int) -> Claim:
-    measured = mean_ci(improvement(data, setting, hidden))
+    measured = mean_ci(devn.improvement(data, setting, hidden))
     return Claim(
         f"{setting.name}_{hidden}", f"DEVN's unbucketed loss is below DCVN's: setting {setting}, {hidden} layers",
         _source(setting), unless_smoke(data, above(measured, 0)), measured, "%", paper_improvement(setting, hidden),
@@ -103,7 +84,8 @@ def _lower(data: pd.DataFrame, setting: Setting, hidden: int) -> Claim:
 
 
 def _typical(data: pd.DataFrame, setting: Setting) -> Claim:
-    measured = over_layers(data, setting, "typical")
+    found = (devn.improvement(data, setting, n, "typical") for n in devn.layers(data, setting))
+    measured = mean_ci(devn.mean_over(found))
     return Claim(
         f"{setting.name}_typical", f"So it is in the median subgame: setting {setting}", "ours",
         unless_smoke(data, above(measured, 0)), measured, "%",
@@ -112,20 +94,23 @@ def _typical(data: pd.DataFrame, setting: Setting) -> Claim:
 
 
 def _larger(data: pd.DataFrame, setting: Setting) -> Claim:
-    few, many = layers(data, setting)[0], layers(data, setting)[-1]
-    measured = mean_ci(improvement(data, setting, many) - improvement(data, setting, few))
+    few, many = devn.layers(data, setting)[0], devn.layers(data, setting)[-1]
+    measured = mean_ci(devn.improvement(data, setting, many) - devn.improvement(data, setting, few))
     theirs = paper_improvement(setting, many) - paper_improvement(setting, few)
     return Claim(
         f"{setting.name}_larger", f"The improvement is larger with {many} layers than with {few}: setting {setting}",
-        "Sec. 7" if setting in BUCKETED else _source(setting), unless_smoke(data, above(measured, 0)), measured,
+        "Sec. 7" if setting in devn.BUCKETED else _source(setting), unless_smoke(data, above(measured, 0)), measured,
         "percentage points", theirs, note="paired by seed; holds if above 0",
     )  # fmt: skip
 
 
 def _zero_sum(data: pd.DataFrame, setting: Setting) -> Claim:
-    depths = layers(data, setting)
-    found = [lower_by(by_seed(data, setting, DEVN, n), by_seed(data, setting, ZERO_SUM, n)) for n in depths]
-    measured = mean_ci(pd.concat(found, axis=1).mean(axis=1))
+    depths = devn.layers(data, setting)
+    found = [
+        devn.lower_by(devn.by_seed(data, setting, DEVN, n), devn.by_seed(data, setting, devn.ZERO_SUM, n))
+        for n in depths
+    ]
+    measured = mean_ci(devn.mean_over(found))
     return Claim(
         f"{setting.name}_zero_sum", f"Making predictions zero-sum lowers DEVN's unbucketed loss: setting {setting}",
         "ours", unless_smoke(data, above(measured, 0)), measured, "%",
@@ -144,22 +129,25 @@ def table(data: pd.DataFrame) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for setting in SETTINGS:
-        for hidden in layers(data, setting):
-            losses = " | ".join(str(mean_ci(by_seed(data, setting, m, hidden))) for m in (DCVN, DEVN, ZERO_SUM))
-            typical = " | ".join(str(mean_ci(by_seed(data, setting, m, hidden, "typical"))) for m in (DCVN, DEVN))
-            dcvn, devn = setting.paper[hidden]
-            lines.append(
-                f"| {setting} | {hidden} | {losses} | {mean_ci(improvement(data, setting, hidden))} | {typical} | "
-                f"{dcvn}, {devn}, {paper_improvement(setting, hidden):.2f} |"
+        for hidden in devn.layers(data, setting):
+            losses = " | ".join(
+                str(mean_ci(devn.by_seed(data, setting, m, hidden))) for m in (DCVN, DEVN, devn.ZERO_SUM)
             )
-        if setting in BUCKETED:
-            errors = [encoding_error(data, setting, m) for m in (DCVN, DEVN)]
-            theirs = [setting.paper_error(m) for m in (DCVN, DEVN)]
+            typical = " | ".join(str(mean_ci(devn.by_seed(data, setting, m, hidden, "typical"))) for m in (DCVN, DEVN))
+            theirs = ", ".join(str(setting.paper_loss(m, hidden)) for m in (DCVN, DEVN))
+            lines.append(
+                f"| {setting} | {hidden} | {losses} | {mean_ci(devn.improvement(data, setting, hidden))} | {typical} | "
+                f"{theirs}, {paper_improvement(setting, hidden):.2f} |"
+            )
+        if setting in devn.BUCKETED:
+            errors = [devn.encoding_error(data, setting, m) for m in (DCVN, DEVN)]
+            published = [setting.paper_error(m) for m in (DCVN, DEVN)]
+            theirs = f"{published[0]}, {published[1]}, {devn.lower_by(*published):.2f}"
             lines.append(
                 f"| {setting} | encoding error | {errors[0]:.3g} | {errors[1]:.3g} | – | "
-                f"{lower_by(*errors):.3g} | – | – | {theirs[0]}, {theirs[1]}, {lower_by(*theirs):.2f} |"
+                f"{devn.lower_by(*errors):.3g} | – | – | {theirs} |"
             )
-    return "\n".join([*lines, "", f"Errors in {UNIT}, with 95% intervals over seeds.", "", *_labels(data)])
+    return "\n".join([*lines, "", f"Errors in {devn.UNIT}, with 95% intervals over seeds.", "", *_labels(data)])
 
 
 def _labels(data: pd.DataFrame) -> list[str]:

@@ -2,8 +2,7 @@
 
 Runs the sweep of `conf/experiment/<target>/<scale>.yaml`, or those of `conf/experiment/<target>/<part>/<scale>.yaml`
 one after the other (finished runs are skipped), then draws from what MLflow holds. Targets that draw from the same runs
-name them in `RUNS`. `--draw` draws again from the
-exported CSV alone and touches nothing else.
+name them in `RUNS`. `--draw` draws again from the exported CSV alone and touches nothing else.
 """
 
 from __future__ import annotations
@@ -115,15 +114,7 @@ def planned(arguments: list[str]) -> list[Any]:
     return [one for c in plan(arguments[1:], multirun=True) for one in single_runs(without_hydra(c))]
 
 
-def unfinished(configs: list[Any], output: Path) -> int:
-    """How many of the runs are not finished."""
-    from repro.tracking.store import is_finished  # noqa: PLC0415
-
-    _, _, found = _stored(configs, output)
-    return sum(not is_finished(f, c.algorithm.readouts) for f, c in zip(found, configs, strict=True))
-
-
-def _stored(configs: list[Any], output: Path) -> tuple[Any, str, list[dict[str, Any]]]:
+def stored(configs: list[Any], output: Path) -> tuple[Any, str, list[dict[str, Any]]]:
     """MLflow's client, the experiment, and of each run what is stored by read-out."""
     from repro.config import run_key  # noqa: PLC0415
     from repro.tracking.store import default_uri, experiment_id, find_runs, open_store  # noqa: PLC0415
@@ -131,6 +122,13 @@ def _stored(configs: list[Any], output: Path) -> tuple[Any, str, list[dict[str, 
     client = open_store(configs[0].tracking_uri or default_uri(output))
     experiment = experiment_id(client, configs[0].target, output / "artifacts")
     return client, experiment, [find_runs(client, experiment, run_key(c)) for c in configs]
+
+
+def unfinished(configs: list[Any], found: list[dict[str, Any]]) -> int:
+    """How many of the runs are not finished."""
+    from repro.tracking.store import is_finished  # noqa: PLC0415
+
+    return sum(not is_finished(f, c.algorithm.readouts) for f, c in zip(found, configs, strict=True))
 
 
 def collect(arguments: list[str], configs: list[Any], output: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -143,10 +141,10 @@ def collect(arguments: list[str], configs: list[Any], output: Path) -> tuple[pd.
     from repro.tracking.results import tidy  # noqa: PLC0415
     from repro.tracking.store import TRAINING  # noqa: PLC0415
 
-    missing = unfinished(configs, output)
+    client, experiment, found = stored(configs, output)
+    missing = unfinished(configs, found)
     if missing:
         raise ReproError(f"{missing} of {len(configs)} runs are not finished; nothing is drawn.")
-    client, experiment, found = _stored(configs, output)
     keys = [run_key(c) for c in configs]
     finished = [f[TRAINING] for f in found]
     named = variants(configs)
@@ -284,7 +282,8 @@ def make(target: str, scale: str, output: Path, jobs: int, device: str, force: b
     configs = [planned(arguments) for arguments in sweeps]
     failed: list[int] = []
     for arguments, mine in zip(sweeps, configs, strict=True):
-        if not force and not unfinished(mine, output):
+        *_, found = stored(mine, output)
+        if not force and not unfinished(mine, found):
             print(f"{arguments[1].removeprefix('+experiment=')}: all {len(mine)} run(s) are finished", flush=True)
             continue
         status = run_sweep(arguments)

@@ -1,4 +1,4 @@
-"""Deep CFR on Hold'em decks so small that every strategy fits a table; it takes milliseconds per iteration."""
+"""Hold'em games by a short name, and Deep CFR on decks so small that every strategy fits a table, in milliseconds."""
 
 from __future__ import annotations
 
@@ -11,10 +11,21 @@ from torch.nn.utils import vector_to_parameters
 from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR
 from repro.config import NetworkConfig, ReadoutConfig
 from repro.games import Game, load
+from repro.games.holdem import HoldemCards
 from repro.networks.holdem_features import HoldemFeatures
 from repro.networks.modules import value_network
 from repro.policies.regret_matching import regret_matching
 from tests.small import small_config
+
+GAMES: dict[str, tuple[str, dict[str, Any]]] = {
+    "fhp": ("fhp", {}),
+    "fhp5": ("fhp5", {}),
+    "fhp_limit": ("fhp_limit", {}),
+    "hunl_pot": ("hunl_pot", {}),
+    "small_fhp": ("fhp", {"ranks": 5, "suits": 2}),
+    "small_limit": ("fhp_limit", {"ranks": 3, "suits": 3, "flop_cards": 4}),
+    "small_hunl": ("hunl_pot", {"ranks": 4, "suits": 3, "stack": 1050.0}),
+}
 
 NETWORK = NetworkConfig("deep_cfr", 8, None, 12)
 READOUTS = {
@@ -22,6 +33,33 @@ READOUTS = {
     "deep_cfr": ReadoutConfig("average_network"),
     "sd_cfr_2": ReadoutConfig("ensemble", 2),
 }
+
+
+def game_of(key: str) -> Game:
+    name, parameters = GAMES[key]
+    return load(name, **parameters)
+
+
+def cards_in(game: Game) -> HoldemCards:
+    assert isinstance(game.cards, HoldemCards)
+    return game.cards
+
+
+def drawn_infosets(game: Game, n: int, seed: int) -> tuple[Tensor, list[int], list[list[int]]]:
+    """Infosets of random nodes and random deals, the rounds mixed; their nodes, and the cards as they were dealt."""
+    cards, draw = cards_in(game), torch.Generator().manual_seed(seed)
+    decisions = (game.tree.player >= 0).nonzero().flatten()
+    # As many of every round as of any other: most nodes are late.
+    rounds = game.tree.round[decisions]
+    each = torch.bincount(rounds)[rounds]
+    nodes = decisions[torch.multinomial(1 / each.double(), n, replacement=True, generator=draw)]
+    dealt, infosets, seen = cards.draw(n, draw), [], []
+    for node, deal in zip(nodes.tolist(), dealt, strict=True):
+        round_, player = int(game.tree.round[node]), int(game.tree.player[node])
+        mine = torch.cat([deal[4 : 4 + cards.board_cards[round_]], deal[2 * player : 2 * player + 2]])
+        infosets.append(int(game.first_infoset[node]) + int(cards.cell(round_, mine[None])))
+        seen.append(mine.tolist())
+    return torch.tensor(infosets), nodes.tolist(), seen
 
 
 def small_game(**changes: Any) -> Game:

@@ -15,9 +15,9 @@ from repro.config import TabularCFRConfig
 from repro.errors import ReproError
 from repro.values.kernels import BEST
 from repro.values.plain import PlainSolver
-from repro.values.sampling import POTS, mean_strength, random_range, random_subgame
+from repro.values.sampling import mean_strength, random_range, random_subgame
 from repro.values.solver import SubgameSolver, solve, solve_all
-from repro.values.subgames import Array, Deck, Subgame, matchups
+from repro.values.subgames import POTS, Array, Deck, Subgame, matchups
 
 SMALL = Deck(ranks=4)
 CFR_VARIANTS = ("cfr", "cfr_plus", "dcfr", "linear_cfr")

@@ -21,6 +21,9 @@ _COPIED = 1 << 26
 _POT = 1000.0
 """Chips; a pot of middling size, and so a betting tree of middling size."""
 
+_LEAST_POT = 2000.0
+"""Of the subgames that DEVN's figures have."""
+
 
 def rows(effort: Effort) -> list[Row]:
     """All benchmarks of this module."""
@@ -60,5 +63,12 @@ def turn_subgame_traffic(effort: Effort) -> Row:
         lambda: 2 * _COPIED * per_second(lambda: np.copyto(target, source), effort.tabular_seconds) / 1e9,
         effort.repetitions,
     )
-    note = f"peer: np.copyto; {solver.entries:,} pairs of action and hand, {_TABLE_BYTES} bytes each an iteration"
+    subgames = max(1, effort.small // 10)
+    drawn = [random_subgame(0, n, 4, Deck(), _LEAST_POT) for n in range(subgames)]
+    hourly = 3600 * subgames / seconds(lambda: [solve(subgame, SolverConfig(), 0.005) for subgame in drawn])
+    note = (
+        f"peer: np.copyto; {solver.entries:,} pairs of action and hand, {_TABLE_BYTES} bytes each an iteration; "
+        f"{hourly:,.0f} random turn subgames with pots of {_LEAST_POT:,.0f} and more an hour to 0.5% of the pot, on "
+        "one thread"
+    )
     return Row("turn_subgame_traffic", mine, other, "GB/s", mine / other, note)

@@ -18,10 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from repro.algorithms.solver import discount_factor
 from repro.errors import ReproError
-from repro.values.kernels import BEST, DECISION, FOLDED, MEAN, UPDATE, Boards, Part
-from repro.values.solver import FIRST_LOOK, LOOKS, Solution, Variant, full_boards, parts
+from repro.values.kernels import BEST, DECISION, FOLDED, MEAN, UPDATE, Part, Rule
+from repro.values.solver import AS_IS, FIRST_LOOK, LOOKS, Solution, Variant, full_boards, parts, rule
 from repro.values.subgames import Array, Deck, Subgame
 
 _ENTRIES = 500_000_000
@@ -134,7 +133,7 @@ class _Round:
         return strategies
 
     def up(
-        self, player: int, mode: int, weight: tuple[float, float, float], reach: list[Tensor],
+        self, player: int, mode: int, how: Rule, reach: list[Tensor],
         strategies: list[Tensor], dealt: dict[int, Tensor],
     ) -> list[Tensor]:  # fmt: skip
         """`[n, hands]` what the player's hands win at each node, from what they win where the round ends."""
@@ -153,7 +152,7 @@ class _Round:
                 values[i] = (strategy * below).sum(0)
                 if mode == UPDATE:
                     arrival = reach[self.part.slot[i, player]]
-                    self._learn(slice(edges.start, edges.stop), below - values[i], strategy * arrival, weight)
+                    self._learn(slice(edges.start, edges.stop), below - values[i], strategy * arrival, how)
         return [values[i] for i in range(len(self._kind))]
 
     def _terminals(self, player: int, reach: list[Tensor]) -> dict[int, Tensor]:
@@ -168,11 +167,10 @@ class _Round:
             found[node] = (pay * (met if folded else won)[:, column]).float()
         return found
 
-    def _learn(self, edges: slice, regret: Tensor, played: Tensor, weight: tuple[float, float, float]) -> None:
-        average, positive, negative = weight
+    def _learn(self, edges: slice, regret: Tensor, played: Tensor, how: Rule) -> None:
         after = self.regrets[edges] + regret
-        self.regrets[edges] = after * torch.where(after > 0, positive, negative)
-        self.sums[edges] += average * played
+        self.regrets[edges] = after * torch.where(after > 0, how.positive, how.negative)
+        self.sums[edges] += how.weight * played
 
 
 def _normalised(table: Tensor) -> Tensor:
@@ -196,10 +194,11 @@ class BatchedSolver:
 
     def __init__(self, subgames: Sequence[Subgame], variant: Variant, device: torch.device | str = "cpu") -> None:
         self.variant, self.iterations, self._device = variant, 0, torch.device(device)
-        deck, boards = subgames[0].deck, [_full_boards(s) for s in subgames]
-        if len({(s.deck, len(s.board), _shape(s)) for s in subgames}) > 1:
+        deck, trees = subgames[0].deck, [parts(s.betting()) for s in subgames]
+        if len({(s.deck, len(s.board), _shape(tree)) for s, tree in zip(subgames, trees, strict=True)}) > 1:
             raise ReproError("subgames that are solved together must have one deck, street and shape of betting tree.")
-        trees = [parts(s.betting()) for s in subgames]
+        # None merged with others, so that all subgames have as many.
+        boards = [full_boards(s, deck.hands(s.board), merge=False) for s in subgames]
         before, last = trees[0][:-1], trees[0][-1]
         self._cards = len(boards[0].first)
         ranges = np.stack([s.ranges / s.ranges.sum(1, keepdims=True) for s in subgames])
@@ -222,15 +221,12 @@ class BatchedSolver:
     def iterate(self) -> None:
         """One iteration: player 0's update, then player 1's."""
         self.iterations += 1
-        t, how = self.iterations, self.variant
-        negative = 0.0 if how.floor else discount_factor(t, how.beta)
-        weight = ((t / 1000) ** how.gamma, discount_factor(t, how.alpha), negative)
         for player in range(2):
-            self._sweep(player, UPDATE, weight)
+            self._sweep(player, UPDATE, rule(self.variant, self.iterations))
 
     def values(self, mode: int = MEAN) -> Tensor:
         """`[n, 2, hands]` as `SubgameSolver.values`, of all subgames."""
-        return torch.stack([self._sweep(player, mode, (0.0, 1.0, 1.0)) for player in range(2)], 1).double()
+        return torch.stack([self._sweep(player, mode, AS_IS) for player in range(2)], 1).double()
 
     def exploitability(self) -> Tensor:
         """`[n]` as `SubgameSolver.exploitability`."""
@@ -254,20 +250,18 @@ class BatchedSolver:
     def _tensor(self, array: Array) -> Tensor:
         return torch.from_numpy(array).to(self._device)
 
-    def _sweep(self, player: int, mode: int, weight: tuple[float, float, float]) -> Tensor:
+    def _sweep(self, player: int, mode: int, how: Rule) -> Tensor:
         theirs = self._ranges[:, 1 - player].float()
         opening = [torch.ones_like(theirs), theirs] if player == 0 else [theirs, torch.ones_like(theirs)]
         if self._turn is None:
-            return self._on_boards(player, mode, weight, opening)[0]
+            return self._on_boards(player, mode, how, opening)[0]
         strategies = self._turn.down(opening, mode)
         dealt, slot = self._turn.part.dealt.tolist(), self._turn.part.slot
         entries = [opening[slot[node, p]] for node in dealt for p in range(2)]
-        below = dict(zip(dealt, self._on_boards(player, mode, weight, entries), strict=True))
-        return self._turn.up(player, mode, weight, opening, strategies, below)[0]
+        below = dict(zip(dealt, self._on_boards(player, mode, how, entries), strict=True))
+        return self._turn.up(player, mode, how, opening, strategies, below)[0]
 
-    def _on_boards(
-        self, player: int, mode: int, weight: tuple[float, float, float], opening: list[Tensor]
-    ) -> list[Tensor]:
+    def _on_boards(self, player: int, mode: int, how: Rule, opening: list[Tensor]) -> list[Tensor]:
         """`[n, hands]` what is won at each entry of the last round, whose opening reach is given."""
         reach = []
         for row, before in enumerate(opening):
@@ -275,17 +269,12 @@ class BatchedSolver:
             factor = 1.0 if row % 2 == player else self._chance
             reach.append(factor * before.gather(1, self._hand.flatten(1)).view(-1, self._hand.shape[2]))
         strategies = self._river.down(reach, mode)
-        values = self._river.up(player, mode, weight, reach, strategies, {})
+        values = self._river.up(player, mode, how, reach, strategies, {})
         found = []
         for entry in range(self._river.part.entries):
             value = values[entry].view(len(self._hand), -1)
             found.append(torch.zeros_like(opening[0]).scatter_add_(1, self._hand.flatten(1), value))
         return found
-
-
-def _full_boards(subgame: Subgame) -> Boards:
-    """All full boards, none merged with others, so that all subgames have as many."""
-    return full_boards(subgame, subgame.deck.hands(subgame.board), merge=False)
 
 
 def _unordered(deck: Deck, subgames: Sequence[Subgame], device: torch.device) -> Places:
@@ -300,7 +289,7 @@ def solve_batched(
     """`repro.values.solver.solve` of many, in order."""
     groups = defaultdict(list)
     for number, subgame in enumerate(subgames):
-        groups[_shape(subgame)].append(number)
+        groups[_shape(parts(subgame.betting()))].append(number)
     found: dict[int, Solution] = {}
     for numbers in groups.values():
         first = subgames[numbers[0]]
@@ -313,9 +302,8 @@ def solve_batched(
     return [found[number] for number in range(len(subgames))]
 
 
-def _shape(subgame: Subgame) -> tuple[bytes, ...]:
-    """Of the betting tree, whatever it pays."""
-    tree = parts(subgame.betting())
+def _shape(tree: Sequence[Part]) -> tuple[bytes, ...]:
+    """Of a betting tree, whatever it pays."""
     return tuple(array.tobytes() for part in tree for array in (part.kind, part.actor, part.edges))
 
 

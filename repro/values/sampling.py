@@ -15,10 +15,7 @@ import numpy as np
 
 from repro.abstraction.showdown_strength import full_board_shares
 from repro.seeding import numpy_generator
-from repro.values.subgames import LEAST_POT, STACK, Array, Deck, Subgame
-
-POTS = ((100.0, 100.0), (200.0, 400.0), (400.0, 2_000.0), (2_000.0, 6_000.0), (6_000.0, 19_950.0))
-"""Chips of each player: an interval is drawn, then a number in it."""
+from repro.values.subgames import LEAST_POT, POTS, STACK, Array, Deck, Subgame
 
 
 def random_subgame(seed: int, number: int, board_cards: int, deck: Deck, least_pot: float = LEAST_POT) -> Subgame:

@@ -55,6 +55,17 @@ class Solution:
         return np.divide(self.cfv, self.matchup, out=np.zeros_like(self.cfv), where=met)
 
 
+AS_IS = Rule(0.0, 1.0, 1.0)
+"""What leaves the tables alone."""
+
+
+def rule(variant: Variant, t: int) -> Rule:
+    """What iteration `t` does to the tables."""
+    negative = 0.0 if variant.floor else discount_factor(t, variant.beta)
+    # Any unit will do for weights; this one keeps them within float32.
+    return Rule((t / 1000) ** variant.gamma, discount_factor(t, variant.alpha), negative)
+
+
 class SubgameSolver:
     """CFR on one subgame.
 
@@ -100,17 +111,13 @@ class SubgameSolver:
     def iterate(self) -> None:
         """One iteration: player 0's update, then player 1's."""
         self.iterations += 1
-        t, how = self.iterations, self.variant
-        # Any unit will do for weights; this one keeps them within float32.
-        negative = 0.0 if how.floor else discount_factor(t, how.beta)
-        rule = Rule((t / 1000) ** how.gamma, discount_factor(t, how.alpha), negative)
         for player in range(2):
-            self._sweep(player, UPDATE, rule)
+            self._sweep(player, UPDATE, rule(self.variant, self.iterations))
 
     def values(self, mode: int = MEAN) -> Array:
         """`[2, hands]` float64 chips that each hand wins under the average strategies, or (`BEST`) a best response to
         the opponent's, times the probability that the opponent holds a hand that can be met."""
-        return np.stack([self._sweep(player, mode, Rule(0.0, 1.0, 1.0)) for player in range(2)]).astype(float)
+        return np.stack([self._sweep(player, mode, AS_IS) for player in range(2)]).astype(float)
 
     def exploitability(self) -> float:
         """Mean of what both best responses win [DEVN, eq. 2], as a fraction of the pot."""

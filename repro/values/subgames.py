@@ -23,8 +23,11 @@ Array = NDArray[Any]
 STACK = 20_000.0
 """Chips of each player before the first card [DEVN, Sec. 6: as DeepStack's]."""
 
-LEAST_POT, MOST_POT = 200.0, 39_900.0
-"""Chips in the smallest and largest pots that DeepStack draws."""
+POTS = ((100.0, 100.0), (200.0, 400.0), (400.0, 2_000.0), (2_000.0, 6_000.0), (6_000.0, 19_950.0))
+"""What DeepStack draws pots from, in chips of each player: an interval, then a number in it."""
+
+LEAST_POT, MOST_POT = 2 * POTS[0][0], 2 * POTS[-1][1]
+"""Chips in the smallest and largest of them."""
 
 
 @dataclass(frozen=True)
