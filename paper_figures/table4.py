@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -58,10 +59,12 @@ class Setting:
     variant: str
 
     @property
-    def buckets(self) -> int:
-        """How many buckets; where it is not swept, 1,000."""
+    def buckets(self) -> float:
+        """How many buckets: infinity for one of each description; where it is not swept, 1,000."""
         key, value = self.variant.split("=")
-        return int(value) if key == "algorithm.buckets" else 1000
+        if key != "algorithm.buckets":
+            return 1000
+        return inf if value == "None" else int(value)
 
     @property
     def published(self) -> Row | None:
@@ -77,7 +80,10 @@ class Setting:
 
     def __str__(self) -> str:
         key, value = self.variant.split("=")
-        what = f"{int(value):,} buckets" if key == "algorithm.buckets" else f"labels to {100 * float(value):g}%"
+        if key != "algorithm.buckets":
+            what = f"labels to {100 * float(value):g}%"
+        else:
+            what = "finest buckets" if self.buckets == inf else f"{self.buckets:,} buckets"
         return f"{PARTS[self.part]}, dataset {self.dataset}, {what}"
 
 
@@ -85,7 +91,8 @@ def settings(data: pd.DataFrame, part: str) -> list[Setting]:
     """The settings of a part, fewer buckets and rougher labels first."""
     mine = data[data.part == part][["seed", "variant"]].drop_duplicates()
     found = [Setting(part, int(seed) + 1, variant) for seed, variant in mine.itertuples(index=False)]
-    return sorted(found, key=lambda s: (s.dataset, s.buckets, -float(s.variant.split("=")[1])))
+    # Fewer buckets first; labels are to 0.005, 0.001, and so on.
+    return sorted(sorted(found, key=lambda s: s.variant, reverse=True), key=lambda s: (s.dataset, s.buckets))
 
 
 def shards(data: pd.DataFrame, setting: Setting, metric: str) -> pd.DataFrame:
@@ -182,7 +189,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
         for setting in every:
             found += _improves(data, setting)
         for few, many in pairwise(every):
-            if few.dataset == many.dataset and few.buckets < many.buckets:
+            if few.dataset == many.dataset and few.buckets < many.buckets < inf:
                 found += [_more_buckets(data, few, many, method) for method in METHODS]
     return found
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import socket
 import sys
@@ -20,7 +21,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import hydra
 import torch
@@ -45,6 +46,7 @@ _INVOCATION = "REPRO_INVOCATION"
 _PARENT_RUN = "REPRO_PARENT_RUN"
 COMMAND_PROCESS = "REPRO_COMMAND_PROCESS"
 """Environment variable: host and process id of the command that this process must not outlive."""
+_SEED = re.compile("seed=(0|[1-9][0-9]*)")
 _LOOK_EVERY_SECONDS = 1.0
 _KEYS: dict[tuple[str, ...], str] = {}
 """Keys of referenced runs. A reference is resolved many times while its run is planned, and composing takes long."""
@@ -63,7 +65,7 @@ def plan(overrides: Sequence[str], multirun: bool) -> list[DictConfig]:
     """
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
-            configs = [compose("config", [*job], return_hydra_config=True) for job in _jobs(overrides, multirun)]
+            configs = _composed(_jobs(overrides, multirun))
         for config in configs:
             _check(config)
         _check_different(configs)
@@ -72,6 +74,21 @@ def plan(overrides: Sequence[str], multirun: bool) -> list[DictConfig]:
     except (ValueError, AssertionError) as error:
         # What Hydra raises for a choice that is no name, such as network=null, says neither key nor value.
         raise ReproError(f"bad configuration: {' '.join(overrides)}: {error}") from error
+    return configs
+
+
+def _composed(jobs: Sequence[Sequence[str]]) -> list[DictConfig]:
+    """A configuration per job. Those that differ by `seed=NUMBER` alone are composed once, which takes time."""
+    made: dict[tuple[str, ...], DictConfig] = {}
+    configs = []
+    for job in jobs:
+        others = tuple(override for override in job if not _SEED.fullmatch(override))
+        if others not in made:
+            made[others] = compose("config", list(others), return_hydra_config=True)
+        config = made[others].copy()
+        for seed in filter(None, map(_SEED.fullmatch, job)):
+            config.seed = int(seed[1])
+        configs.append(config)
     return configs
 
 
@@ -189,17 +206,20 @@ def execute(config: DictConfig) -> str:
     # A batched run does the runs of its seeds, and nobody else may do one of them meanwhile.
     seeds = [run_folder(config.output_dir, run_key(one)) for one in single_runs(config)]
     with ExitStack() as stack:
-        for mine in dict.fromkeys([folder, *seeds]):
+        # All commands in the same order, so that no two wait for each other.
+        for mine in sorted({folder, *seeds}):
             mine.mkdir(parents=True, exist_ok=True)
-            lock = stack.enter_context((mine / "lock").open("w"))
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                # Its status file is the other process's; this command's table points at this message.
-                told = f"error: run {mine.name} is being done by another process; wait for it or stop it."
-                print(told, file=sys.stderr)
-                return status.FAILED
+            _take(stack.enter_context((mine / "lock").open("w")), mine.name)
         return _execute_alone(config, key, folder)
+
+
+def _take(lock: IO[str], key: str) -> None:
+    """Wait for a run that another process does; afterwards it is finished, or to be continued."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print(f"run {key} is being done by another process; waiting for it", file=sys.stderr, flush=True)
+        fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def _execute_alone(config: DictConfig, key: str, folder: Path) -> str:

@@ -22,7 +22,7 @@ def variants(part: str) -> dict[str, float]:
     """DCVN's squared error by variant of a sweep."""
     if part == "river_small_pots":
         return {f"algorithm.solver.tolerance={tolerance}": 4.0 for tolerance in (0.005, 0.001, 0.0002)}
-    return {"algorithm.buckets=1000": 4.0, "algorithm.buckets=2000": 3.0}
+    return {"algorithm.buckets=2000": 3.0, "algorithm.buckets=None": 2.0, "algorithm.buckets=1000": 4.0}
 
 
 def table4_data(lower_by: float, spread: float = 0.0, count: int = 8, scale: str = "laptop") -> pd.DataFrame:
@@ -75,14 +75,15 @@ def test_table4_is_undecided_where_shards_disagree():
 def test_table4_shows_both_tables():
     data = table4_data(30.0)
     panels = table4.draw(data).axes
-    assert len(panels[0].get_yticklabels()) == 11
+    assert len(panels[0].get_yticklabels()) == 15
     lines = table4.table(data).splitlines()
     assert lines[2] == (
         "| turn, dataset 1, 1,000 buckets | 80 | 0.4 | 2 [2, 2] | 1.4 [1.4, 1.4] | 30 [30, 30] | 25 [25, 25] | "
         "2.782, 1.944, 30.11 |"
     )
-    assert lines[10].startswith("| river, all pots (ours), dataset 1, labels to 0.5% | 80 |")
-    assert lines[10].endswith("| – |")
+    assert lines[4].startswith("| turn, dataset 1, finest buckets | 80 |")
+    assert lines[14].startswith("| river, all pots (ours), dataset 1, labels to 0.5% | 80 |")
+    assert [line.endswith("| – |") for line in lines[2:]].count(False) == 4 + 2
 
 
 def test_the_jackknife_of_a_mean_is_the_mean():

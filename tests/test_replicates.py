@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -356,10 +357,12 @@ def test_nobody_else_does_a_seed_of_a_batched_run(tmp_path, capsys):
     key = run_key(run.without_hydra(config))
     folder = run.run_folder(tmp_path, key)
     folder.mkdir(parents=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        assert executed("seeds=[0,1]", f"output_dir={tmp_path}") == status.FAILED
-    assert f"run {key} is being done by another process" in capsys.readouterr().err
+    lock = (folder / "lock").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    threading.Timer(0.5, lock.close).start()
+    assert executed("seeds=[0,1]", f"output_dir={tmp_path}") == status.FINISHED
+    assert f"run {key} is being done by another process; waiting for it" in capsys.readouterr().err
+    assert len(exploitabilities(tmp_path)) == 2
 
 
 @pytest.mark.usefixtures("_with_database")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shlex
@@ -181,15 +182,45 @@ def test_a_killed_command_takes_its_workers_along(tmp_path):
     folder = run.run_folder(tmp_path, run_key(run.without_hydra(seed_0)))
     while process.poll() is None and status.read(folder).iteration < 2:
         time.sleep(0.05)
-    second = call(*SMALL, slow, "seed=0", f"output_dir={tmp_path}")
-    assert second.returncode == 1
-    assert "is being done by another process" in second.stderr
     process.kill()
     process.wait()
     time.sleep(run._LOOK_EVERY_SECONDS + 2)
     before = status.read(folder).iteration
     time.sleep(1)
     assert status.read(folder).iteration == before, "no worker is left that goes on"
+
+
+def test_a_sweep_plans_what_its_runs_alone_would_be():
+    def alone(*overrides: str) -> str:
+        return run_key(run.without_hydra(run.plan([*SMALL, *overrides], multirun=False)[0]))
+
+    planned = run.plan([*SMALL, "network.width=8,16", "seed=3,7", "device=cpu"], multirun=True)
+    found = [run_key(run.without_hydra(config)) for config in planned]
+    assert found == [alone(f"network.width={w}", f"seed={s}") for w in (8, 16) for s in (3, 7)]
+    with pytest.raises(ReproError, match="seed"):
+        run.plan([*SMALL, "seed=1,x"], multirun=True)
+
+
+@pytest.mark.usefixtures("_with_database")
+def test_a_run_that_another_process_does_is_waited_for_and_not_done_again(tmp_path):
+    overrides = (*SMALL, f"output_dir={tmp_path}")
+    (config,) = run.plan(list(overrides), multirun=False)
+    folder = run.run_folder(tmp_path, run_key(run.without_hydra(config)))
+    folder.mkdir(parents=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        second = subprocess.Popen(command(*overrides), stderr=subprocess.PIPE, text=True)
+        assert second.stderr is not None
+        told = ""
+        while "is being done by another process" not in told:
+            told = second.stderr.readline()
+            assert told, "it ended"
+        assert [path.name for path in folder.iterdir()] == ["lock"], "nothing is done meanwhile"
+    _, rest = second.communicate(timeout=60)
+    assert second.returncode == 0, rest
+    assert status.read(folder).state == status.FINISHED
+    again = call(*overrides)
+    assert "skipped" in again.stderr
 
 
 @pytest.mark.usefixtures("_with_database")

@@ -289,8 +289,8 @@ class EncodingErrorConfig(SolvedSubgamesConfig):
 
     READOUT_KINDS = ("cfv", "ev")
 
-    # How many buckets hands are in.
-    buckets: int = _at_least(1)
+    # How many buckets hands are in; null: a bucket for each different description of a board's hands.
+    buckets: int | None = _at_least(1)
 
 
 @dataclass

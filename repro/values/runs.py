@@ -17,7 +17,7 @@ from repro.values import buckets
 from repro.values.buckets import BucketRecipe
 from repro.values.dataset import Dataset, Recipe, Samples
 from repro.values.encoding import encoding_error
-from repro.values.subgames import Subgames
+from repro.values.subgames import Array, Subgames
 
 
 class SolvedSubgames(Iterative):
@@ -89,20 +89,25 @@ class EncodingErrors(SolvedSubgames):
         super().__init__(subgames, algorithm, seed, folder, threads, device)
         self._squares = dict.fromkeys(self.readouts, 0.0)
         self._newest: dict[str, dict[str, float]] = {}
-        deck = subgames.deck
-        self._recipe = BucketRecipe(deck.ranks, deck.suits, subgames.board_cards, seed, algorithm.buckets)
 
     def use(self, samples: Samples) -> None:
-        found = buckets.stored(self.folder, self._recipe)
-        bucket = torch.from_numpy(found.of_boards(samples.board)).long()
+        bucket = torch.from_numpy(self._bucket(samples)).long()
         matchup = torch.from_numpy(samples.matchups(self.subgames.deck))
         cfv = torch.from_numpy(samples.cfv).double()
         for name, readout in self.readouts.items():
-            error = encoding_error(cfv, matchup, bucket, len(found.centres), readout.kind)
+            error = encoding_error(cfv, matchup, bucket, int(bucket.max()) + 1, readout.kind)
             self._newest[name] = {
                 "squared_error": 1e4 * float(error.mean()), "typical": 100 * float(error.sqrt().quantile(0.5)),
             }  # fmt: skip
             self._squares[name] += 1e4 * float(error.sum())
+
+    def _bucket(self, samples: Samples) -> Array:
+        """`[n, hands]` bucket of each hand."""
+        deck, count = self.subgames.deck, self.algorithm.buckets
+        if count is None:
+            return buckets.alike(deck, samples.board)
+        recipe = BucketRecipe(deck.ranks, deck.suits, self.subgames.board_cards, self.seed, count)
+        return buckets.stored(self.folder, recipe).of_boards(samples.board)
 
     def evaluate(self) -> None:
         for name, total in self._squares.items():
