@@ -17,10 +17,13 @@ from paper_figures.devn_runs import BUCKETED, UNABSTRACTED, final
 from repro import figure, run
 from repro.evaluation.statistics import mean_ci
 
+LABELS = ("turn_labels", "river_small_pots")
+"""Parts of table 4 in which the labels' accuracy differs."""
+
 
 def variants(part: str) -> dict[str, float]:
     """DCVN's squared error by variant of a sweep."""
-    if part == "river_small_pots":
+    if part in LABELS:
         return {f"algorithm.solver.tolerance={tolerance}": 4.0 for tolerance in (0.005, 0.001, 0.0002)}
     return {"algorithm.buckets=2000": 3.0, "algorithm.buckets=None": 2.0, "algorithm.buckets=1000": 4.0}
 
@@ -30,7 +33,7 @@ def table4_data(lower_by: float, spread: float = 0.0, count: int = 8, scale: str
     rows = []
     draw = np.random.default_rng(0)
     for part in table4.PARTS:
-        for seed, (variant, square) in product(range(1 if part == "river_small_pots" else 2), variants(part).items()):
+        for seed, (variant, square) in product(range(1 if part in LABELS else 2), variants(part).items()):
             common = {"target": "table4", "scale": scale, "seed": seed, "part": part, "variant": variant}
             for step in range(1, count + 1):
                 better = square * (1 - lower_by / 100 + spread * draw.normal()) ** 2
@@ -75,14 +78,17 @@ def test_table4_is_undecided_where_shards_disagree():
 def test_table4_shows_both_tables():
     data = table4_data(30.0)
     panels = table4.draw(data).axes
-    assert len(panels[0].get_yticklabels()) == 15
+    assert len(panels[0].get_yticklabels()) == 18
     lines = table4.table(data).splitlines()
     assert lines[2] == (
         "| turn, dataset 1, 1,000 buckets | 80 | 0.4 | 2 [2, 2] | 1.4 [1.4, 1.4] | 30 [30, 30] | 25 [25, 25] | "
         "2.782, 1.944, 30.11 |"
     )
     assert lines[4].startswith("| turn, dataset 1, finest buckets | 80 |")
-    assert lines[14].startswith("| river, all pots (ours), dataset 1, labels to 0.5% | 80 |")
+    assert [line.split("|")[1] for line in lines[8:10]] == [
+        f" turn, dataset 1, labels to {accuracy}% " for accuracy in (0.5, 0.1)
+    ]
+    assert lines[17].startswith("| river, all pots (ours), dataset 1, labels to 0.5% | 80 |")
     assert [line.endswith("| – |") for line in lines[2:]].count(False) == 4 + 2
 
 
