@@ -18,8 +18,12 @@ TITLE, GAME = "DEVN Table 1", "turn and river subgames"
 SHOWS = "encoding error of buckets, in DCVN and DEVN"
 
 PARTS = {
-    "turn": "turn", "turn_labels": "turn", "river": "river (ours)", "river_small_pots": "river, all pots (ours)",
-}  # fmt: skip
+    "turn": "turn",
+    "turn_labels": "turn",
+    "turn_large_pots": "turn, large pots (ours)",
+    "river": "river (ours)",
+    "river_small_pots": "river, all pots (ours)",
+}
 METHODS = {"dcvn": ("DCVN", "#0072B2", -0.15), "devn": ("DEVN", "#D55E00", 0.15)}
 """Name, colour, and place beside the middle of a row."""
 
