@@ -15,10 +15,16 @@ from repro.evaluation.statistics import Estimate, mean_ci
 TITLE, GAME = "DEVN, ours", "river subgames"
 SHOWS = "DEVN against DCVN by the number of samples"
 
-SHARES = {"hundredth": "1/100", "thirtieth": "1/30", "tenth": "1/10", "third": "1/3", "all": "all"}
+SHARES = {
+    "samples_hundredth": "1/100",
+    "samples_thirtieth": "1/30",
+    "samples_tenth": "1/10",
+    "samples_third": "1/3",
+    "samples_all": "all",
+}
 """The sweeps, and what share of the training subgames they learn from."""
 
-RUNS = ("devn/data_1", *(f"devn_samples/{part}" for part in SHARES))
+RUNS = ("devn/data_1", *(f"devn/{part}" for part in SHARES))
 
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
@@ -71,7 +77,10 @@ def claims(data: pd.DataFrame) -> list[Claim]:
                 note="relative improvement, paired by seed; holds if above 0",
             )
         )  # fmt: skip
-    few, many = (devn.lower_by(devn.values(data, p, DCVN), devn.values(data, p, DEVN)) for p in ("hundredth", "all"))
+    few, many = (
+        devn.lower_by(devn.values(data, p, DCVN), devn.values(data, p, DEVN))
+        for p in ("samples_hundredth", "samples_all")
+    )
     measured = mean_ci(many - few)
     found.append(
         Claim(

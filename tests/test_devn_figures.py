@@ -265,7 +265,7 @@ def test_targets_share_runs():
 def test_every_share_takes_as_many_steps_and_evaluations(scale: str, samples: int):
     parts = []
     for part in devn_samples.SHARES:
-        algorithm = run.plan([f"+experiment=devn_samples/{part}/{scale}"], multirun=True)[0].algorithm
+        algorithm = run.plan([f"+experiment=devn/{part}/{scale}"], multirun=True)[0].algorithm
         steps = math.ceil((algorithm.learn_from or samples) / algorithm.batch_size) * algorithm.iterations
         parts.append((steps, math.ceil(algorithm.iterations / algorithm.evaluate_every)))
     assert {evaluations for _, evaluations in parts} == {parts[-1][1]}
