@@ -17,6 +17,7 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from paper_figures.table4 import PAPER as PAPER_ERRORS
+from paper_figures.table4 import Row
 from repro.evaluation.statistics import Estimate
 
 DCVN, DEVN, ZERO_SUM = "dcvn", "devn", "devn_zero_sum"
@@ -46,10 +47,14 @@ class Setting:
         dcvn, devn = self.paper[hidden]
         return dcvn if method == DCVN else devn
 
+    @property
+    def paper_row(self) -> Row:
+        """The paper's encoding errors."""
+        return next(row for row in PAPER_ERRORS if (row.dataset, row.buckets) == (self.dataset, self.buckets))
+
     def paper_error(self, method: str) -> float:
-        """The paper's encoding error."""
-        row = next(row for row in PAPER_ERRORS if (row.dataset, row.buckets) == (self.dataset, self.buckets))
-        return row.dcvn if method == DCVN else row.devn
+        """One of them."""
+        return self.paper_row.dcvn if method == DCVN else self.paper_row.devn
 
     @property
     def part(self) -> str:
@@ -140,6 +145,11 @@ def encoding_error(data: pd.DataFrame, setting: Setting, method: str) -> float:
 def mean_over(found: Iterable[pd.Series]) -> pd.Series:
     """The mean of several numbers of each seed, such as those of networks with more and fewer layers."""
     return pd.concat(list(found), axis=1).mean(axis=1)
+
+
+def least_over(found: Iterable[pd.Series]) -> pd.Series:
+    """The least of several numbers of each seed: above 0 where all of them are."""
+    return pd.concat(list(found), axis=1).min(axis=1)
 
 
 def points(axes: Axes, x: Sequence[float], estimates: Sequence[Estimate], **style: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 import pandas as pd
 from matplotlib import colormaps
@@ -20,17 +22,17 @@ SHOWS = "learning curves of DEVN; unbucketed losses and encoding errors by layer
 RUNS = devn.runs(devn.BUCKETED)
 
 S1, S2, S3, S4, S5 = devn.BUCKETED
+STEEP = 50.0
+"""By so many per cent losses decline steeply; the number is ours."""
+
 _LINES = {DCVN: "--", DEVN: "-"}
 _SHADES = {"i": "#56B4E9", "ii": "#0072B2", "iii": "#000000", "iv": "#0072B2", "v": "#000000"}
 """Of settings: colours; of methods: lines."""
 
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
-    """What is drawn: losses of DEVN in setting II over the epochs, and of all settings those of the best networks."""
-    curves = data[
-        (data.part == S2.part) & data.variant.fillna("").str.contains(f"algorithm.name={DEVN}")
-        & data.metric.isin(("loss/train", "loss/validation"))
-    ]  # fmt: skip
+    """Losses in setting II over the epochs, and in all settings those of the best networks."""
+    curves = data[(data.part == S2.part) & data.metric.isin(("loss/train", "loss/validation"))]
     return pd.concat([devn.final(data), curves], ignore_index=True)
 
 
@@ -53,11 +55,11 @@ def draw(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def bucketed(data: pd.DataFrame, hidden: int, which: str) -> pd.DataFrame:
-    """Bucketed losses (`train` or `validation`) of DEVN in setting II: a row per seed, a column per epoch."""
+def bucketed(data: pd.DataFrame, method: str, hidden: int, which: str) -> pd.DataFrame:
+    """Bucketed losses (`train` or `validation`) in setting II: a row per seed, a column per epoch."""
     rows = data[
         (data.part == S2.part) & (data.metric == f"loss/{which}")
-        & (data.variant == f"algorithm.name={DEVN}, network.layers={hidden}")
+        & (data.variant == f"algorithm.name={method}, network.layers={hidden}")
     ]  # fmt: skip
     return rows.pivot_table("value", "seed", "step")
 
@@ -67,7 +69,7 @@ def _curves(axes: Axes, data: pd.DataFrame) -> None:
     colours = colormaps["viridis"]([i / max(len(depths) - 1, 1) * 0.9 for i in range(len(depths))])
     for hidden, colour in zip(depths, colours, strict=True):
         for which, line in (("train", ":"), ("validation", "-")):
-            table_ = bucketed(data, hidden, which)
+            table_ = bucketed(data, DEVN, hidden, which)
             band = bands(list(table_.to_numpy()))
             axes.plot(table_.columns, band["mean"], line, color=colour, label=f"{hidden} layers, {which}")
             if len(table_) > 1:
@@ -99,9 +101,10 @@ def _losses(axes: Axes, data: pd.DataFrame, setting: Setting) -> None:
 
 def claims(data: pd.DataFrame) -> list[Claim]:
     """What the text reads from the figure."""
-    found = [_falls(data, which) for which in ("train", "validation")]
+    found = []
     for method in (DCVN, DEVN):
         found += [
+            *(_falls(data, method, which) for which in ("train", "validation")),
             _better(data, "wider", "wider layers lower the loss", method, S1, S2),
             _better(data, "finer", "twice the buckets lower the loss", method, S2, S3),
         ]
@@ -110,38 +113,40 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     return found
 
 
-def _falls(data: pd.DataFrame, which: str) -> Claim:
-    found = [bucketed(data, hidden, which) for hidden in devn.layers(data, S2)]
-    measured = mean_ci(devn.mean_over([devn.lower_by(t.iloc[:, 0], t.iloc[:, -1]) for t in found]))
+def _falls(data: pd.DataFrame, method: str, which: str) -> Claim:
+    found = [bucketed(data, method, hidden, which) for hidden in devn.layers(data, S2)]
+    measured = mean_ci(devn.least_over(devn.lower_by(t.iloc[:, 0], t.iloc[:, -1]) for t in found))
     return Claim(
-        f"{which}_falls", f"DEVN's bucketed loss falls: {which}, setting {S2}", "Fig. 2a, Sec. 7: a steep decline",
-        unless_smoke(data, above(measured, 0)), measured, "%",
-        note="from the first epoch to the last, the mean over numbers of layers; holds if above 0",
+        f"{method}_{which}_falls",
+        f"{devn.NAMES[method]}'s bucketed loss declines steeply: {which}, setting {S2}", "Fig. 2a, Sec. 7",
+        unless_smoke(data, above(measured, STEEP)), measured, "%",
+        note="from the first epoch to the last, the least over numbers of layers; "
+        f"holds if above {STEEP:.0f}, a limit of ours",
     )  # fmt: skip
 
 
-def _mean_improvement(data: pd.DataFrame, before: tuple[str, Setting], after: tuple[str, Setting]) -> pd.Series:
-    """In % of the loss before, the mean over numbers of layers, by seed."""
-    found = []
-    for hidden in devn.layers(data, before[1]):
-        old, new = (devn.by_seed(data, setting, method, hidden) for method, setting in (before, after))
-        found.append(devn.lower_by(old, new))
-    return devn.mean_over(found)
+def _improvements(data: pd.DataFrame, before: tuple[str, Setting], after: tuple[str, Setting]) -> list[pd.Series]:
+    """In % of the loss before, by seed, for each number of layers."""
+    return [
+        devn.lower_by(*(devn.by_seed(data, setting, method, hidden) for method, setting in (before, after)))
+        for hidden in devn.layers(data, before[1])
+    ]
 
 
-def _paper_improvement(before: tuple[str, Setting], after: tuple[str, Setting]) -> float:
-    depths = before[1].paper
-    losses = ([setting.paper_loss(method, n) for n in depths] for method, setting in (before, after))
-    return float(np.mean([devn.lower_by(old, new) for old, new in zip(*losses, strict=True)]))
+def _paper_improvements(before: tuple[str, Setting], after: tuple[str, Setting]) -> list[float]:
+    return [
+        devn.lower_by(*(setting.paper_loss(method, n) for method, setting in (before, after))) for n in before[1].paper
+    ]
 
 
 def _better(data: pd.DataFrame, name: str, what: str, method: str, before: Setting, after: Setting) -> Claim:
-    measured = mean_ci(_mean_improvement(data, (method, before), (method, after)))
+    measured = mean_ci(devn.least_over(_improvements(data, (method, before), (method, after))))
     return Claim(
-        f"{method}_{name}", f"{what[0].upper()}{what[1:]} ({before} to {after}): {devn.NAMES[method]}", "Fig. 2b",
+        f"{method}_{name}",
+        f"{what[0].upper()}{what[1:]} at every depth ({before} to {after}): {devn.NAMES[method]}", "Fig. 2b",
         unless_smoke(data, above(measured, 0)), measured, "%",
-        _paper_improvement((method, before), (method, after)),
-        note="relative improvement, the mean over numbers of layers, paired by seed; holds if above 0",
+        min(_paper_improvements((method, before), (method, after))),
+        note="relative improvement, the least over numbers of layers, paired by seed; holds if above 0",
     )  # fmt: skip
 
 
@@ -159,11 +164,12 @@ def _small_devn(data: pd.DataFrame, hidden: int) -> Claim:
 
 def _less_from_buckets(data: pd.DataFrame) -> Claim:
     def gain(before: Setting, after: Setting) -> pd.Series:
-        found = [_mean_improvement(data, (m, before), (m, after)) for m in (DCVN, DEVN)]
-        return devn.mean_over(found)
+        found = (_improvements(data, (m, before), (m, after)) for m in (DCVN, DEVN))
+        return devn.mean_over(chain.from_iterable(found))
 
     def paper(before: Setting, after: Setting) -> float:
-        return sum(_paper_improvement((m, before), (m, after)) for m in (DCVN, DEVN)) / 2
+        found = (_paper_improvements((m, before), (m, after)) for m in (DCVN, DEVN))
+        return float(np.mean(list(chain.from_iterable(found))))
 
     name, statement = "less_from_buckets", "Twice the buckets gain less in dataset 2 than in dataset 1"
     theirs = paper(S2, S3) - paper(S4, S5)

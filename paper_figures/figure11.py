@@ -17,6 +17,9 @@ SHOWS = "what more layers gain, DEVN and DCVN, settings I to V"
 RUNS = devn.runs(devn.BUCKETED)
 select = devn.final
 
+AS_GOOD = 0.5
+"""A loss is not worse than another if it is higher by less than so many per cent; the number is ours."""
+
 _PLACE = {DCVN: -0.06, DEVN: 0.06}
 """Beside the number of layers, so that intervals can be told apart."""
 
@@ -69,13 +72,14 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     for setting in devn.BUCKETED:
         few, *more = devn.layers(data, setting)
         differences = [gain(data, setting, DEVN, n) - gain(data, setting, DCVN, n) for n in more]
-        measured = mean_ci(devn.mean_over(differences))
-        theirs = sum(paper_gain(setting, DEVN, n, few) - paper_gain(setting, DCVN, n, few) for n in more) / len(more)
+        measured = mean_ci(devn.least_over(differences))
+        theirs = min(paper_gain(setting, DEVN, n, few) - paper_gain(setting, DCVN, n, few) for n in more)
         found.append(
             Claim(
-                f"{setting.name}_gain", f"DEVN gains more from more layers than DCVN: setting {setting}", "Fig. 3",
+                f"{setting.name}_gain",
+                f"DEVN gains more from more layers than DCVN, at every depth: setting {setting}", "Fig. 3",
                 unless_smoke(data, above(measured, 0)), measured, "percentage points", theirs,
-                note="DEVN's gain minus DCVN's, the mean over numbers of layers, paired by seed; holds if above 0",
+                note="DEVN's gain minus DCVN's, the least over numbers of layers, paired by seed; holds if above 0",
             )
         )  # fmt: skip
         found.append(_small_is_enough(data, setting, few, more[-1]))
@@ -86,10 +90,10 @@ def _small_is_enough(data: pd.DataFrame, setting: Setting, few: int, many: int) 
     measured = mean_ci(devn.lower_by(devn.by_seed(data, setting, DCVN, many), devn.by_seed(data, setting, DEVN, few)))
     theirs = devn.lower_by(setting.paper_loss(DCVN, many), setting.paper_loss(DEVN, few))
     return Claim(
-        f"{setting.name}_small", f"DEVN with {few} layers is better than DCVN with {many}: setting {setting}",
-        "Sec. 7: not worse in four of five" if theirs >= 0 else "ours; Sec. 7 excepts it",
-        unless_smoke(data, above(measured, 0)), measured, "%", theirs,
-        note="relative improvement, paired by seed; holds if above 0",
+        f"{setting.name}_small", f"DEVN with {few} layers is not worse than DCVN with {many}: setting {setting}",
+        "Sec. 7: in four of five" if theirs >= 0 else "ours; Sec. 7 excepts it",
+        unless_smoke(data, above(measured, -AS_GOOD)), measured, "%", theirs,
+        note=f"relative improvement, paired by seed; holds if above -{AS_GOOD:g}, a limit of ours",
     )  # fmt: skip
 
 

@@ -107,7 +107,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 
 
 def table(data: pd.DataFrame) -> str:
-    """The paper's table, with its standard deviations as intervals over seeds."""
+    """The paper's table beside ours."""
     lines = [
         "| method | layers | training loss | validation loss | paper: training, validation |",
         "|---|---|---|---|---|",

@@ -209,17 +209,20 @@ def execute(config: DictConfig) -> str:
         # All commands in the same order, so that no two wait for each other.
         for mine in sorted({folder, *seeds}):
             mine.mkdir(parents=True, exist_ok=True)
-            _take(stack.enter_context((mine / "lock").open("w")), mine.name)
+            if _take(stack.enter_context((mine / "lock").open("w")), mine.name):
+                config.force = False  # It is new.
         return _execute_alone(config, key, folder)
 
 
-def _take(lock: IO[str], key: str) -> None:
-    """Wait for a run that another process does; afterwards it is finished, or to be continued."""
+def _take(lock: IO[str], key: str) -> bool:
+    """Wait for a run if another process does it; afterwards it is finished, or to be continued. Whether one did."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         print(f"run {key} is being done by another process; waiting for it", file=sys.stderr, flush=True)
         fcntl.flock(lock, fcntl.LOCK_EX)
+        return True
+    return False
 
 
 def _execute_alone(config: DictConfig, key: str, folder: Path) -> str:
@@ -334,7 +337,9 @@ def _run(overrides: list[str], multirun: bool) -> int:
             interrupted = error
     failed = _report(jobs, watcher.statuses(), interrupted)
     if interrupted is not None:
-        _close(client, experiment, [run_key(one) for c in plain for one in single_runs(c)])
+        ours = [status.read(job.folder).invocation == invocation for job in jobs]
+        mine = [c for c, own in zip(plain, ours, strict=True) if own]
+        _close(client, experiment, [run_key(one) for c in mine for one in single_runs(c)])
     client.set_terminated(parent.info.run_id, "FAILED" if failed else "FINISHED")
     if isinstance(interrupted, KeyboardInterrupt):
         raise interrupted

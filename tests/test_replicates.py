@@ -359,9 +359,16 @@ def test_nobody_else_does_a_seed_of_a_batched_run(tmp_path, capsys):
     folder.mkdir(parents=True)
     lock = (folder / "lock").open("w")
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    threading.Timer(0.5, lock.close).start()
+    begun = list[Path]()
+
+    def let_go() -> None:
+        begun.extend(tmp_path.rglob("status.json"))
+        lock.close()
+
+    threading.Timer(1.0, let_go).start()
     assert executed("seeds=[0,1]", f"output_dir={tmp_path}") == status.FINISHED
     assert f"run {key} is being done by another process; waiting for it" in capsys.readouterr().err
+    assert begun == []
     assert len(exploitabilities(tmp_path)) == 2
 
 

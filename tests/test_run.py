@@ -215,6 +215,8 @@ def test_a_run_that_another_process_does_is_waited_for_and_not_done_again(tmp_pa
         while "is being done by another process" not in told:
             told = second.stderr.readline()
             assert told, "it ended"
+        time.sleep(1)
+        assert second.poll() is None
         assert [path.name for path in folder.iterdir()] == ["lock"], "nothing is done meanwhile"
     _, rest = second.communicate(timeout=60)
     assert second.returncode == 0, rest

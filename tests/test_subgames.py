@@ -61,7 +61,7 @@ def test_a_full_deck_equals_the_plain_solver():
 
 
 def test_a_hand_checked_subgame():
-    """Three ranks of kings to aces, all but two hands excluded: the nuts against a bluff-catcher in a pot-sized game.
+    """Three hands on a full-deck river: the nuts or nothing against a bluff-catcher, with a pot behind.
 
     Player 0 has the best hand or the worst, equally likely, and the stack is one pot: she bets the best always and the
     worst half as often; player 1 calls half the time. She wins the pot half the time and half a pot again.

@@ -291,6 +291,8 @@ class EncodingErrorConfig(SolvedSubgamesConfig):
 
     # How many buckets hands are in; null: a bucket for each different description of a board's hands.
     buckets: int | None = _at_least(1)
+    # How they are found.
+    clustering: str = _one_of("k_means", "k_medians", default="k_means")
 
 
 @dataclass

@@ -2,10 +2,9 @@
 
 A hand is described by where it will stand at the showdown: the distribution, over the last card, of the share of the
 opponent's hands that it beats. Before the last card this is potential-aware [Ganzfried and Sandholm 2014]; after it a
-single number. Clusters are found on a sample of boards by k-means on the distribution functions: the area between two
-of them is the earth mover's distance, and k-means takes the integral of the squared difference instead. On turn
-subgames that made encoding errors smaller than medians under the distance itself, and DEVN's gain larger. A hand
-belongs to the nearest centre.
+single number. Clusters are found on hands of a sample of boards, and a hand belongs to the nearest centre: by k-means,
+between whose points the distance is the root of the integrated square of the difference of the distribution functions;
+or by k-medians, where it is the area between these functions, the earth mover's distance.
 
 DeepStack's and DEVN's own buckets are not published.
 """
@@ -18,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from sklearn.cluster import KMeans
+from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.metrics import pairwise_distances_argmin
 from threadpoolctl import threadpool_limits
 
@@ -27,6 +26,9 @@ from repro.seeding import numpy_generator
 from repro.values.sampling import showdown_strengths
 from repro.values.stored import Stored, write_whole
 from repro.values.subgames import Array, Deck
+
+K_MEANS, K_MEDIANS = "k_means", "k_medians"
+_METRIC = {K_MEANS: "euclidean", K_MEDIANS: "manhattan"}
 
 _BINS = 50
 """The distribution function is known at the ends of so many equal parts of [0, 1]."""
@@ -42,11 +44,13 @@ class BucketRecipe(Stored):
 
     Attributes:
         buckets: how many.
+        clustering: `K_MEANS` or `K_MEDIANS`.
     """
 
     FORMAT = 3
 
     buckets: int
+    clustering: str = K_MEANS
 
 
 def distribution(deck: Deck, board: tuple[int, ...]) -> Array:
@@ -80,7 +84,7 @@ class Buckets:
 
     def of_board(self, board: tuple[int, ...]) -> Array:
         """`[hands]` int32 bucket of each hand that a board leaves."""
-        return nearest(distribution(self._deck, board), self.centres)
+        return nearest(distribution(self._deck, board), self.centres, self.recipe.clustering)
 
     def of_boards(self, boards: Array) -> Array:
         """`[n, cards]` boards -> `[n, hands]` int32 buckets."""
@@ -88,7 +92,7 @@ class Buckets:
             # One number per hand: all boards at a time.
             deck = self._deck
             shares = np.take_along_axis(full_board_shares(deck.ranks, deck.suits, boards), deck.left(boards), 1)
-            return nearest(shares.reshape(-1, 1), self.centres).reshape(shares.shape)
+            return nearest(shares.reshape(-1, 1), self.centres, self.recipe.clustering).reshape(shares.shape)
         different, which = np.unique(boards, axis=0, return_inverse=True)
         found: Array = np.stack([self.of_board(tuple(board)) for board in different.tolist()])[which]
         return found
@@ -101,7 +105,7 @@ def find(recipe: BucketRecipe) -> Buckets:
     points = np.concatenate([distribution(deck, board) for board in boards])
     most = _POINTS_PER_BUCKET * recipe.buckets
     points = points[draw.permutation(len(points))[:most]]
-    return Buckets(recipe, cluster(points, recipe.buckets, draw))
+    return Buckets(recipe, cluster(points, recipe.buckets, draw, recipe.clustering))
 
 
 def stored(root: Path, recipe: BucketRecipe) -> Buckets:
@@ -116,16 +120,13 @@ def stored(root: Path, recipe: BucketRecipe) -> Buckets:
 
 
 def alike(deck: Deck, boards: Array) -> Array:
-    """`[n, cards]` boards -> `[n, hands]` numbers, equal for hands of a board that have the same description.
-
-    No buckets that are made of these descriptions can tell more hands apart.
-    """
+    """`[n, cards]` boards -> `[n, hands]` numbers, equal for hands of a board that have the same description."""
     return np.stack(
         [np.unique(distribution(deck, tuple(b)), axis=0, return_inverse=True)[1].ravel() for b in boards.tolist()]
     )
 
 
-def cluster(points: Array, clusters: int, draw: np.random.Generator) -> Array:
+def cluster(points: Array, clusters: int, draw: np.random.Generator, clustering: str = K_MEANS) -> Array:
     """`[clusters, d]` centres of `[n, d]` points, sorted by their mean.
 
     Fewer, where there are not so many different points.
@@ -135,14 +136,30 @@ def cluster(points: Array, clusters: int, draw: np.random.Generator) -> Array:
         start = int(draw.integers(1 << 31))
         # Sums of several threads would depend on their order.
         with threadpool_limits(1):
-            centres = KMeans(clusters, n_init=1, max_iter=_ROUNDS, random_state=start).fit(points).cluster_centers_
+            if clustering == K_MEANS:
+                centres = KMeans(clusters, n_init=1, max_iter=_ROUNDS, random_state=start).fit(points).cluster_centers_
+            else:
+                centres = _medians(points, kmeans_plusplus(points, clusters, random_state=start)[0])
     return np.ascontiguousarray(centres[np.argsort(centres.mean(1), kind="stable")], np.float32)
 
 
-def nearest(points: Array, centres: Array) -> Array:
-    """`[n]` int32 the centre at the smallest Euclidean distance from each of `[n, d]` points."""
+def _medians(points: Array, centres: Array) -> Array:
+    """Lloyd's algorithm with the sum of absolute differences, whose best centre is the median in each dimension."""
+    for _ in range(_ROUNDS):
+        label = nearest(points, centres, K_MEDIANS)
+        order = np.argsort(label, kind="stable")
+        groups = np.split(points[order], np.searchsorted(label[order], np.arange(1, len(centres))))
+        moved = np.stack([np.median(g, 0) if len(g) else c for g, c in zip(groups, centres, strict=True)])
+        if np.array_equal(moved, centres):
+            break
+        centres = moved
+    return centres
+
+
+def nearest(points: Array, centres: Array, clustering: str = K_MEANS) -> Array:
+    """`[n]` int32 the nearest centre of each of `[n, d]` points."""
     if points.shape[1] > 1:
-        found: Array = pairwise_distances_argmin(points, centres).astype(np.int32)
+        found: Array = pairwise_distances_argmin(points, centres, metric=_METRIC[clustering]).astype(np.int32)
         return found
     # In one dimension, of which rivers have a hundred million, the place among the middles between centres.
     order = np.argsort(centres[:, 0], kind="stable")

@@ -56,7 +56,7 @@ class Solution:
 
 
 AS_IS = Rule(0.0, 1.0, 1.0)
-"""What leaves the tables alone."""
+"""Where nothing is updated."""
 
 
 def rule(variant: Variant, t: int) -> Rule:
@@ -130,13 +130,13 @@ class SubgameSolver:
             exploitability = self.exploitability()
         return Solution(self.values() / self.subgame.pot, self.matchup, exploitability, self.iterations)
 
-    def _sweep(self, player: int, mode: int, rule: Rule) -> Array:
+    def _sweep(self, player: int, mode: int, how: Rule) -> Array:
         value, theirs, river, boards = _floats(len(self._hands[0])), self._theirs[player], self._river, self._boards
         if self._turn is None:
-            kernels.sweep_river(river, boards, player, mode, *self._on_river, rule, theirs, value, self._space)
+            kernels.sweep_river(river, boards, player, mode, *self._on_river, how, theirs, value, self._space)
         else:
             kernels.sweep_turn(
-                self._turn, river, self._hands, boards, player, mode, (*self._on_turn, *self._on_river), rule, theirs,
+                self._turn, river, self._hands, boards, player, mode, (*self._on_turn, *self._on_river), how, theirs,
                 value, self._turn_space, self._space, *self._between,
             )  # fmt: skip
         return value
