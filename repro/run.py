@@ -226,8 +226,7 @@ def _take(lock: IO[str], key: str) -> bool:
 
 
 def _execute_alone(config: DictConfig, key: str, folder: Path) -> str:
-    before = status.read(folder).headline
-    state = status.Status(state=status.RUNNING, headline=before, invocation=os.environ.get(_INVOCATION, ""))
+    state = status.read(folder).taken_up(os.environ.get(_INVOCATION, ""))
     status.write(folder, state)
     try:
         from repro.training import train  # noqa: PLC0415  (imports Lightning and MLflow, which takes seconds)

@@ -82,7 +82,9 @@ def train(config: DictConfig, folder: Path, state: status.Status, parent: str | 
         for one, run, plain in zip(model.replicates, tracked, configs, strict=True):
             run.finish("FINISHED")
             if len(configs) > 1:
-                own = status.Status(status.FINISHED, one.iteration, one.iterations, headline=_headline(one))
+                own = status.read(_own_folder(plain)).taken_up("")
+                own.state, own.iteration, own.iterations = status.FINISHED, one.iteration, one.iterations
+                own.headline = _headline(one)
                 status.write(_own_folder(plain), own)
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt | SystemExit)

@@ -201,28 +201,41 @@ def test_a_sweep_plans_what_its_runs_alone_would_be():
         run.plan([*SMALL, "seed=1,x"], multirun=True)
 
 
+def test_a_status_keeps_what_earlier_commands_left():
+    found = status.Status().taken_up("first")
+    found.state, found.headline = status.FINISHED, "1 mA/g"
+    found = found.taken_up("second")
+    assert (found.state, found.headline, found.of("second")) == (status.RUNNING, "1 mA/g", found)
+    assert (found.of("first").state, found.of("first").headline) == (status.FINISHED, "1 mA/g")
+    assert found.of("third") == status.Status()
+    for number in range(100):
+        found = found.taken_up(str(number))
+    assert found.of("first") == status.Status(), "not for ever"
+    assert found.of("98").state == status.RUNNING
+
+
 @pytest.mark.usefixtures("_with_database")
-def test_a_run_that_another_process_does_is_waited_for_and_not_done_again(tmp_path):
+def test_a_run_that_other_commands_do_is_waited_for_and_not_done_again(tmp_path):
     overrides = (*SMALL, f"output_dir={tmp_path}")
     (config,) = run.plan(list(overrides), multirun=False)
     folder = run.run_folder(tmp_path, run_key(run.without_hydra(config)))
     folder.mkdir(parents=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        second = subprocess.Popen(command(*overrides), stderr=subprocess.PIPE, text=True)
-        assert second.stderr is not None
-        told = ""
-        while "is being done by another process" not in told:
-            told = second.stderr.readline()
-            assert told, "it ended"
+        waiting = [subprocess.Popen(command(*overrides), stderr=subprocess.PIPE, text=True) for _ in range(2)]
+        for process in waiting:
+            assert process.stderr is not None
+            while "is being done by another process" not in (told := process.stderr.readline()):
+                assert told, "it ended"
         time.sleep(1)
-        assert second.poll() is None
+        assert [process.poll() for process in waiting] == [None, None]
         assert [path.name for path in folder.iterdir()] == ["lock"], "nothing is done meanwhile"
-    _, rest = second.communicate(timeout=60)
-    assert second.returncode == 0, rest
-    assert status.read(folder).state == status.FINISHED
-    again = call(*overrides)
-    assert "skipped" in again.stderr
+    # Now one of them does it. The other, which takes the run up at once, leaves the first its result.
+    tables = [process.communicate(timeout=60)[1] for process in waiting]
+    assert [process.returncode for process in waiting] == [0, 0], tables
+    assert sorted(state for table in tables for state in ("finished", "skipped") if state in table) == [
+        "finished", "skipped",
+    ]  # fmt: skip
 
 
 @pytest.mark.usefixtures("_with_database")

@@ -45,7 +45,7 @@ class Watcher:
 
     Args:
         jobs: all runs of the command.
-        invocation: statuses written by other commands count as "waiting".
+        invocation: what other commands wrote counts as "not started".
         parallel: how many runs go on at once, for the estimate.
     """
 
@@ -66,8 +66,7 @@ class Watcher:
 
     def statuses(self) -> list[Status]:
         """Status of every job; those that this command has not started yet are "waiting"."""
-        found = [read(job.folder) for job in self._jobs]
-        return [s if s.invocation == self._invocation else Status() for s in found]
+        return [read(job.folder).of(self._invocation) for job in self._jobs]
 
     def _watch(self) -> None:
         if self._console.is_terminal:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 RUNNING, FINISHED, FAILED, SKIPPED = "running", "finished", "failed", "skipped"
 WAITING, INTERRUPTED = "not started", "interrupted"
+
+_KEPT = 20
+"""Commands whose last word on a run is kept."""
 
 
 @dataclass
@@ -27,6 +30,7 @@ class Status:
         message: why a run failed.
         invocation: id of the command that wrote this.
         updated: Unix time of the last write.
+        earlier: state, headline and message that other commands left, by their ids, newest last.
     """
 
     state: str = WAITING
@@ -37,6 +41,22 @@ class Status:
     message: str = ""
     invocation: str = ""
     updated: float = 0.0
+    earlier: dict[str, list[str]] = field(default_factory=dict)
+
+    def of(self, invocation: str) -> Status:
+        """What a command wrote last, though others may have taken the run up since; "not started" if nothing."""
+        if self.invocation == invocation:
+            return self
+        if invocation not in self.earlier:
+            return Status()
+        state, headline, message = self.earlier[invocation]
+        return Status(state=state, headline=headline, message=message, invocation=invocation)
+
+    def taken_up(self, invocation: str) -> Status:
+        """The status with which a command begins."""
+        earlier = {**self.earlier, self.invocation: [self.state, self.headline, self.message]}
+        kept = dict(list(earlier.items())[-_KEPT:])
+        return Status(state=RUNNING, headline=self.headline, invocation=invocation, earlier=kept)
 
     @property
     def remaining_seconds(self) -> float | None:
