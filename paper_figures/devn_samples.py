@@ -48,11 +48,13 @@ def draw(data: pd.DataFrame) -> Figure:
         for metric, line, what in (("unbucketed", "o-", "all subgames (RMSE)"), ("typical", "s:", "median subgame")):
             found = [mean_ci(devn.values(data, part, method, metric)) for part in SHARES]
             devn.points(left, x, found, fmt=line, color=devn.COLOURS[method], label=f"{devn.NAMES[method]}, {what}")
-    for metric, line, colour, what in (
-        ("unbucketed", "o-", "#009E73", "all subgames (RMSE)"), ("typical", "s:", "#999999", "median subgame"),
-    ):  # fmt: skip
+    # Beside each other, so that intervals can be told apart.
+    for metric, line, colour, what, beside in (
+        ("unbucketed", "o-", "#009E73", "all subgames (RMSE)", -0.06),
+        ("typical", "s:", "#999999", "median subgame", 0.06),
+    ):
         found = [improvement(data, part, metric) for part in SHARES]
-        devn.points(right, x, found, fmt=line, color=colour, label=what)
+        devn.points(right, [i + beside for i in x], found, fmt=line, color=colour, label=what)
     right.axhline(0, color="black", linewidth=0.8)
     left.set(ylabel=f"error ({devn.UNIT})", ylim=(0, None))
     right.set(ylabel="DEVN's error below DCVN's (%)")

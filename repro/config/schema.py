@@ -291,7 +291,7 @@ class EncodingErrorConfig(SolvedSubgamesConfig):
 
     # How many buckets hands are in; null: a bucket for each different description of a board's hands.
     buckets: int | None = _at_least(1)
-    # How they are found.
+    # How a number of buckets is found; k_medians: under the earth mover's distance.
     clustering: str = _one_of("k_means", "k_medians", default="k_means")
 
 

@@ -65,7 +65,7 @@ class Watcher:
         self._thread.join()
 
     def statuses(self) -> list[Status]:
-        """Status of every job; those that this command has not started yet are "waiting"."""
+        """What this command last wrote of every job."""
         return [read(job.folder).of(self._invocation) for job in self._jobs]
 
     def _watch(self) -> None:

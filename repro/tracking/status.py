@@ -54,7 +54,9 @@ class Status:
 
     def taken_up(self, invocation: str) -> Status:
         """The status with which a command begins."""
-        earlier = {**self.earlier, self.invocation: [self.state, self.headline, self.message]}
+        earlier = dict(self.earlier)
+        if self.invocation:
+            earlier[self.invocation] = [self.state, self.headline, self.message]
         kept = dict(list(earlier.items())[-_KEPT:])
         return Status(state=RUNNING, headline=self.headline, invocation=invocation, earlier=kept)
 

@@ -103,10 +103,12 @@ class EncodingErrors(SolvedSubgames):
 
     def _bucket(self, samples: Samples) -> Array:
         """`[n, hands]` bucket of each hand."""
-        deck, count, subgames = self.subgames.deck, self.algorithm.buckets, self.subgames
-        if count is None:
+        deck, algorithm = self.subgames.deck, self.algorithm
+        if algorithm.buckets is None:
             return buckets.alike(deck, samples.board)
-        recipe = BucketRecipe(deck.ranks, deck.suits, subgames.board_cards, self.seed, count, self.algorithm.clustering)
+        recipe = BucketRecipe(
+            deck.ranks, deck.suits, self.subgames.board_cards, self.seed, algorithm.buckets, algorithm.clustering
+        )
         return buckets.stored(self.folder, recipe).of_boards(samples.board)
 
     def evaluate(self) -> None:
