@@ -35,7 +35,7 @@ from repro.values.stored import Stored, write_whole
 from repro.values.subgames import Array, Deck, Subgames, matchups
 
 _SHARD = {4: 10, 5: 250}
-"""Subgames in a shard, by the cards on the board: some minutes of work."""
+"""Subgames in a shard, by the cards on the board: seconds of work."""
 
 _MOST_ITERATIONS = 20_000
 
