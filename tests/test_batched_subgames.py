@@ -18,7 +18,7 @@ from repro.values.kernels import BEST, MEAN
 from repro.values.plain import PlainSolver
 from repro.values.sampling import random_subgame
 from repro.values.solver import SubgameSolver, Variant, solve
-from repro.values.subgames import Deck, Subgame
+from repro.values.subgames import Deck, Subgame, Subgames
 
 SMALL = Deck(ranks=4)
 VARIANTS: dict[str, Variant] = {
@@ -119,10 +119,11 @@ def test_trees_must_have_one_shape():
 
 def test_datasets_are_solved_on_another_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(dataset, "_SHARD", {4: 2, 5: 4})
-    recipe = Recipe(4, 4, 5, seed=0, least_pot=200.0, solver=SolverConfig(tolerance=0.01))
+    recipe = Recipe.of(Subgames("river_subgames", Deck(4)), 0, SolverConfig(tolerance=0.01))
     here = Dataset(tmp_path / "here", recipe).shard(0, threads=1)
     # The torch device "cpu" by another name than the one that means the compiled solver.
     there = Dataset(tmp_path / "there", recipe, device="cpu:0").shard(0, threads=1)
     for name in ("board", "pot", "ranges"):
         assert np.array_equal(getattr(here, name), getattr(there, name))
-    assert there.exploitability.max() <= 0.01
+    # Single precision: roundings grow, within what the solutions are exact to.
+    np.testing.assert_allclose(there.cfv, here.cfv, atol=0.01)

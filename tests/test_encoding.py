@@ -21,7 +21,19 @@ from repro.tracking.store import default_uri
 from repro.values import buckets, dataset
 from repro.values.buckets import K_MEANS, K_MEDIANS, BucketRecipe, cluster, distribution, find, nearest
 from repro.values.dataset import Dataset
-from repro.values.encoding import CFV, EV, averaged, counterfactual, encoding_error, expected, inverse, sizes, summed
+from repro.values.encoding import (
+    CFV,
+    EV,
+    averaged,
+    counterfactual,
+    encoding_error,
+    error,
+    expected,
+    inverse,
+    pooled,
+    sizes,
+    summed,
+)
 from repro.values.runs import EncodingErrors
 from repro.values.subgames import Array, Deck, Subgames, matchups
 from tests.small import straight_and_resumed
@@ -160,9 +172,9 @@ def test_the_papers_figure_1():
     bucket = torch.tensor([[0, 0, 1, 1]])
     back = counterfactual(inverse(averaged(ev, bucket, 2), bucket), matchup, EV)
     assert back[0, 0].tolist() == pytest.approx([4.75, 4.0, -0.15, -1.5])
-    square = encoding_error(ev * matchup, matchup, bucket, 2, EV).item()
-    assert (4 * square) ** 0.5 == pytest.approx(1.34, abs=0.005)
-    assert square == pytest.approx((0.95**2 + 0.8**2 + 0.05**2 + 0.5**2) / 4)
+    squares = encoding_error(ev * matchup, matchup, bucket, 2, EV)
+    assert (4 * squares).sqrt()[0].tolist() == pytest.approx([1.34, 1.34], abs=0.005)
+    assert squares[0].tolist() == pytest.approx([(0.95**2 + 0.8**2 + 0.05**2 + 0.5**2) / 4] * 2)
 
 
 @pytest.mark.parametrize("target", [CFV, EV])
@@ -179,11 +191,13 @@ def test_errors_by_hand():
             values = cfv[n, player] / matchup[n, player] if target == EV else cfv[n, player]
             back = torch.stack([values[bucket[n] == b].mean() for b in bucket[n]])
             wrong = (cfv[n, player] - (back * matchup[n, player] if target == EV else back)).square().mean()
-            alone = encoding_error(
-                cfv[n : n + 1, player : player + 1].expand(1, 2, -1),
-                matchup[n : n + 1, player : player + 1].expand(1, 2, -1), bucket[n : n + 1], 5, target,
-            )  # fmt: skip
-            assert alone.item() == pytest.approx(wrong.item())
+            assert encoding_error(cfv, matchup, bucket, 5, target)[n, player].item() == pytest.approx(wrong.item())
+
+
+def test_subgames_count_equally_or_by_their_squares():
+    squares = torch.tensor([[4.0, 1.0], [0.0, 9.0]]) / 1e4
+    assert error(squares) == pytest.approx((2 + 1 + 0 + 3) / 4)
+    assert pooled(squares) == pytest.approx((14 / 4) ** 0.5)
 
 
 def test_expected_values_have_no_error_where_they_are_equal_within_buckets():
@@ -223,24 +237,25 @@ def test_a_run_measures_what_the_definition_says(tmp_path: Path):
     made = buckets.stored(tmp_path / "subgames", BucketRecipe(4, 4, 5, 0, 8))
     hands = [made.of_board(tuple(b)) for b in samples.board.tolist()]
     for name, of in (("dcvn", CFV), ("devn", EV)):
-        squares = []
+        roots = []
         for n, bucket in enumerate(hands):
             matchup = matchups(SMALL, samples.board[n : n + 1], samples.ranges[n : n + 1])[0]
             values = samples.cfv[n] / matchup if of == EV else samples.cfv[n]
             back = np.stack([[v[bucket == b].mean() for b in bucket] for v in values])
-            squares.append((samples.cfv[n] - (back * matchup if of == EV else back)) ** 2)
-        last = found[(found.algorithm == name) & (found.metric == "encoding_error") & (found.step == 3)]
-        assert last.value.item() == pytest.approx(100 * np.sqrt(np.mean(squares)), rel=1e-5)
-        typical = found[(found.algorithm == name) & (found.metric == "typical") & (found.step == 3)]
-        each = [100 * np.sqrt(square.mean()) for square in squares[6:]]
-        assert typical.value.item() == pytest.approx(np.median(each), rel=1e-5)
+            wrong = (samples.cfv[n] - (back * matchup if of == EV else back)) ** 2
+            roots.append([np.sqrt(wrong[player].mean()) for player in range(2)])
+        assert np.std(roots) > 0
+        mine = found[(found.algorithm == name) & (found.step == 3)].set_index("metric").value
+        assert mine["encoding_error"] == pytest.approx(100 * np.mean(roots), rel=1e-5)
+        assert mine["error"] == pytest.approx(100 * np.mean(roots[6:]), rel=1e-5)
+        assert mine["squared_error"] == pytest.approx(1e4 * np.mean(np.square(roots[6:])), rel=1e-5)
     own = found[(found.algorithm == "training") & (found.step == 3)].set_index("metric").value
     assert own["subgames"] == 9
     assert own["exploitability/most"] <= 0.5
 
 
 def test_without_a_number_each_description_has_a_bucket(tmp_path: Path):
-    def error(count: int | None) -> float:
+    def measured(count: int | None) -> float:
         model = errors(tmp_path, count=count)
         model.iteration = 1
         model.advance()
@@ -249,7 +264,7 @@ def test_without_a_number_each_description_has_a_bucket(tmp_path: Path):
 
     # Of counterfactual values, which are averaged and measured with the same weights, the mean in a part of a bucket is
     # nearer than that in the whole.
-    assert 0 < error(None) < error(8)
+    assert 0 < measured(None) < measured(8)
 
 
 def test_resuming_equals_never_stopping(tmp_path: Path):
@@ -259,7 +274,7 @@ def test_resuming_equals_never_stopping(tmp_path: Path):
     again.resume(straight.saved())
     again.evaluate()
     for name in straight.readouts:
-        for metric in ("encoding_error", "squared_error"):
+        for metric in ("encoding_error", "error", "squared_error"):
             assert straight.metrics[name][metric] == resumed.metrics[name][metric] == again.metrics[name][metric]
 
 
@@ -271,6 +286,7 @@ def test_resuming_equals_never_stopping(tmp_path: Path):
         ([*RUN, "game.ranks=1"], "ranks is 1; allowed are 2 to 13"),
         ([*RUN, "game.ranks=2"], "8 cards; 9 are dealt"),
         ([*RUN, "+game.stack=5"], "no parameter 'stack'"),
+        ([*RUN, "game.ties=suited"], "ties is 'suited'; it must be one of random, by_card"),
         ([*RUN, "game.least_pot=100"], "least_pot is 100; allowed are 200 chips to below 39900"),
         ([*RUN, "algorithm.buckets=0"], "algorithm.buckets is 0; it must be at least 1"),
         ([*RUN, "algorithm.solver.tolerance=0"], "algorithm.solver.tolerance is 0.0"),

@@ -16,9 +16,9 @@ from repro.errors import ReproError
 from repro.values import dataset
 from repro.values.dataset import Dataset, Recipe, Samples
 from repro.values.sampling import random_subgame
-from repro.values.subgames import Deck
+from repro.values.subgames import Deck, Subgames
 
-RECIPE = Recipe(4, 4, 5, seed=0, least_pot=200.0, solver=SolverConfig(tolerance=0.005))
+RECIPE = Recipe.of(Subgames("river_subgames", Deck(4)), 0, SolverConfig(tolerance=0.005))
 SHARD = 4
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from phevaluator import evaluate_cards  # type: ignore[import-untyped,attr-defined,unused-ignore]
 
 from repro.algorithms.tabular import VARIANTS
 from repro.config import TabularCFRConfig
@@ -17,7 +18,7 @@ from repro.values.kernels import BEST
 from repro.values.plain import PlainSolver
 from repro.values.sampling import mean_strength, random_range, random_subgame
 from repro.values.solver import SubgameSolver, solve, solve_all
-from repro.values.subgames import POTS, Array, Deck, Subgame, matchups
+from repro.values.subgames import BY_CARD, EQUITY, MADE_HAND, POTS, RANDOM, Array, Deck, Subgame, matchups
 
 SMALL = Deck(ranks=4)
 CFR_VARIANTS = ("cfr", "cfr_plus", "dcfr", "linear_cfr")
@@ -238,6 +239,30 @@ def test_the_weaker_half_of_a_range_is_uniform():
     for share in (half, quarter):
         assert np.histogram(share, 4, (0, 1))[0] == pytest.approx(1_000, abs=110)
     assert abs(np.corrcoef(half, quarter)[0, 1]) < 0.06
+
+
+@pytest.mark.parametrize("strength", [EQUITY, MADE_HAND])
+def test_how_hands_are_sorted_changes_nothing_else(strength: str):
+    drawn = random_subgame(0, 3, 4, SMALL)
+    at_random, by_card = (random_subgame(0, 3, 4, SMALL, strength=strength, ties=ties) for ties in (RANDOM, BY_CARD))
+    of = mean_strength(SMALL, drawn.board) if strength == EQUITY else made(drawn.board)
+    for other in (at_random, by_card):
+        assert (other.board, other.pot) == (drawn.board, drawn.pot)
+    # Sorted as they were, hands have the same shares; by card these are where a stable sort puts them.
+    order = np.argsort(of, kind="stable")
+    shares = by_card.ranges[:, order]
+    for player in range(2):
+        assert np.array_equal(np.sort(at_random.ranges[player]), np.sort(shares[player]))
+        for value in np.unique(of):
+            alike = of == value
+            assert np.array_equal(np.sort(at_random.ranges[player, alike]), np.sort(by_card.ranges[player, alike]))
+    assert not np.array_equal(at_random.ranges, by_card.ranges)
+
+
+def made(board: tuple[int, ...]) -> Array:
+    """Strength of each hand with four cards on the board; of phevaluator's numbers the best hand has the lowest."""
+    cards = [f"{'JQKA'[c // 4]}{'cdhs'[c % 4]}" for c in range(16)]
+    return np.array([-evaluate_cards(*(cards[c] for c in (*board, *hand))) for hand in SMALL.hands(board).tolist()])
 
 
 def test_strength_is_the_probability_of_beating_a_random_hand():

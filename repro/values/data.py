@@ -23,7 +23,7 @@ from repro.values import buckets
 from repro.values.buckets import BucketRecipe, Buckets
 from repro.values.dataset import Dataset as Store
 from repro.values.dataset import Recipe, Samples
-from repro.values.encoding import CFV, averaged, encoding_error, expected, sizes, summed
+from repro.values.encoding import CFV, averaged, encoding_error, error, expected, sizes, summed
 from repro.values.subgames import STACK, Array, Subgames
 
 
@@ -144,7 +144,7 @@ class SubgameData(pl.LightningDataModule):
             truths.append(rows_of(truth, held))
             mine = truths[-1]
             ideal.append(encoding_error(mine.cfv, mine.matchup, mine.bucket, self.buckets, self._target))
-        self.truth, self.encoding_error = _joined(truths), 100 * float(torch.cat(ideal).mean().sqrt())
+        self.truth, self.encoding_error = _joined(truths), error(torch.cat(ideal))
         self._validation = Encoded(_joined(validation))
         self._check(len(self._validation), sum(len(batch.inputs) for batch in training))
         whole = _joined(training)

@@ -45,20 +45,22 @@ class Recipe(Stored):
     """What decides a dataset's contents; its length does not.
 
     Attributes:
-        least_pot: chips in a subgame's pot, at the least.
+        least_pot, strength, ties: as in `repro.values.sampling.random_subgame`.
         solver: how the subgames are solved.
     """
 
     FORMAT = 1
 
     least_pot: float
+    strength: str
+    ties: str
     solver: SolverConfig
 
     @classmethod
     def of(cls, subgames: Subgames, seed: int, solver: SolverConfig) -> Recipe:
         """The recipe of a kind of subgames."""
-        deck = subgames.deck
-        return cls(deck.ranks, deck.suits, subgames.board_cards, seed, subgames.least_pot, solver)
+        kind, deck = subgames, subgames.deck
+        return cls(deck.ranks, deck.suits, kind.board_cards, seed, kind.least_pot, kind.strength, kind.ties, solver)
 
     @property
     def name(self) -> str:
@@ -183,7 +185,10 @@ class Dataset:
             ReproError: one could not be solved to the tolerance.
         """
         recipe, deck = self.recipe, Deck(self.recipe.ranks, self.recipe.suits)
-        subgames = [random_subgame(recipe.seed, n, recipe.board_cards, deck, recipe.least_pot) for n in numbers]
+        subgames = [
+            random_subgame(recipe.seed, n, recipe.board_cards, deck, recipe.least_pot, recipe.strength, recipe.ties)
+            for n in numbers
+        ]
         tolerance, found = recipe.solver.tolerance, list[Solution]()
         if self._device == "cpu":
             found += solve_all(subgames, recipe.solver, tolerance, threads, _MOST_ITERATIONS)

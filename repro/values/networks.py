@@ -22,7 +22,7 @@ from repro.algorithms.base import Tracked
 from repro.config import NetworkConfig, ValueNetworkConfig
 from repro.seeding import initialisation
 from repro.values.data import Batch, SubgameData, Truth, rows_of
-from repro.values.encoding import CFV, EV, counterfactual, inverse, squared_error
+from repro.values.encoding import CFV, EV, counterfactual, error, inverse, pooled, squared_error
 from repro.values.subgames import Subgames
 
 
@@ -70,9 +70,10 @@ class ValueNetwork(Tracked):
     """A training run of DCVN or DEVN; an iteration is an epoch.
 
     The *bucketed* loss is Huber's with delta 1, over the buckets that have a hand on the board. Metrics of a read-out,
-    in % of the pot: `unbucketed`, the root mean square error of the counterfactual values of all hands; `best`, the
-    lowest so far, at whose epoch the network is kept that is left behind; `typical`, the median over subgames of the
-    root mean square error of each; `encoding_error`, what `unbucketed` would be if the network made no error.
+    in % of the pot: `unbucketed`, the error of the counterfactual values of all hands, the mean of each subgame's and
+    player's (see `repro.values.encoding`); `best`, the lowest so far, at whose epoch the network is kept that is left
+    behind; `pooled`, the error over all subgames at once; `encoding_error`, what `unbucketed` would be if the network
+    predicted buckets without error.
 
     Args:
         subgames: which kind.
@@ -150,13 +151,13 @@ class ValueNetwork(Tracked):
             self._note(name, torch.cat(squares))
 
     def _note(self, name: str, squares: Tensor) -> None:
-        unbucketed = 100 * float(squares.mean().sqrt())
+        unbucketed = error(squares)
         if unbucketed < self.best[name]:
             self.best[name] = unbucketed
             if name == next(iter(self.readouts)):
                 self.best_weights = {k: v.detach().cpu().clone() for k, v in self.network.state_dict().items()}
         self.metrics[name] = {
-            "unbucketed": unbucketed, "best": self.best[name], "typical": 100 * float(squares.sqrt().quantile(0.5)),
+            "unbucketed": unbucketed, "best": self.best[name], "pooled": pooled(squares),
             "encoding_error": self.data.encoding_error,
         }  # fmt: skip
 

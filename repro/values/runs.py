@@ -5,7 +5,6 @@ An iteration is a shard of the dataset.
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from repro.config import EncodingErrorConfig, SolvedSubgamesConfig
 from repro.values import buckets
 from repro.values.buckets import BucketRecipe
 from repro.values.dataset import Dataset, Recipe, Samples
-from repro.values.encoding import encoding_error
+from repro.values.encoding import encoding_error, error
 from repro.values.subgames import Array, Subgames
 
 
@@ -75,9 +74,9 @@ class SolvedSubgames(Iterative):
 class EncodingErrors(SolvedSubgames):
     """Measures, for networks that predict counterfactual or expected values, what buckets alone make them err.
 
-    Metrics of a read-out, all in % of the pot: `encoding_error`, the root of the mean squared error over all subgames
-    so far [DEVN, Sec. 6]; of the iteration's subgames alone `squared_error`, the mean square, in %^2, and `typical`,
-    the median over subgames of the root mean square error of each.
+    Metrics of a read-out, in % of the pot: `encoding_error` of all subgames so far [DEVN, Sec. 6], the mean of each
+    subgame's and player's; of the iteration's subgames alone `error`, the same, and `squared_error`, the mean square,
+    in %^2.
     """
 
     algorithm: EncodingErrorConfig
@@ -87,7 +86,7 @@ class EncodingErrors(SolvedSubgames):
         device: str = "cpu",
     ) -> None:  # fmt: skip
         super().__init__(subgames, algorithm, seed, folder, threads, device)
-        self._squares = dict.fromkeys(self.readouts, 0.0)
+        self._sums = dict.fromkeys(self.readouts, 0.0)
         self._newest: dict[str, dict[str, float]] = {}
 
     def use(self, samples: Samples) -> None:
@@ -95,11 +94,9 @@ class EncodingErrors(SolvedSubgames):
         matchup = torch.from_numpy(samples.matchups(self.subgames.deck))
         cfv = torch.from_numpy(samples.cfv).double()
         for name, readout in self.readouts.items():
-            error = encoding_error(cfv, matchup, bucket, int(bucket.max()) + 1, readout.kind)
-            self._newest[name] = {
-                "squared_error": 1e4 * float(error.mean()), "typical": 100 * float(error.sqrt().quantile(0.5)),
-            }  # fmt: skip
-            self._squares[name] += 1e4 * float(error.sum())
+            squares = encoding_error(cfv, matchup, bucket, int(bucket.max()) + 1, readout.kind)
+            self._newest[name] = {"error": error(squares), "squared_error": 1e4 * float(squares.mean())}
+            self._sums[name] += len(samples) * self._newest[name]["error"]
 
     def _bucket(self, samples: Samples) -> Array:
         """`[n, hands]` bucket of each hand."""
@@ -112,17 +109,16 @@ class EncodingErrors(SolvedSubgames):
         return buckets.stored(self.folder, recipe).of_boards(samples.board)
 
     def evaluate(self) -> None:
-        for name, total in self._squares.items():
-            error = math.sqrt(total / self._solved)
-            self.metrics[name] = {"encoding_error": error, **self._newest[name]}
+        for name, total in self._sums.items():
+            self.metrics[name] = {"encoding_error": total / self._solved, **self._newest[name]}
 
     def headline(self) -> str:
         errors = [f"{name} {m['encoding_error']:.3f}" for name, m in self.metrics.items() if "encoding_error" in m]
         return f"{', '.join(errors)} % of the pot" if errors else ""
 
     def progress(self) -> dict[str, Any]:
-        return {**super().progress(), "squares": dict(self._squares), "newest": self._newest}
+        return {**super().progress(), "sums": dict(self._sums), "newest": self._newest}
 
     def restore(self, saved: dict[str, Any]) -> None:
         super().restore(saved)
-        self._squares, self._newest = dict(saved["squares"]), saved["newest"]
+        self._sums, self._newest = dict(saved["sums"]), saved["newest"]

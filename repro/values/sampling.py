@@ -7,6 +7,11 @@ The intervals of pots are the chips that *each* player has in the pot, as in pub
 100 in all could not be, with blinds of 50 and 100. Small pots can be left out: DEVN says that its counterfactual values
 are in [-0.5, 10], which is the case if no pot is smaller than 2,000, a tenth of the stack. (A hand that wins all of the
 opponent's chips wins 20,000.) With DeepStack's smallest pots, 200, values of 100 would be possible.
+
+Ranges are drawn over hands sorted by strength, "the probability of a hand beating a uniformly selected random hand from
+the current public state" in DeepStack's words. That may be the probability in the end, as in public code that follows
+it, or that of the made hands; and how equally strong hands are sorted it does not say. Where it is by their cards,
+hands that share one have similar shares of a range, and hands differ more in how much of it they block.
 """
 
 from __future__ import annotations
@@ -15,10 +20,13 @@ import numpy as np
 
 from repro.abstraction.showdown_strength import full_board_shares
 from repro.seeding import numpy_generator
-from repro.values.subgames import LEAST_POT, POTS, STACK, Array, Deck, Subgame
+from repro.values.subgames import EQUITY, LEAST_POT, MADE_HAND, POTS, RANDOM, STACK, Array, Deck, Subgame
 
 
-def random_subgame(seed: int, number: int, board_cards: int, deck: Deck, least_pot: float = LEAST_POT) -> Subgame:
+def random_subgame(
+    seed: int, number: int, board_cards: int, deck: Deck, least_pot: float = LEAST_POT, strength: str = EQUITY,
+    ties: str = RANDOM,
+) -> Subgame:  # fmt: skip
     """The subgame of that number.
 
     Args:
@@ -26,6 +34,9 @@ def random_subgame(seed: int, number: int, board_cards: int, deck: Deck, least_p
         board_cards: 4 for the turn, 5 for the river.
         deck: to draw from.
         least_pot: chips in the pot, at the least: intervals below are left out, and the one that it lies in is cut.
+        strength: by which hands are sorted, `EQUITY` or `MADE_HAND`.
+        ties: order of equally strong hands, `RANDOM` or `BY_CARD`. Boards, pots, and the shares of the sorted hands are
+            the same with any of these.
     """
     draw = numpy_generator(seed, "subgame", number)
     board = tuple(int(card) for card in draw.choice(deck.cards, board_cards, replace=False))
@@ -33,8 +44,8 @@ def random_subgame(seed: int, number: int, board_cards: int, deck: Deck, least_p
     pots = [(max(low, least), high) for low, high in POTS if high > least or low == high == least]
     low, high = pots[draw.integers(len(pots))]
     chips = draw.uniform(low, high)
-    strength = mean_strength(deck, board)
-    ranges = np.stack([random_range(strength, draw) for _ in range(2)])
+    strengths = deck.strength(board, deck.hands(board)) if strength == MADE_HAND else mean_strength(deck, board)
+    ranges = np.stack([random_range(strengths, draw, ties) for _ in range(2)])
     return Subgame(board, 2 * chips, ranges, deck, STACK)
 
 
@@ -55,13 +66,15 @@ def mean_strength(deck: Deck, board: tuple[int, ...]) -> Array:
     return mean
 
 
-def random_range(strength: Array, draw: np.random.Generator) -> Array:
+def random_range(strength: Array, draw: np.random.Generator, ties: str = RANDOM) -> Array:
     """`[hands]` a range that sums to 1: DeepStack's R(S, p), all levels of the recursion at a time.
 
     The weaker half of the hands gets a share of the probability, uniform from nothing to everything, the stronger half
-    the rest; and so on, to single hands. Hands of the same strength are in random order.
+    the rest; and so on, to single hands. Hands of the same strength are in random order, or in that of their cards.
     """
-    order = np.lexsort((draw.random(len(strength)), strength))
+    # Drawn in any case, so that what is drawn next is the same.
+    shuffled = draw.random(len(strength))
+    order = np.lexsort((shuffled, strength)) if ties == RANDOM else np.argsort(strength, kind="stable")
     size, share = np.array([len(strength)]), np.ones(1)
     while (size > 1).any():
         split = size > 1

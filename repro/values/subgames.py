@@ -29,6 +29,14 @@ POTS = ((100.0, 100.0), (200.0, 400.0), (400.0, 2_000.0), (2_000.0, 6_000.0), (6
 LEAST_POT, MOST_POT = 2 * POTS[0][0], 2 * POTS[-1][1]
 """Chips in the smallest and largest of them."""
 
+EQUITY, MADE_HAND = "equity", "made_hand"
+"""What hands are sorted by: the probability of beating a random one in the end; or what they make now."""
+
+RANDOM, BY_CARD = "random", "by_card"
+"""Orders of equally strong hands: as drawn; or by their cards, so that neighbours often share one."""
+
+_CHOICES = {"strength": (EQUITY, MADE_HAND), "ties": (RANDOM, BY_CARD)}
+
 
 @dataclass(frozen=True)
 class Deck:
@@ -57,7 +65,7 @@ class Deck:
         return np.nonzero(free)[1].reshape(len(boards), -1)
 
     def strength(self, board: tuple[int, ...], hands: Array) -> Array:
-        """`[hands]` strengths with a full board: a higher one wins, equal ones split."""
+        """`[hands]` strengths with the cards of a board as it is: a higher one wins a showdown, equal ones split."""
         cards = torch.from_numpy(np.concatenate([np.broadcast_to(board, (len(hands), len(board))), hands], 1))
         rank = cards // self.suits + hand_strength.RANKS - self.ranks
         return hand_strength.hand_strength(rank, cards % self.suits).numpy()
@@ -133,11 +141,15 @@ class Subgames:
         name: one of `SUBGAMES`.
         deck: that they are drawn from.
         least_pot: chips in the pot, at the least.
+        strength: by which hands are sorted for random ranges, `EQUITY` or `MADE_HAND`.
+        ties: order of equally strong hands, `RANDOM` or `BY_CARD`.
     """
 
     name: str
     deck: Deck
     least_pot: float = LEAST_POT
+    strength: str = EQUITY
+    ties: str = RANDOM
 
     @property
     def board_cards(self) -> int:
@@ -150,7 +162,7 @@ SUBGAMES = {"turn_subgames": 4, "river_subgames": 5}
 
 
 def load_subgames(node: Mapping[str, object]) -> Subgames:
-    """The kind of subgames of a configuration: its `name`, `ranks`, `suits` and `least_pot`.
+    """The kind of subgames of a configuration: its `name`, and the parameters that `Subgames` and `Deck` have.
 
     Raises:
         ReproError: a parameter is unknown or impossible.
@@ -160,9 +172,10 @@ def load_subgames(node: Mapping[str, object]) -> Subgames:
         value = node.get(key, high)
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise ReproError(f"game {name}: {key} is {value!r}; allowed are {low} to {high}.")
-    unknown = sorted(set(node) - {"name", "ranks", "suits", "least_pot"})
+    parameters = ("ranks", "suits", "least_pot", *_CHOICES)
+    unknown = sorted(set(node) - {"name", *parameters})
     if unknown:
-        raise ReproError(f"game {name} has no parameter {unknown[0]!r}; its parameters are ranks, suits, least_pot.")
+        raise ReproError(f"game {name} has no parameter {unknown[0]!r}; its parameters are {', '.join(parameters)}.")
     least_pot = node.get("least_pot", LEAST_POT)
     if not isinstance(least_pot, int | float) or isinstance(least_pot, bool) or not LEAST_POT <= least_pot < MOST_POT:
         raise ReproError(
@@ -171,7 +184,11 @@ def load_subgames(node: Mapping[str, object]) -> Subgames:
     deck = Deck(**{str(key): int(str(node[key])) for key in ("ranks", "suits") if key in node})
     if deck.cards < 5 + 4:
         raise ReproError(f"game {name}: ranks * suits is {deck.cards} cards; 9 are dealt.")
-    return Subgames(name, deck, float(least_pot))
+    chosen = {key: str(node.get(key, options[0])) for key, options in _CHOICES.items()}
+    for key, options in _CHOICES.items():
+        if chosen[key] not in options:
+            raise ReproError(f"game {name}: {key} is {chosen[key]!r}; it must be one of {', '.join(options)}.")
+    return Subgames(name, deck, float(least_pot), **chosen)
 
 
 def matchups(deck: Deck, boards: Array, ranges: Array) -> Array:
