@@ -125,5 +125,5 @@ def test_datasets_are_solved_on_another_device(tmp_path: Path, monkeypatch: pyte
     there = Dataset(tmp_path / "there", recipe, device="cpu:0").shard(0, threads=1)
     for name in ("board", "pot", "ranges"):
         assert np.array_equal(getattr(here, name), getattr(there, name))
-    # Single precision: roundings grow, within what the solutions are exact to.
-    np.testing.assert_allclose(there.cfv, here.cfv, atol=0.01)
+    # In single precision, where roundings grow from iteration to iteration.
+    assert np.abs(there.cfv - here.cfv).mean((1, 2)).max() < 0.005 < here.cfv.std() / 10
