@@ -1,6 +1,7 @@
 """What the figures and tables of DEVN against DCVN share: the runs, their losses, and the paper's numbers.
 
-Unbucketed losses are root mean square errors in % of the pot, of the network that did best on the validation subgames.
+Unbucketed losses are root mean square errors (RMSE) of a subgame's and player's hands, averaged over both, in % of the
+pot, of the network that did best on the validation subgames; `pooled` is one RMSE over all subgames.
 A comparison of two networks is paired by seed, which names the initial weights and the order of the samples.
 """
 
@@ -24,6 +25,8 @@ DCVN, DEVN, ZERO_SUM = "dcvn", "devn", "devn_zero_sum"
 NAMES = {DCVN: "DCVN", DEVN: "DEVN", ZERO_SUM: "DEVN, made zero-sum"}
 COLOURS = {DCVN: "#0072B2", DEVN: "#D55E00", ZERO_SUM: "#CC79A7"}
 UNIT = "% of the pot"
+LEGEND = {"unbucketed": "RMSE of a subgame, mean", "pooled": "RMSE over all subgames"}
+"""What the two metrics are."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def runs(settings: Iterable[Setting]) -> tuple[str, ...]:
 
 def best_epochs(data: pd.DataFrame) -> pd.DataFrame:
     """Of each read-out of each network, errors at the epoch at which it was best."""
-    found = data[data.metric.isin(("unbucketed", "typical", "encoding_error"))]
+    found = data[data.metric.isin(("unbucketed", "pooled", "encoding_error"))]
     each = ["part", "variant", "algorithm", "seed"]
     losses = found[found.metric == "unbucketed"]
     best = losses.loc[losses.groupby(each).value.idxmin(), [*each, "step"]]

@@ -45,16 +45,14 @@ def draw(data: pd.DataFrame) -> Figure:
     assert isinstance(right, Axes)
     x = range(len(SHARES))
     for method in (DCVN, DEVN):
-        for metric, line, what in (("unbucketed", "o-", "all subgames (RMSE)"), ("typical", "s:", "median subgame")):
+        for metric, line in (("unbucketed", "o-"), ("pooled", "s:")):
             found = [mean_ci(devn.values(data, part, method, metric)) for part in SHARES]
-            devn.points(left, x, found, fmt=line, color=devn.COLOURS[method], label=f"{devn.NAMES[method]}, {what}")
+            label = f"{devn.NAMES[method]}, {devn.LEGEND[metric]}"
+            devn.points(left, x, found, fmt=line, color=devn.COLOURS[method], label=label)
     # Beside each other, so that intervals can be told apart.
-    for metric, line, colour, what, beside in (
-        ("unbucketed", "o-", "#009E73", "all subgames (RMSE)", -0.06),
-        ("typical", "s:", "#999999", "median subgame", 0.06),
-    ):
+    for metric, line, colour, beside in (("unbucketed", "o-", "#009E73", -0.06), ("pooled", "s:", "#999999", 0.06)):
         found = [improvement(data, part, metric) for part in SHARES]
-        devn.points(right, [i + beside for i in x], found, fmt=line, color=colour, label=what)
+        devn.points(right, [i + beside for i in x], found, fmt=line, color=colour, label=devn.LEGEND[metric])
     right.axhline(0, color="black", linewidth=0.8)
     left.set(ylabel=f"error ({devn.UNIT})", ylim=(0, None))
     right.set(ylabel="DEVN's error below DCVN's (%)")
@@ -97,13 +95,14 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 def table(data: pd.DataFrame) -> str:
     """Losses by share."""
     lines = [
-        "| share | DCVN | DEVN | DEVN, zero-sum | improvement [%] | median subgame: DCVN | DEVN | improvement [%] |",
+        "| share | DCVN | DEVN | DEVN, zero-sum | improvement [%] | over all: DCVN | DEVN | improvement [%] |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for part, share in SHARES.items():
         losses = " | ".join(str(mean_ci(devn.values(data, part, m))) for m in (DCVN, DEVN, devn.ZERO_SUM))
-        typical = " | ".join(str(mean_ci(devn.values(data, part, m, "typical"))) for m in (DCVN, DEVN))
+        pooled = " | ".join(str(mean_ci(devn.values(data, part, m, "pooled"))) for m in (DCVN, DEVN))
         lines.append(
-            f"| {share} | {losses} | {improvement(data, part)} | {typical} | {improvement(data, part, 'typical')} |"
+            f"| {share} | {losses} | {improvement(data, part)} | {pooled} | {improvement(data, part, 'pooled')} |"
         )
-    return "\n".join([*lines, "", f"Errors in {devn.UNIT}, with 95% intervals over seeds."])
+    note = f"Errors in {devn.UNIT}, the mean over subgames and over all of them at once, with 95% intervals over seeds."
+    return "\n".join([*lines, "", note])
