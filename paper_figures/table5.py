@@ -36,8 +36,7 @@ def select(data: pd.DataFrame) -> pd.DataFrame:
 def losses(data: pd.DataFrame, method: str, hidden: int) -> pd.DataFrame:
     """Bucketed losses at the epoch of the best network: a row per seed, columns `train` and `validation`."""
     mine = data[data.variant == f"algorithm.name={method}, network.layers={hidden}"]
-    unbucketed = mine[(mine.algorithm == method) & (mine.metric == "unbucketed")]
-    best = unbucketed.loc[unbucketed.groupby("seed").value.idxmin()].set_index("seed").step
+    best = devn.best_epochs(mine[(mine.algorithm == method) & (mine.metric == "unbucketed")]).set_index("seed").step
     rows = mine[mine.metric.str.startswith("loss/")]
     rows = rows[rows.step == rows.seed.map(best)]
     return rows.assign(which=rows.metric.str.removeprefix("loss/")).pivot_table("value", "seed", "which")
