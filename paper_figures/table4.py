@@ -169,7 +169,7 @@ def pooled_improvement(data: pd.DataFrame, setting: Setting) -> Estimate:
 
 def draw(data: pd.DataFrame) -> Figure:
     """Errors of both methods, and the improvement, with the paper's numbers beside those of the turn."""
-    figure = Figure(figsize=(11.0, 4.4))
+    figure = Figure(figsize=(11.0, 6.0))
     left, right = figure.subplots(1, 2, sharey=True)
     assert isinstance(left, Axes)
     assert isinstance(right, Axes)

@@ -98,11 +98,33 @@ def _jobs(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
         return [list(overrides)]
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper  # noqa: PLC0415  (heavy, sweeps only)
 
-    parser = OverridesParser.create()
+    given, parser = _as_sweeps(overrides), OverridesParser.create()
+    strict, overrides = {new: old for old, new in given.items()}, [*given.values()]
     fixed = [o.input_line for o in parser.parse_overrides(list(overrides)) if not o.is_sweep_override()]
     master = compose("config", [line for line in fixed if line], return_hydra_config=True)
     swept = [f"{k}={v}" for k, v in (master.hydra.sweeper.get("params") or {}).items()]
-    return BasicSweeper.split_arguments(parser.parse_overrides([*swept, *overrides]), None)[0]
+    jobs = BasicSweeper.split_arguments(parser.parse_overrides([*swept, *overrides]), None)[0]
+    return [[strict.get(override, override) for override in job] for job in jobs]
+
+
+def _as_sweeps(overrides: Sequence[str]) -> dict[str, str]:
+    """What to give Hydra for each override of a sweep.
+
+    Hydra composes what is not swept before it sweeps, and so without the choices of `algorithm=dcvn,devn`; a key below
+    `algorithm` would be refused. Such a key becomes a sweep over its one value; or, since there is none over null, it
+    is forced, after the plan has refused keys that do not exist.
+    """
+    parsed = {o: OverridesParser.create().parse_override(o) for o in overrides}
+    swept = {o.key_or_group for o in parsed.values() if o.is_sweep_override()}
+    found = {}
+    for line, override in parsed.items():
+        key, _, value = line.partition("=")
+        below = any(override.key_or_group.startswith(f"{group}.") for group in swept)
+        if not below or override.is_sweep_override() or override.is_delete():
+            found[line] = line
+        else:
+            found[line] = f"++{line}" if value == "null" else f"{key}=choice({value})"
+    return found
 
 
 def _check_different(configs: Sequence[DictConfig]) -> None:
@@ -295,12 +317,15 @@ def main() -> int:
             return 2
         return 0
     try:
+        if arguments.multirun:
+            given = _as_sweeps(arguments.overrides)
+            sys.argv = [given.get(argument, argument) for argument in sys.argv]
         return _run(arguments.overrides, arguments.multirun)
     except ReproError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted; repeat the command to continue where it stopped.", file=sys.stderr)
+        print("interrupted; repeat the command to continue from the last checkpoints.", file=sys.stderr)
         return 130
 
 

@@ -163,7 +163,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_continued(straight, tmp_path):
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert told.endswith("interrupted; repeat the command to continue where it stopped.\n")
+    assert told.endswith("interrupted; repeat the command to continue from the last checkpoints.\n")
     client = MlflowClient(default_uri(tmp_path))
     assert {r.info.status for r in find_runs(client, experiment_of(client), only_folder(tmp_path).name).values()} == {
         "KILLED"
@@ -199,6 +199,18 @@ def test_a_sweep_plans_what_its_runs_alone_would_be():
     assert found == [alone(f"network.width={w}", f"seed={s}") for w in (8, 16) for s in (3, 7)]
     with pytest.raises(ReproError, match="seed"):
         run.plan([*SMALL, "seed=1,x"], multirun=True)
+
+
+def test_keys_of_a_swept_choice_can_be_given():
+    """Hydra alone refuses them: they are not keys of the algorithm that is the default."""
+    common = ["game=river_subgames", "algorithm.subgames=700", "algorithm.buckets=null", "seed=0,1"]
+    planned = run.plan(["algorithm=dcvn,devn", *common], multirun=True)
+    assert [(c.algorithm.name, c.seed) for c in planned] == [(n, s) for n in ("dcvn", "devn") for s in (0, 1)]
+    assert {c.algorithm.subgames for c in planned} == {700}
+    assert {c.algorithm.buckets for c in planned} == {None}
+    for wrong in ("algorithm.subgamez=7", "algorithm.bucketz=null"):
+        with pytest.raises(ReproError, match=r"subgamez|bucketz"):
+            run.plan(["algorithm=dcvn,devn", wrong], multirun=True)
 
 
 def test_a_status_keeps_what_earlier_commands_left():

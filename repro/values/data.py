@@ -165,6 +165,11 @@ class SubgameData(pl.LightningDataModule):
                 f"algorithm.learn_from is {algorithm.learn_from}, but of algorithm.subgames={algorithm.subgames} only "
                 f"{training} are not for validation."
             )
+        if algorithm.batch_size > (algorithm.learn_from or training):
+            raise ReproError(
+                f"algorithm.batch_size is {algorithm.batch_size}, but there are only {algorithm.learn_from or training} "
+                "subgames to learn from; take smaller batches or more subgames."
+            )
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Batches in random order."""

@@ -11,7 +11,7 @@ opponent's chips wins 20,000.) With DeepStack's smallest pots, 200, values of 10
 Ranges are drawn over hands sorted by strength, "the probability of a hand beating a uniformly selected random hand from
 the current public state" in DeepStack's words. That may be the probability in the end, as in public code that follows
 it, or that of the made hands; and how equally strong hands are sorted it does not say. Where it is by their cards,
-hands that share one have similar shares of a range, and hands differ more in how much of it they block.
+hands that share one have similar shares of a range, of which hands then block more or less.
 """
 
 from __future__ import annotations
