@@ -114,6 +114,8 @@ def test_there_must_be_something_to_learn_from_and_to_measure_on(solved: Path):
         SubgameData(RIVERS, config(subgames=2, validation=0.01), EV, 0, solved).setup("fit")
     with pytest.raises(ReproError, match=r"learn_from is 1000, but of algorithm.subgames=\d+ only \d+ are not"):
         SubgameData(RIVERS, config(learn_from=1000), EV, 0, solved).setup("fit")
+    with pytest.raises(ReproError, match=r"batch_size is 1000, but there are only \d+ subgames"):
+        SubgameData(RIVERS, config(batch_size=1000), EV, 0, solved).setup("fit")
 
 
 def test_learning_from_fewer_keeps_the_validation_subgames(solved: Path):

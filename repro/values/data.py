@@ -165,10 +165,11 @@ class SubgameData(pl.LightningDataModule):
                 f"algorithm.learn_from is {algorithm.learn_from}, but of algorithm.subgames={algorithm.subgames} only "
                 f"{training} are not for validation."
             )
-        if algorithm.batch_size > (algorithm.learn_from or training):
+        # A smaller share of them, learn_from, may be one batch.
+        if algorithm.batch_size > training:
             raise ReproError(
-                f"algorithm.batch_size is {algorithm.batch_size}, but there are only {algorithm.learn_from or training} "
-                "subgames to learn from; take smaller batches or more subgames."
+                f"algorithm.batch_size is {algorithm.batch_size}, but there are only {training} subgames to learn "
+                "from; take smaller batches or more subgames."
             )
 
     def train_dataloader(self) -> DataLoader[Batch]:
