@@ -129,7 +129,7 @@ def values(data: pd.DataFrame, part: str, method: str, metric: str = "unbucketed
     return rows.set_index("seed").value.sort_index()
 
 
-def lower_by(before: pd.Series | float, after: pd.Series | float) -> Any:
+def lower_by(before: pd.Series | pd.DataFrame | float, after: pd.Series | pd.DataFrame | float) -> Any:
     """By how much the second is lower, in % of the first."""
     return 100 * (1 - after / before)
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from matplotlib.container import ErrorbarContainer
 
-from paper_figures import devn_samples, figure10, figure11, table4, table5, table6
+from paper_figures import devn_samples, devn_steps, figure10, figure11, table4, table5, table6
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from paper_figures.devn_runs import BUCKETED, UNABSTRACTED, final
 from repro import figure, run
@@ -254,6 +254,58 @@ def test_the_curve_over_samples():
     drawn = devn_samples.select(data)
     assert len(devn_samples.draw(drawn).axes) == 2
     assert len(devn_samples.table(drawn).splitlines()) == 2 + 5 + 2
+
+
+def longer(seeds: int = 3, scale: str = "laptop") -> pd.DataFrame:
+    """Losses fall with the root of the epochs, DEVN's the faster with more layers, to the encoding error."""
+    rows = []
+    for hidden, method, seed, step in product((3, 7), ("dcvn", "devn"), range(seeds), (5, 10, 15, 20, 50, 100)):
+        lower_by = 0.001 * hidden * step if method == "devn" else 0.0
+        value = 10 * step**-0.5 * (1 - lower_by) * (1 - 0.01 * (hidden - 3)) * (1 + 1e-4 * seed)
+        common = {
+            "target": "devn", "scale": scale, "seed": seed, "part": "steps", "step": step, "algorithm": method,
+            "variant": f"algorithm.name={method}, network.layers={hidden}",
+        }  # fmt: skip
+        measured = {"best": value, "unbucketed": 99.0, "encoding_error": error("i", method)}
+        rows += [{**common, "metric": metric, "value": number} for metric, number in measured.items()]
+        if method == "devn":
+            rows.append({**common, "algorithm": "devn_zero_sum", "metric": "best", "value": 2 * value})
+    return pd.DataFrame(rows)
+
+
+def test_the_curve_over_sgd_steps():
+    found = judged(devn_steps, longer())
+    for hidden in (3, 7):
+        expect(found[f"lower_{hidden}"], HELD, 10.0 * hidden)
+        expect(found[f"longer_{hidden}"], HELD, 9.0 * hidden)
+    expect(found["dcvn_deeper"], HELD, 4.0)
+    expect(found["devn_deeper"], HELD, 100 * (1 - 0.3 * 0.96 / 0.7))
+    assert {v for v, _ in judged(devn_steps, longer(scale="smoke")).values()} == {NOT_TESTABLE}
+    assert {v for v, _ in judged(devn_steps, longer(seeds=1)).values()} == {UNDECIDED}
+    data = devn_steps.select(longer())
+    left, right = devn_steps.draw(data).axes
+    drawn = {str(x.get_label()): np.asarray(x.get_ydata()) for x in left.get_lines()}
+    assert drawn["DEVN, 7 layers"][-1] == pytest.approx(0.3 * 0.96, rel=1e-3)
+    assert drawn["encoding error, DCVN"][0] == error("i", "dcvn")
+    levels = {str(x.get_label()): np.asarray(x.get_ydata())[0] for x in right.get_lines()}
+    assert levels["7 layers: paper, turn, at the end"] == pytest.approx(100 * (1 - 3.204 / 3.679))
+    lines = devn_steps.table(data).splitlines()
+    assert [line.split("|")[2].strip() for line in lines[2:7]] == ["5", "10", "20", "50", "100"]
+    assert lines[12].startswith("| – | encoding error | 2 | 1.43 | – | 28.6 |")
+
+
+def test_networks_that_learn_longer_are_table_6s_otherwise():
+    for scale, times in (("laptop", 10), ("paper", 1)):
+        mine, theirs = (
+            {(c.algorithm.name, c.network.layers, c.seed): c for c in run.plan([f"+experiment={name}"], multirun=True)}
+            for name in (f"devn/steps/{scale}", f"devn/setting_i/{scale}")
+        )
+        for which, config in mine.items():
+            assert config.algorithm.iterations == times * theirs[which].algorithm.iterations
+            config.algorithm.iterations = theirs[which].algorithm.iterations
+            config.algorithm.evaluate_every = theirs[which].algorithm.evaluate_every
+            for part in ("algorithm", "network", "game"):
+                assert config[part] == theirs[which][part]
 
 
 def test_targets_share_runs():

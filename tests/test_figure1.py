@@ -216,7 +216,7 @@ def test_laptop_departs_from_the_paper_in_length_only():
 
 def test_an_unknown_target_is_refused():
     with pytest.raises(
-        ReproError, match="target 'figure99' is unknown; the targets are d2cfr_choices, devn_samples, figure1,"
+        ReproError, match="target 'figure99' is unknown; the targets are d2cfr_choices, devn_samples, devn_steps, "
     ):
         figure.module_of("figure99")
 

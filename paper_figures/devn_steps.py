@@ -1,0 +1,165 @@
+"""Not in the paper: how DEVN's gain over DCVN, and what more layers gain, depend on how long networks learn."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures import devn_runs as devn
+from paper_figures.claims import Claim, above
+from paper_figures.devn_runs import DCVN, DEVN
+from paper_figures.exploitability_curves import unless_smoke
+from repro.evaluation.statistics import bands, mean_ci
+
+TITLE, GAME = "DEVN, ours", "river subgames"
+SHOWS = "DEVN against DCVN by the number of SGD steps"
+RUNS = ("devn/data_1", "devn/steps")
+
+SETTING = devn.BUCKETED[0]
+_LINES = {3: "-", 7: "--"}
+"""Of networks with so many hidden layers."""
+
+
+def select(data: pd.DataFrame) -> pd.DataFrame:
+    """The lowest losses so far over the epochs, and what buckets cost."""
+    return data[(data.part == "steps") & data.metric.isin(("best", "encoding_error"))]
+
+
+def best(data: pd.DataFrame, method: str, hidden: int, metric: str = "best") -> pd.DataFrame:
+    """The lowest unbucketed loss so far: a row per seed, a column per evaluated epoch."""
+    network = DCVN if method == DCVN else DEVN
+    rows = data[
+        (data.algorithm == method) & (data.metric == metric)
+        & (data.variant == f"algorithm.name={network}, network.layers={hidden}")
+    ]  # fmt: skip
+    return rows.pivot_table("value", "seed", "step")
+
+
+def improvement(data: pd.DataFrame, hidden: int) -> pd.DataFrame:
+    """By how much DEVN's loss is lower than DCVN's, in % of that, by seed and epoch."""
+    found: pd.DataFrame = devn.lower_by(*(best(data, method, hidden) for method in (DCVN, DEVN)))
+    return found
+
+
+def paper_improvement(hidden: int) -> float:
+    """The paper's, after 400 epochs of nine million turn subgames."""
+    found: float = devn.lower_by(*(SETTING.paper_loss(method, hidden) for method in (DCVN, DEVN)))
+    return found
+
+
+def encoding_error(data: pd.DataFrame, method: str) -> float:
+    """Of the validation subgames; all networks have the same."""
+    return float(best(data, method, min(_LINES), "encoding_error").to_numpy()[0, 0])
+
+
+def tenth(epochs: pd.Index) -> int:
+    """The last evaluated epoch of the first tenth, or else the first that was evaluated."""
+    return int(max([e for e in epochs if e <= epochs[-1] / 10], default=epochs[0]))
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """Losses of both, and the improvement, by epochs."""
+    figure = Figure(figsize=(10.0, 4.4))
+    left, right = figure.subplots(1, 2)
+    assert isinstance(left, Axes)
+    assert isinstance(right, Axes)
+    for method in (DCVN, DEVN):
+        for hidden, line in _LINES.items():
+            label = f"{devn.NAMES[method]}, {hidden} layers"
+            _band(left, best(data, method, hidden), line, devn.COLOURS[method], label)
+        left.axhline(
+            encoding_error(data, method), linestyle=":", color=devn.COLOURS[method], linewidth=1,
+            label=f"encoding error, {devn.NAMES[method]}",
+        )  # fmt: skip
+    for hidden, line in _LINES.items():
+        _band(right, improvement(data, hidden), line, "#009E73", f"{hidden} layers")
+        right.axhline(
+            paper_improvement(hidden), linestyle=line, color="black", linewidth=0.8,
+            label=f"{hidden} layers: paper, turn, at the end",
+        )  # fmt: skip
+    encoding = devn.lower_by(*(encoding_error(data, method) for method in (DCVN, DEVN)))
+    right.axhline(encoding, linestyle=":", color="#009E73", linewidth=1, label="of encoding errors")
+    right.axhline(0, color="grey", linewidth=0.8)
+    left.set(ylabel=f"lowest loss so far: RMSE ({devn.UNIT})", ylim=(0, None))
+    right.set(ylabel="DEVN's loss below DCVN's (%)")
+    for axes in (left, right):
+        axes.set(xlabel="epochs", xscale="log")
+        devn.plain_numbers(axes.xaxis)
+        axes.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+    figure.suptitle(devn.title(data, f"What networks learn in more SGD steps, setting {SETTING}"))
+    figure.tight_layout()
+    return figure
+
+
+def _band(axes: Axes, table_: pd.DataFrame, line: str, colour: str, label: str) -> None:
+    band = bands(list(table_.to_numpy()))
+    axes.plot(table_.columns, band["mean"], line, color=colour, label=label)
+    if len(table_) > 1:
+        axes.fill_between(table_.columns, band["low"], band["high"], color=colour, alpha=0.15, linewidth=0)
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """None of the paper's: whether DEVN is better in the end, and whether learning longer favours it, and depth."""
+    found = []
+    for hidden in _LINES:
+        by_epoch = improvement(data, hidden)
+        early, last = tenth(by_epoch.columns), by_epoch.columns[-1]
+        measured = mean_ci(by_epoch[last])
+        longer = mean_ci(by_epoch[last] - by_epoch[early])
+        found += [
+            Claim(
+                f"lower_{hidden}", f"DEVN's unbucketed loss is below DCVN's after {last} epochs: {hidden} layers",
+                "ours", unless_smoke(data, above(measured, 0)), measured, "%", paper_improvement(hidden),
+                note="relative improvement, paired by seed; holds if above 0; the paper's is of turn subgames",
+            ),
+            Claim(
+                f"longer_{hidden}",
+                f"DEVN's improvement is larger after {last} epochs than after {early}: {hidden} layers", "ours",
+                unless_smoke(data, above(longer, 0)), longer, "percentage points",
+                note="paired by seed; holds if above 0",
+            ),
+        ]  # fmt: skip
+    return found + [_deeper(data, method) for method in (DCVN, DEVN)]
+
+
+def _deeper(data: pd.DataFrame, method: str) -> Claim:
+    few, many = min(_LINES), max(_LINES)
+    shallow, deep = (best(data, method, n) for n in (few, many))
+    last = shallow.columns[-1]
+    measured = mean_ci(devn.lower_by(shallow[last], deep[last]))
+    return Claim(
+        f"{method}_deeper", f"{many} layers have a lower loss than {few} after {last} epochs: {devn.NAMES[method]}",
+        "ours; Fig. 3", unless_smoke(data, above(measured, 0)), measured, "%",
+        devn.lower_by(*(SETTING.paper_loss(method, n) for n in (few, many))),
+        note="relative improvement, paired by seed; holds if above 0; the paper's is of turn subgames",
+    )  # fmt: skip
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(data: pd.DataFrame) -> str:
+    """Lowest losses so far, at some epochs."""
+    lines = ["| layers | epochs | DCVN | DEVN | DEVN, zero-sum | improvement [%] |", "|---|---|---|---|---|---|"]
+    for hidden in _LINES:
+        gains = improvement(data, hidden)
+        for epoch in _some(gains.columns):
+            losses = " | ".join(str(mean_ci(best(data, m, hidden)[epoch])) for m in (DCVN, DEVN, devn.ZERO_SUM))
+            lines.append(f"| {hidden} | {epoch} | {losses} | {mean_ci(gains[epoch])} |")
+    errors = [encoding_error(data, method) for method in (DCVN, DEVN)]
+    lines.append(f"| – | encoding error | {errors[0]:.3g} | {errors[1]:.3g} | – | {devn.lower_by(*errors):.3g} |")
+    note = f"Lowest losses so far in {devn.UNIT}, the mean over subgames, with 95% intervals over seeds."
+    return "\n".join([*lines, "", note])
+
+
+def _some(epochs: pd.Index) -> list[int]:
+    """The first evaluated epoch, then the next that is twice the one before or more, and the last."""
+    found = [int(epochs[0])]
+    for epoch in epochs:
+        if epoch >= 2 * found[-1]:
+            found.append(int(epoch))
+    return sorted({*found, int(epochs[-1])})
