@@ -17,15 +17,15 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
+from paper_figures.table4 import MEAN, OVER_ALL, Row
 from paper_figures.table4 import PAPER as PAPER_ERRORS
-from paper_figures.table4 import Row
 from repro.evaluation.statistics import Estimate
 
 DCVN, DEVN, ZERO_SUM = "dcvn", "devn", "devn_zero_sum"
 NAMES = {DCVN: "DCVN", DEVN: "DEVN", ZERO_SUM: "DEVN, made zero-sum"}
 COLOURS = {DCVN: "#0072B2", DEVN: "#D55E00", ZERO_SUM: "#CC79A7"}
 UNIT = "% of the pot"
-LEGEND = {"unbucketed": "RMSE of a subgame, mean", "pooled": "RMSE over all subgames"}
+LEGEND = {"unbucketed": MEAN, "pooled": OVER_ALL}
 """What the two metrics are."""
 
 

@@ -29,6 +29,9 @@ PARTS = {
 METHODS = {"dcvn": ("DCVN", "#0072B2", -0.15), "devn": ("DEVN", "#D55E00", 0.15)}
 """Name, colour, and place beside the middle of a row."""
 
+MEAN, OVER_ALL = "RMSE of a subgame, mean", "RMSE over all subgames"
+"""How errors are averaged."""
+
 MARGIN = 5.0
 """Percentage points up to which a relative improvement is "about" another; the number is ours."""
 
@@ -62,7 +65,7 @@ class Setting:
         variant: what differs in the sweep, beside the dataset.
         buckets: how many, if it is that: infinity for one of each description.
         tolerance: to what share of the pot labels are exact, if it is that.
-        sorting: by what hands are sorted for ranges, and how equal ones, if it is that.
+        sorting: by what hands are sorted for ranges, and in what order equally strong ones are, if it is that.
     """
 
     part: str
@@ -118,7 +121,7 @@ def settings(data: pd.DataFrame, part: str) -> list[Setting]:
 
 
 def _sorting(setting: Setting) -> tuple[bool, bool]:
-    """False for what the other parts have."""
+    """Whether strength, and the order of ties, are other than in the rest of the table."""
     strength, ties = setting.sorting or ("equity", "random")
     return strength != "equity", ties != "random"
 
@@ -180,8 +183,8 @@ def draw(data: pd.DataFrame) -> Figure:
             _point(left, y + beside, error(data, setting, method), colour, name if first else None)
             if published:
                 _paper(left, y + beside, getattr(published, method), colour, f"{name}, paper" if first else None)
-        _point(right, y - 0.1, improvement(data, setting), "#009E73", "RMSE of a subgame, mean" if first else None)
-        _point(right, y + 0.1, pooled_improvement(data, setting), "#999999", "RMSE over all" if first else None)
+        _point(right, y - 0.1, improvement(data, setting), "#009E73", MEAN if first else None)
+        _point(right, y + 0.1, pooled_improvement(data, setting), "#999999", OVER_ALL if first else None)
         if published:
             _paper(right, y - 0.1, published.improvement, "#009E73", "paper" if first else None)
     left.set_yticks(range(len(rows)), [str(setting) for setting in rows])
@@ -216,6 +219,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
         every = settings(data, part)
         for setting in every:
             found += _improves(data, setting)
+        found += [_ordered(data, every[0], setting) for setting in every[1:] if setting.sorting]
         for before, after in pairwise(every):
             # The finest buckets are no number of buckets that somebody would choose, and ranges are not finer.
             if before.dataset == after.dataset and after.buckets != inf and after.sorting is None:
@@ -265,6 +269,17 @@ def _finer(data: pd.DataFrame, before: Setting, after: Setting, method: str) -> 
         f"{what} lower {METHODS[method][0]}'s encoding error: {PARTS[after.part]}, dataset {after.dataset}",
         "Table 1" if before.published else "ours", unless_smoke(data, above(measured, 0)), measured, "% of the pot",
         note=f"{before.what} minus {after.what}, the same subgames; holds if above 0",
+    )  # fmt: skip
+
+
+def _ordered(data: pd.DataFrame, before: Setting, after: Setting) -> Claim:
+    means = [_left_out(shards(data, setting, "error")) for setting in (before, after)]
+    gains = [100 * (1 - mean["devn"] / mean["dcvn"]) for mean in means]
+    measured = jackknife(gains[1] - gains[0])
+    return Claim(
+        f"{after.name}_gains", f"DEVN's improvement is larger with {after.what} than with {before.what}", "ours",
+        unless_smoke(data, above(measured, 0)), measured, "percentage points",
+        note="the same boards and pots; holds if above 0",
     )  # fmt: skip
 
 

@@ -98,33 +98,29 @@ def _jobs(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
         return [list(overrides)]
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper  # noqa: PLC0415  (heavy, sweeps only)
 
-    given, parser = _as_sweeps(overrides), OverridesParser.create()
-    strict, overrides = {new: old for old, new in given.items()}, [*given.values()]
-    fixed = [o.input_line for o in parser.parse_overrides(list(overrides)) if not o.is_sweep_override()]
+    parser, launched = OverridesParser.create(), _launched(overrides)
+    forced = {new.partition("=")[0] for new, old in zip(launched, overrides, strict=True) if new != old}
+    fixed = [o.input_line for o in parser.parse_overrides(launched) if not o.is_sweep_override()]
     master = compose("config", [line for line in fixed if line], return_hydra_config=True)
     swept = [f"{k}={v}" for k, v in (master.hydra.sweeper.get("params") or {}).items()]
-    jobs = BasicSweeper.split_arguments(parser.parse_overrides([*swept, *overrides]), None)[0]
-    return [[strict.get(override, override) for override in job] for job in jobs]
+    jobs = BasicSweeper.split_arguments(parser.parse_overrides([*swept, *launched]), None)[0]
+    return [[o.removeprefix("++") if o.partition("=")[0] in forced else o for o in job] for job in jobs]
 
 
-def _as_sweeps(overrides: Sequence[str]) -> dict[str, str]:
-    """What to give Hydra for each override of a sweep.
+def _launched(overrides: Sequence[str]) -> list[str]:
+    """What to give Hydra for the overrides of a sweep.
 
     Hydra composes what is not swept before it sweeps, and so without the choices of `algorithm=dcvn,devn`; a key below
-    `algorithm` would be refused. Such a key becomes a sweep over its one value; or, since there is none over null, it
-    is forced, after the plan has refused keys that do not exist.
+    `algorithm` would be refused. Such a key is forced (`++`). The plan, which is made without, refuses it where it does
+    not exist.
     """
-    parsed = {o: OverridesParser.create().parse_override(o) for o in overrides}
-    swept = {o.key_or_group for o in parsed.values() if o.is_sweep_override()}
-    found = {}
-    for line, override in parsed.items():
-        key, _, value = line.partition("=")
-        below = any(override.key_or_group.startswith(f"{group}.") for group in swept)
-        if not below or override.is_sweep_override() or override.is_delete():
-            found[line] = line
-        else:
-            found[line] = f"++{line}" if value == "null" else f"{key}=choice({value})"
-    return found
+    parsed = [OverridesParser.create().parse_override(line) for line in overrides]
+    swept = tuple(f"{o.key_or_group}." for o in parsed if o.is_sweep_override())
+    plain = [not (o.is_add() or o.is_force_add() or o.is_delete() or o.is_sweep_override()) for o in parsed]
+    return [
+        f"++{line}" if plain_ and o.key_or_group.startswith(swept) else line
+        for line, o, plain_ in zip(overrides, parsed, plain, strict=True)
+    ]
 
 
 def _check_different(configs: Sequence[DictConfig]) -> None:
@@ -317,9 +313,6 @@ def main() -> int:
             return 2
         return 0
     try:
-        if arguments.multirun:
-            given = _as_sweeps(arguments.overrides)
-            sys.argv = [given.get(argument, argument) for argument in sys.argv]
         return _run(arguments.overrides, arguments.multirun)
     except ReproError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -331,6 +324,9 @@ def main() -> int:
 
 def _run(overrides: list[str], multirun: bool) -> int:
     configs = plan(overrides, multirun)
+    if multirun:
+        launched = dict(zip(overrides, _launched(overrides), strict=True))
+        sys.argv = [launched.get(argument, argument) for argument in sys.argv]
     first = configs[0]
     output = prepare_output(first.output_dir)
     _end_with_the_command()

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 import torch
 from mlflow import MlflowClient
+from omegaconf import OmegaConf
 
 from repro import run, training
 from repro.config import ReadoutConfig, run_key, settings
@@ -211,6 +212,29 @@ def test_keys_of_a_swept_choice_can_be_given():
     for wrong in ("algorithm.subgamez=7", "algorithm.bucketz=null"):
         with pytest.raises(ReproError, match=r"subgamez|bucketz"):
             run.plan(["algorithm=dcvn,devn", wrong], multirun=True)
+    # As they could be before: forced, or with blanks, quotes and references.
+    for line, value in (
+        ("++algorithm.buckets=Null", None), ("algorithm.buckets=NULL", None), ("algorithm.subgames= 800", 1000),
+        ("algorithm.buckets='${algorithm.batch_size}'", 100),
+    ):  # fmt: skip
+        planned = run.plan(["algorithm=dcvn,devn", "game=river_subgames", line], multirun=True)
+        assert {c.algorithm.buckets for c in planned} == {value}, line
+    # Of a key that is given several times the last counts, as without.
+    for seeds in (["seed=1", "seed=2", "seed=1"], ["algorithm=dcvn,devn", "seed=1", "seed=2", "seed=1"]):
+        assert {c.seed for c in run.plan(["game=river_subgames", "algorithm=dcvn", *seeds], multirun=True)} == {1}
+
+
+@pytest.mark.usefixtures("_with_database")
+def test_a_swept_choice_runs_as_planned(tmp_path):
+    sweep = ("-m", "game=kuhn", "algorithm=cfr,dcfr", "algorithm.iterations=4")
+    done = call(*sweep, "algorithm.evaluate_every=2", f"output_dir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    stored = [OmegaConf.load(path).algorithm for path in tmp_path.glob("runs/*/config.yaml")]
+    assert sorted((a.name, a.iterations, a.evaluate_every) for a in stored) == [("cfr", 4, 2), ("dcfr", 4, 2)]
+    done = call("-m", "seed=[1", f"output_dir={tmp_path}")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: ")
 
 
 def test_a_status_keeps_what_earlier_commands_left():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -248,15 +249,31 @@ def test_how_hands_are_sorted_changes_nothing_else(strength: str):
     of = mean_strength(SMALL, drawn.board) if strength == EQUITY else made(drawn.board)
     for other in (at_random, by_card):
         assert (other.board, other.pot) == (drawn.board, drawn.pot)
-    # Sorted as they were, hands have the same shares; by card these are where a stable sort puts them.
-    order = np.argsort(of, kind="stable")
-    shares = by_card.ranges[:, order]
-    for player in range(2):
-        assert np.array_equal(np.sort(at_random.ranges[player]), np.sort(shares[player]))
-        for value in np.unique(of):
-            alike = of == value
-            assert np.array_equal(np.sort(at_random.ranges[player, alike]), np.sort(by_card.ranges[player, alike]))
+    for player, value in product(range(2), np.unique(of)):
+        alike = of == value
+        assert np.array_equal(np.sort(at_random.ranges[player, alike]), np.sort(by_card.ranges[player, alike]))
     assert not np.array_equal(at_random.ranges, by_card.ranges)
+
+
+def test_unknown_orders_of_hands_are_refused():
+    with pytest.raises(ReproError, match="strength is 'beauty'; it must be one of equity, made_hand"):
+        random_subgame(0, 3, 4, SMALL, strength="beauty")
+    with pytest.raises(ReproError, match="ties is 'beauty'; it must be one of random, by_card"):
+        random_subgame(0, 3, 4, SMALL, ties="beauty")
+
+
+def test_equally_strong_hands_are_in_the_order_of_their_cards_or_in_any():
+    """What a range gives the sorted hands shows when no two are equal."""
+    strength = np.array([2.0, 1.0, 2.0, 3.0, 1.0, 2.0])
+    shares = random_range(np.arange(6.0), np.random.default_rng(0))
+    by_card = random_range(strength, np.random.default_rng(0), BY_CARD)
+    assert by_card[[1, 4, 0, 2, 5, 3]].tolist() == shares.tolist()
+    orders = set()
+    for seed in range(100):
+        shares, found = (random_range(s, np.random.default_rng(seed)).tolist() for s in (np.arange(6.0), strength))
+        orders.add(tuple(found.index(share) for share in shares))
+    # Two hands and three can be in 2 * 6 orders.
+    assert orders == {(*a, *b, 3) for a in permutations((1, 4)) for b in permutations((0, 2, 5))}
 
 
 def made(board: tuple[int, ...]) -> Array:

@@ -293,6 +293,8 @@ def test_runs_are_tracked_and_need_solved_subgames(tmp_path: Path):
         (["network=fc"], "prelu is for networks of subgames' values"),
         (["network.layers=null"], "the architecture prelu needs a number of hidden layers"),
         (["algorithm.validation=1"], "algorithm.validation is 1.0; it must be at most 0.9"),
+        (["algorithm.batch_size=1001"], "algorithm.batch_size is 1001, but algorithm.subgames only 1000; take smaller"),
+        (["algorithm.learn_from=9"], "algorithm.batch_size is 100, but algorithm.learn_from only 9; take smaller"),
         (["+algorithm.readouts.other={kind: cfv}"], "cfv is another network than the others, take it alone"),
     ],
 )

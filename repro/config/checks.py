@@ -95,7 +95,19 @@ def _check_together(config: Config) -> None:
                     f"algorithm.{capacity} is {getattr(algorithm, capacity)}; it must be at least algorithm.batch_size "
                     f"({algorithm.batch_size}), or nothing is ever learned."
                 )
+    if isinstance(algorithm, ValueNetworkConfig):
+        _check_batches(algorithm)
     _check_readouts(algorithm)
+
+
+def _check_batches(algorithm: ValueNetworkConfig) -> None:
+    key = "subgames" if algorithm.learn_from is None else "learn_from"
+    most = getattr(algorithm, key)
+    if algorithm.batch_size > most:
+        raise ReproError(
+            f"algorithm.batch_size is {algorithm.batch_size}, but algorithm.{key} only {most}; take smaller batches "
+            "or more subgames."
+        )
 
 
 def _check_purpose(network: NetworkConfig, algorithm: AlgorithmConfig) -> None:

@@ -131,7 +131,8 @@ class SubgameData(pl.LightningDataModule):
         """Read and encode the subgames.
 
         Raises:
-            ReproError: some are not stored, or none would be for training or none for validation.
+            ReproError: some are not stored, none would be for training or none for validation, or too few to learn
+                from as many as are asked for, or as a batch has.
         """
         training, validation, truths, ideal = list[Batch](), list[Batch](), list[Truth](), list[Tensor]()
         for samples in self._store.shards(self._algorithm.subgames):
@@ -165,7 +166,6 @@ class SubgameData(pl.LightningDataModule):
                 f"algorithm.learn_from is {algorithm.learn_from}, but of algorithm.subgames={algorithm.subgames} only "
                 f"{training} are not for validation."
             )
-        # A smaller share of them, learn_from, may be one batch.
         if algorithm.batch_size > training:
             raise ReproError(
                 f"algorithm.batch_size is {algorithm.batch_size}, but there are only {training} subgames to learn "

@@ -59,8 +59,10 @@ class Recipe(Stored):
     @classmethod
     def of(cls, subgames: Subgames, seed: int, solver: SolverConfig) -> Recipe:
         """The recipe of a kind of subgames."""
-        kind, deck = subgames, subgames.deck
-        return cls(deck.ranks, deck.suits, kind.board_cards, seed, kind.least_pot, kind.strength, kind.ties, solver)
+        return cls(
+            subgames.deck.ranks, subgames.deck.suits, subgames.board_cards, seed, subgames.least_pot,
+            subgames.strength, subgames.ties, solver,
+        )  # fmt: skip
 
     @property
     def name(self) -> str:

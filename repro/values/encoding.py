@@ -3,9 +3,9 @@
 Ranges are summed over the hands of a bucket, values averaged, each hand counting the same; back again, a hand has its
 bucket's value. Arrays are tensors on any device; `n` subgames at a time, `bucket` `[n, hands]` int64 of each hand.
 
-The paper's error is the root mean square (RMS) over hands; how subgames are averaged its text does not say. Its public
-code takes the root for each subgame and player, and then the mean, as `error` does; `pooled` takes one root of the mean
-over all of them, in which a few subgames with large values weigh more.
+The paper's error is the root mean square (RMS) over hands; how subgames are averaged its text does not say. For losses
+of networks its public code takes the root for each subgame and player, and then the mean, as `error` does; `pooled`
+takes one root of the mean over all of them, in which a few subgames with large values weigh more.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ def counterfactual(values: Tensor, matchup: Tensor, target: str) -> Tensor:
 
 
 def squared_error(cfv: Tensor, predicted: Tensor) -> Tensor:
-    """`[n, 2]` mean squared error over each player's hands."""
+    """`[n, 2]` mean squared error over each player's hands, in pots squared if values are in pots."""
     return (cfv - predicted).square().mean(2)
 
 
 def error(squares: Tensor) -> float:
-    """The mean over subgames and players of their RMS errors, `[n, 2]` squared; in % of the pot."""
+    """The mean over subgames and players of their RMS errors, in % of the pot, from `[n, 2]` in pots squared."""
     return 100 * float(squares.sqrt().mean())
 
 
 def pooled(squares: Tensor) -> float:
-    """The RMS error over all subgames and players, `[n, 2]` squared errors of each; in % of the pot."""
+    """The RMS error over all subgames and players, in % of the pot, from `[n, 2]` in pots squared."""
     return 100 * float(squares.mean().sqrt())
 
 
 def encoding_error(cfv: Tensor, matchup: Tensor, bucket: Tensor, buckets: int, target: str) -> Tensor:
-    """`[n, 2]` squared errors of bucketing the true values and undoing it: of a network that makes no errors."""
+    """`[n, 2]` mean squared errors of bucketing the true values, in pots, and undoing it; in pots squared."""
     values = expected(cfv, matchup) if target == EV else cfv
     back = inverse(averaged(values, bucket, buckets), bucket)
     return squared_error(cfv, counterfactual(back, matchup, target))

@@ -70,10 +70,10 @@ class ValueNetwork(Tracked):
     """A training run of DCVN or DEVN; an iteration is an epoch.
 
     The *bucketed* loss is Huber's with delta 1, over the buckets that have a hand on the board. Metrics of a read-out,
-    in % of the pot: `unbucketed`, the error of the counterfactual values of all hands, the mean of each subgame's and
-    player's (see `repro.values.encoding`); `best`, the lowest so far, at whose epoch the network is kept that is left
-    behind; `pooled`, the error over all subgames at once; `encoding_error`, what `unbucketed` would be if the network
-    predicted buckets without error.
+    in % of the pot: `unbucketed`, the root mean square error of the counterfactual values of a subgame's and player's
+    hands, averaged over both (see `repro.values.encoding`); `best`, the lowest so far, at whose epoch the network is
+    kept that is left behind; `pooled`, the error over all subgames at once; `encoding_error`, what `unbucketed` would
+    be if the network's body predicted buckets without error, and nothing made its predictions zero-sum.
 
     Args:
         subgames: which kind.

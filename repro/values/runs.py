@@ -74,9 +74,9 @@ class SolvedSubgames(Iterative):
 class EncodingErrors(SolvedSubgames):
     """Measures, for networks that predict counterfactual or expected values, what buckets alone make them err.
 
-    Metrics of a read-out, in % of the pot: `encoding_error` of all subgames so far [DEVN, Sec. 6], the mean of each
-    subgame's and player's; of the iteration's subgames alone `error`, the same, and `squared_error`, the mean square,
-    in %^2.
+    Metrics of a read-out: `encoding_error` of all subgames so far [DEVN, Sec. 6], in % of the pot, the mean over
+    subgames and players of the root mean square error over hands; of the iteration's subgames alone `error`, the same,
+    and `squared_error`, the mean square error, in (% of the pot)^2.
     """
 
     algorithm: EncodingErrorConfig

@@ -11,7 +11,9 @@ opponent's chips wins 20,000.) With DeepStack's smallest pots, 200, values of 10
 Ranges are drawn over hands sorted by strength, "the probability of a hand beating a uniformly selected random hand from
 the current public state" in DeepStack's words. That may be the probability in the end, as in public code that follows
 it, or that of the made hands; and how equally strong hands are sorted it does not say. Where it is by their cards,
-hands that share one have similar shares of a range, of which hands then block more or less.
+neighbours in a range share a card more often.
+
+Equal probabilities are those that are equal in single precision; rounding tells some apart that are the same.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from __future__ import annotations
 import numpy as np
 
 from repro.abstraction.showdown_strength import full_board_shares
+from repro.errors import ReproError
 from repro.seeding import numpy_generator
-from repro.values.subgames import EQUITY, LEAST_POT, MADE_HAND, POTS, RANDOM, STACK, Array, Deck, Subgame
+from repro.values.subgames import CHOICES, EQUITY, LEAST_POT, MADE_HAND, POTS, RANDOM, STACK, Array, Deck, Subgame
 
 
 def random_subgame(
@@ -37,7 +40,13 @@ def random_subgame(
         strength: by which hands are sorted, `EQUITY` or `MADE_HAND`.
         ties: order of equally strong hands, `RANDOM` or `BY_CARD`. Boards, pots, and the shares of the sorted hands are
             the same with any of these.
+
+    Raises:
+        ReproError: `strength` or `ties` is none of these.
     """
+    for key, value in (("strength", strength), ("ties", ties)):
+        if value not in CHOICES[key]:
+            raise ReproError(f"{key} is {value!r}; it must be one of {', '.join(CHOICES[key])}.")
     draw = numpy_generator(seed, "subgame", number)
     board = tuple(int(card) for card in draw.choice(deck.cards, board_cards, replace=False))
     least = least_pot / 2

@@ -35,7 +35,8 @@ EQUITY, MADE_HAND = "equity", "made_hand"
 RANDOM, BY_CARD = "random", "by_card"
 """Orders of equally strong hands: as drawn; or by their cards, so that neighbours often share one."""
 
-_CHOICES = {"strength": (EQUITY, MADE_HAND), "ties": (RANDOM, BY_CARD)}
+CHOICES = {"strength": (EQUITY, MADE_HAND), "ties": (RANDOM, BY_CARD)}
+"""By what hands are sorted for random ranges, and how equally strong ones."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ def load_subgames(node: Mapping[str, object]) -> Subgames:
         value = node.get(key, high)
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise ReproError(f"game {name}: {key} is {value!r}; allowed are {low} to {high}.")
-    parameters = ("ranks", "suits", "least_pot", *_CHOICES)
+    parameters = ("ranks", "suits", "least_pot", *CHOICES)
     unknown = sorted(set(node) - {"name", *parameters})
     if unknown:
         raise ReproError(f"game {name} has no parameter {unknown[0]!r}; its parameters are {', '.join(parameters)}.")
@@ -184,8 +185,8 @@ def load_subgames(node: Mapping[str, object]) -> Subgames:
     deck = Deck(**{str(key): int(str(node[key])) for key in ("ranks", "suits") if key in node})
     if deck.cards < 5 + 4:
         raise ReproError(f"game {name}: ranks * suits is {deck.cards} cards; 9 are dealt.")
-    chosen = {key: str(node.get(key, options[0])) for key, options in _CHOICES.items()}
-    for key, options in _CHOICES.items():
+    chosen = {key: str(node.get(key, options[0])) for key, options in CHOICES.items()}
+    for key, options in CHOICES.items():
         if chosen[key] not in options:
             raise ReproError(f"game {name}: {key} is {chosen[key]!r}; it must be one of {', '.join(options)}.")
     return Subgames(name, deck, float(least_pot), **chosen)
