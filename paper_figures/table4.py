@@ -219,7 +219,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
         every = settings(data, part)
         for setting in every:
             found += _improves(data, setting)
-        found += [_ordered(data, every[0], setting) for setting in every[1:] if setting.sorting]
+        found += [_gains_more(data, every[0], setting) for setting in every[1:] if setting.buckets is None]
         for before, after in pairwise(every):
             # The finest buckets are no number of buckets that somebody would choose, and ranges are not finer.
             if before.dataset == after.dataset and after.buckets != inf and after.sorting is None:
@@ -272,12 +272,13 @@ def _finer(data: pd.DataFrame, before: Setting, after: Setting, method: str) -> 
     )  # fmt: skip
 
 
-def _ordered(data: pd.DataFrame, before: Setting, after: Setting) -> Claim:
+def _gains_more(data: pd.DataFrame, before: Setting, after: Setting) -> Claim:
     means = [_left_out(shards(data, setting, "error")) for setting in (before, after)]
     gains = [100 * (1 - mean["devn"] / mean["dcvn"]) for mean in means]
     measured = jackknife(gains[1] - gains[0])
     return Claim(
-        f"{after.name}_gains", f"DEVN's improvement is larger with {after.what} than with {before.what}", "ours",
+        f"{after.name}_gains",
+        f"DEVN's improvement is larger with {after.what} than with {before.what}: {PARTS[after.part]}", "ours",
         unless_smoke(data, above(measured, 0)), measured, "percentage points",
         note="the same boards and pots; holds if above 0",
     )  # fmt: skip

@@ -81,6 +81,10 @@ def test_table4_judges_the_improvement(lower_by: float, below: str, margin: str)
     for name, more in (("equity_by_card", 2), ("made_hand_random", -3), ("made_hand_by_card", 4)):
         assert measured[f"turn_ranges_1_{name}_gains"] == pytest.approx(more)
         assert found[f"turn_ranges_1_{name}_gains"] == (HELD if more > 0 else DID_NOT_HOLD)
+    assert [name for name in measured if name.endswith("_gains") and "ranges" not in name] == [
+        "turn_labels_1_0.001_gains", "turn_labels_1_2e-05_gains",
+        "river_small_pots_1_0.001_gains", "river_small_pots_1_2e-05_gains",
+    ]  # fmt: skip
 
 
 def test_table4_is_undecided_where_shards_disagree():
