@@ -25,6 +25,8 @@ DCVN, DEVN, ZERO_SUM = "dcvn", "devn", "devn_zero_sum"
 NAMES = {DCVN: "DCVN", DEVN: "DEVN", ZERO_SUM: "DEVN, made zero-sum"}
 COLOURS = {DCVN: "#0072B2", DEVN: "#D55E00", ZERO_SUM: "#CC79A7"}
 UNIT = "% of the pot"
+OF_PAPER = "The paper's are of full-deck turn subgames."
+"""What pages add to its numbers."""
 LEGEND = {"unbucketed": MEAN, "pooled": OVER_ALL}
 """What the two metrics are."""
 

@@ -203,4 +203,5 @@ def table(data: pd.DataFrame) -> str:
                 f"| {setting} | {devn.NAMES[method]} | {devn.encoding_error(data, setting, method):.3g} | "
                 f"{setting.paper_error(method)} | {found[best]} | {best} | {theirs} |"
             )
-    return "\n".join([*lines, "", f"In {devn.UNIT}, of the validation subgames; losses with 95% intervals over seeds."])
+    note = f"In {devn.UNIT}, of the validation subgames; losses with 95% intervals over seeds. {devn.OF_PAPER}"
+    return "\n".join([*lines, "", note])

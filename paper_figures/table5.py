@@ -118,4 +118,4 @@ def table(data: pd.DataFrame) -> str:
             lines.append(
                 f"| {devn.NAMES[method]} | {hidden} | {mean_ci(found.train)} | {mean_ci(found.validation)} | {theirs} |"
             )
-    return "\n".join([*lines, "", "Huber's loss, values in pots, with 95% intervals over seeds."])
+    return "\n".join([*lines, "", f"Huber's loss, values in pots, with 95% intervals over seeds. {devn.OF_PAPER}"])

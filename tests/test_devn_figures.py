@@ -217,7 +217,7 @@ def test_figure11_judges_gains():
         expect(found[f"{setting.name}_small"], DID_NOT_HOLD, 100 * (1 - small / large))
     data = figure11.select(runs())
     assert len(figure11.draw(data).axes) == 5
-    assert len(figure11.table(data).splitlines()) == 2 + 5 * 3
+    assert len(figure11.table(data).splitlines()) == 2 + 5 * 3 + 2
     assert figure11.paper_gain(BUCKETED[0], "dcvn", 7, 2) == pytest.approx(100 * (1 - 3.679 / 4.161))
 
 
