@@ -161,7 +161,7 @@ def table(data: pd.DataFrame) -> str:
                 f"| {setting} | encoding error | {errors[0]:.3g} | {errors[1]:.3g} | – | "
                 f"{devn.lower_by(*errors):.3g} | – | – | {theirs} |"
             )
-    note = f"Errors in {devn.UNIT}, with 95% intervals over seeds. {devn.OF_PAPER} Its improvements follow from its losses."
+    note = f"Errors in {devn.UNIT}, with 95% intervals over seeds. {devn.OF_PAPER} Improvements follow from losses."
     return "\n".join([*lines, "", note, "", *_labels(data)])
 
 
