@@ -94,7 +94,7 @@ def runs(settings: Iterable[Setting]) -> tuple[str, ...]:
 
 def best_epochs(data: pd.DataFrame) -> pd.DataFrame:
     """Of each read-out of each network, errors at the epoch at which it was best."""
-    found = data[data.metric.isin(("unbucketed", "pooled", "encoding_error"))]
+    found = data[data.metric.isin(("unbucketed", "pooled", "encoding_error", "predicting_zero"))]
     each = ["part", "variant", "algorithm", "seed"]
     losses = found[found.metric == "unbucketed"]
     best = losses.loc[losses.groupby(each).value.idxmin(), [*each, "step"]]
@@ -145,6 +145,12 @@ def improvement(data: pd.DataFrame, setting: Setting, hidden: int, metric: str =
 def encoding_error(data: pd.DataFrame, setting: Setting, method: str) -> float:
     """Of the validation subgames; all networks of a setting have the same."""
     return float(by_seed(data, setting, method, layers(data, setting)[0], "encoding_error").iloc[0])
+
+
+def predicting_zero(data: pd.DataFrame, parts: Iterable[str]) -> str:
+    """What the losses of parts with the same validation subgames are to be compared with, in words."""
+    found = data[data.part.isin(list(parts)) & (data.metric == "predicting_zero")]
+    return f"who predicts 0 for every hand errs by {found.value.iloc[0]:.3g}{UNIT}"
 
 
 def mean_over(found: Iterable[pd.Series]) -> pd.Series:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from paper_figures import devn_runs as devn
 from paper_figures.claims import Claim, above
@@ -23,7 +24,7 @@ _LINES = {3: "-", 7: "--"}
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
     """The lowest losses so far over the epochs, and what buckets cost."""
-    return data[(data.part == "steps") & data.metric.isin(("best", "encoding_error"))]
+    return data[(data.part == "steps") & data.metric.isin(("best", "encoding_error", "predicting_zero"))]
 
 
 def best(data: pd.DataFrame, method: str, hidden: int, metric: str = "best") -> pd.DataFrame:
@@ -53,9 +54,9 @@ def encoding_error(data: pd.DataFrame, method: str) -> float:
     return float(best(data, method, min(_LINES), "encoding_error").to_numpy()[0, 0])
 
 
-def tenth(epochs: pd.Index) -> int:
-    """The last evaluated epoch of the first tenth, or else the first that was evaluated."""
-    return int(max([e for e in epochs if e <= epochs[-1] / 10], default=epochs[0]))
+def early(epochs: pd.Index) -> int:
+    """The last evaluated epoch of the first fifth, or else the first that was evaluated."""
+    return int(max([e for e in epochs if e <= epochs[-1] / 5], default=epochs[0]))
 
 
 def draw(data: pd.DataFrame) -> Figure:
@@ -79,15 +80,17 @@ def draw(data: pd.DataFrame) -> Figure:
             label=f"{hidden} layers: paper, turn, at the end",
         )  # fmt: skip
     encoding = devn.lower_by(*(encoding_error(data, method) for method in (DCVN, DEVN)))
-    right.axhline(encoding, linestyle=":", color="#009E73", linewidth=1, label="of encoding errors")
+    right.axhline(encoding, linestyle=":", color="#009E73", linewidth=1, label="encoding errors")
     right.axhline(0, color="grey", linewidth=0.8)
     left.set(ylabel=f"lowest loss so far: RMSE ({devn.UNIT})", ylim=(0, None))
     right.set(ylabel="DEVN's loss below DCVN's (%)")
     for axes in (left, right):
         axes.set(xlabel="epochs", xscale="log")
-        devn.plain_numbers(axes.xaxis)
+        axes.set_xticks(_some(best(data, DCVN, min(_LINES)).columns))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_locator(NullLocator())
         axes.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
-    figure.suptitle(devn.title(data, f"What networks learn in more SGD steps, setting {SETTING}"))
+    figure.suptitle(devn.title(data, f"What networks learn in more epochs, setting {SETTING}"))
     figure.tight_layout()
     return figure
 
@@ -107,9 +110,9 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     found = []
     for hidden in _LINES:
         by_epoch = improvement(data, hidden)
-        early, last = tenth(by_epoch.columns), by_epoch.columns[-1]
+        first, last = early(by_epoch.columns), by_epoch.columns[-1]
         measured = mean_ci(by_epoch[last])
-        longer = mean_ci(by_epoch[last] - by_epoch[early])
+        longer = mean_ci(by_epoch[last] - by_epoch[first])
         found += [
             Claim(
                 f"lower_{hidden}", f"DEVN's unbucketed loss is below DCVN's after {last} epochs: {hidden} layers",
@@ -118,7 +121,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
             ),
             Claim(
                 f"longer_{hidden}",
-                f"DEVN's improvement is larger after {last} epochs than after {early}: {hidden} layers", "ours",
+                f"DEVN's improvement is larger after {last} epochs than after {first}: {hidden} layers", "ours",
                 unless_smoke(data, above(longer, 0)), longer, "percentage points",
                 note="paired by seed; holds if above 0",
             ),
@@ -152,14 +155,15 @@ def table(data: pd.DataFrame) -> str:
             lines.append(f"| {hidden} | {epoch} | {losses} | {mean_ci(gains[epoch])} |")
     errors = [encoding_error(data, method) for method in (DCVN, DEVN)]
     lines.append(f"| – | encoding error | {errors[0]:.3g} | {errors[1]:.3g} | – | {devn.lower_by(*errors):.3g} |")
-    note = f"Lowest losses so far in {devn.UNIT}, the mean over subgames, with 95% intervals over seeds."
+    note = (
+        f"Lowest losses so far in {devn.UNIT}, the mean over subgames, with 95% intervals over seeds; "
+        f"{devn.predicting_zero(data, ['steps'])}."
+    )
     return "\n".join([*lines, "", note])
 
 
 def _some(epochs: pd.Index) -> list[int]:
-    """The first evaluated epoch, then the next that is twice the one before or more, and the last."""
-    found = [int(epochs[0])]
-    for epoch in epochs:
-        if epoch >= 2 * found[-1]:
-            found.append(int(epoch))
-    return sorted({*found, int(epochs[-1])})
+    """The last evaluated epoch, and those of its halves, fifths, tenths and so on."""
+    last = int(epochs[-1])
+    wanted = {last // share for share in (1, 2, 5, 10, 20, 50, 100)}
+    return [int(epoch) for epoch in epochs if epoch in wanted]

@@ -43,7 +43,7 @@ def draw(data: pd.DataFrame) -> Figure:
                 if metric == "unbucketed":
                     axes.plot(
                         x, paper_improvement(setting, hidden), "D", color="black", markerfacecolor="white",
-                        markersize=4, label="paper" if first else None,
+                        markersize=4, label="paper, turn" if first else None,
                     )  # fmt: skip
                 axes.annotate(str(hidden), (x, 0), (x, 0.01), textcoords=("data", "axes fraction"), fontsize=6)
         axes.axhline(0, color="black", linewidth=0.8)
@@ -166,14 +166,15 @@ def table(data: pd.DataFrame) -> str:
 
 
 def _labels(data: pd.DataFrame) -> list[str]:
-    """How exploitable the solutions are that the networks learn from."""
+    """How exploitable the solutions are that the networks learn from, and how large the values."""
     found = []
     for part, rows in data[data.part.str.startswith("data")].groupby("part"):
         most = rows[rows.metric == "exploitability/most"].value.max()
         iterations = rows[rows.metric == "solver_iterations"].value.mean()
         number = str(part).removeprefix("data_")
+        same = [setting.part for setting in SETTINGS if str(setting.dataset) == number]
         found.append(
             f"Dataset {number}: exploitability of every solution at most {most:.3g}% of the pot, "
-            f"after {iterations:.0f} iterations on average."
+            f"after {iterations:.0f} iterations on average; {devn.predicting_zero(data, same)}."
         )
     return found

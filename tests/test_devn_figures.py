@@ -157,6 +157,7 @@ def runs(better: float = 1.0, seeds: int = 3, scale: str = "laptop") -> pd.DataF
                     mine = value * (0.6 if name == "devn_zero_sum" and step == 1 else 1)
                     measured[name] = {"unbucketed": mine, "pooled": 2 * mine, "best": 99.0}
                     measured[name]["encoding_error"] = error(setting.name, method)
+                    measured[name]["predicting_zero"] = 40.0 + setting.dataset
                 rows += [
                     {**common, "algorithm": name, "metric": metric, "step": step, "value": number}
                     for name, metrics in measured.items()
@@ -203,7 +204,8 @@ def test_table6_shows_every_setting_and_the_labels():
     assert lines[2].endswith("4.161, 3.679, 11.58 |")
     theirs = f"{error('v', 'dcvn'):.3g} | {error('v', 'devn'):.3g} | – | 28.6 | – | – | 3.887, 2.726, 29.86 |"
     assert f"| V | encoding error | {theirs}" in lines
-    assert any(line.startswith("Dataset 2: exploitability of every solution at most 0.1% of the pot") for line in lines)
+    (labels,) = (line for line in lines if line.startswith("Dataset 2: exploitability of every solution at most 0.1%"))
+    assert labels.endswith("; who predicts 0 for every hand errs by 42% of the pot.")
     assert len(table6.draw(data).axes) == 2
 
 
@@ -283,7 +285,7 @@ def longer(seeds: int = 3, scale: str = "laptop") -> pd.DataFrame:
             "target": "devn", "scale": scale, "seed": seed, "part": "steps", "step": step, "algorithm": method,
             "variant": f"algorithm.name={method}, network.layers={hidden}",
         }  # fmt: skip
-        measured = {"best": value, "unbucketed": 99.0, "encoding_error": error("i", method)}
+        measured = {"best": value, "unbucketed": 99.0, "encoding_error": error("i", method), "predicting_zero": 50.0}
         rows += [{**common, "metric": metric, "value": number} for metric, number in measured.items()]
         if method == "devn":
             rows.append({**common, "algorithm": "devn_zero_sum", "metric": "best", "value": 2 * value})
@@ -294,7 +296,7 @@ def test_the_curve_over_sgd_steps():
     found = judged(devn_steps, longer())
     for hidden in (3, 7):
         expect(found[f"lower_{hidden}"], HELD, 10.0 * hidden)
-        expect(found[f"longer_{hidden}"], HELD, 9.0 * hidden)
+        expect(found[f"longer_{hidden}"], HELD, 8.0 * hidden)
     expect(found["dcvn_deeper"], HELD, 4.0)
     expect(found["devn_deeper"], HELD, 100 * (1 - 0.3 * 0.96 / 0.7))
     assert {v for v, _ in judged(devn_steps, longer(scale="smoke")).values()} == {NOT_TESTABLE}
@@ -308,6 +310,7 @@ def test_the_curve_over_sgd_steps():
     assert levels["7 layers: paper, turn, at the end"] == pytest.approx(100 * (1 - 3.204 / 3.679))
     lines = devn_steps.table(data).splitlines()
     assert [line.split("|")[2].strip() for line in lines[2:7]] == ["5", "10", "20", "50", "100"]
+    assert lines[-1].endswith("; who predicts 0 for every hand errs by 50% of the pot.")
     assert lines[12].startswith("| – | encoding error | 2 | 1.43 | – | 28.6 |")
 
 
@@ -334,7 +337,9 @@ def test_targets_share_runs():
     for target in ("table5", "devn_samples"):
         assert figure.experiments(target, "laptop")[0] == "devn/data_1/laptop"
     data = final(runs())
-    assert set(data.metric) == {"unbucketed", "pooled", "encoding_error", "exploitability/most", "solver_iterations"}
+    assert set(data.metric) == {
+        "unbucketed", "pooled", "encoding_error", "predicting_zero", "exploitability/most", "solver_iterations",
+    }  # fmt: skip
     losses = data[data.metric == "unbucketed"]
     assert set(losses[losses.algorithm != "devn_zero_sum"].step) == {2}
     assert set(losses[losses.algorithm == "devn_zero_sum"].step) == {1}

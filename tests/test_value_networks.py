@@ -213,6 +213,8 @@ def test_the_losses_are_what_they_should_be(solved: Path, tmp_path: Path):
     assert model.metrics[""]["loss/validation"] == pytest.approx(torch.cat(wrong).mean().item(), rel=1e-5)
     assert model.metrics["ev"]["unbucketed"] == pytest.approx(100 * np.mean(np.sqrt(squares)), rel=1e-5)
     assert model.metrics["ev"]["pooled"] == pytest.approx(100 * np.sqrt(np.mean(squares)), rel=1e-5)
+    nothing = [np.sqrt(np.mean(hands**2)) for subgame in data.truth.cfv.numpy() for hands in subgame]
+    assert model.metrics["ev"]["predicting_zero"] == pytest.approx(100 * np.mean(nothing), rel=1e-5)
 
 
 @pytest.mark.parametrize("kinds", [("cfv",), ("ev",)])
@@ -281,7 +283,7 @@ def test_runs_are_tracked_and_need_solved_subgames(tmp_path: Path):
     runs = find_runs(client, experiment.experiment_id, run_key(run.without_hydra(asked)))
     assert {"loss/train", "loss/validation", "epochs"} <= runs[TRAINING].data.metrics.keys()
     for name in ("devn", "devn_zero_sum"):
-        assert {"unbucketed", "best", "pooled", "encoding_error"} <= runs[name].data.metrics.keys()
+        assert {"unbucketed", "best", "pooled", "encoding_error", "predicting_zero"} <= runs[name].data.metrics.keys()
     path = client.download_artifacts(runs[TRAINING].info.run_id, "networks.pt", str(tmp_path))
     assert "body.0.weight" in torch.load(path, weights_only=True)["network"]
 

@@ -23,7 +23,7 @@ from repro.values import buckets
 from repro.values.buckets import BucketRecipe, Buckets
 from repro.values.dataset import Dataset as Store
 from repro.values.dataset import Recipe, Samples
-from repro.values.encoding import CFV, averaged, encoding_error, error, expected, sizes, summed
+from repro.values.encoding import CFV, averaged, encoding_error, error, expected, sizes, squared_error, summed
 from repro.values.subgames import STACK, Array, Subgames
 
 
@@ -108,7 +108,8 @@ class SubgameData(pl.LightningDataModule):
     Attributes:
         buckets: how many there are, or hands of the deck where there are none.
         truth: of the validation subgames; set by `setup`.
-        encoding_error: of the validation subgames, in % of the pot; set by `setup`.
+        encoding_error, predicting_zero: of the validation subgames, in % of the pot; set by `setup`. What buckets alone
+            err, and what a network errs that has learned nothing.
     """
 
     def __init__(
@@ -146,6 +147,7 @@ class SubgameData(pl.LightningDataModule):
             mine = truths[-1]
             ideal.append(encoding_error(mine.cfv, mine.matchup, mine.bucket, self.buckets, self._target))
         self.truth, self.encoding_error = _joined(truths), error(torch.cat(ideal))
+        self.predicting_zero = error(squared_error(self.truth.cfv, torch.zeros(())))
         self._validation = Encoded(_joined(validation))
         self._check(len(self._validation), sum(len(batch.inputs) for batch in training))
         whole = _joined(training)

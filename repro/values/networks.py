@@ -73,7 +73,8 @@ class ValueNetwork(Tracked):
     in % of the pot: `unbucketed`, the root mean square error of the counterfactual values of a subgame's and player's
     hands, averaged over both (see `repro.values.encoding`); `best`, the lowest so far, at whose epoch the network is
     kept that is left behind; `pooled`, the error over all subgames at once; `encoding_error`, what `unbucketed` would
-    be if the network's body predicted buckets without error, and nothing made its predictions zero-sum.
+    be if the network's body predicted buckets without error, and nothing made its predictions zero-sum;
+    `predicting_zero`, what it would be if the network predicted 0 for every hand.
 
     Args:
         subgames: which kind.
@@ -158,7 +159,7 @@ class ValueNetwork(Tracked):
                 self.best_weights = {k: v.detach().cpu().clone() for k, v in self.network.state_dict().items()}
         self.metrics[name] = {
             "unbucketed": unbucketed, "best": self.best[name], "pooled": pooled(squares),
-            "encoding_error": self.data.encoding_error,
+            "encoding_error": self.data.encoding_error, "predicting_zero": self.data.predicting_zero,
         }  # fmt: skip
 
     def counts(self) -> dict[str, float]:
