@@ -194,7 +194,7 @@ def draw(data: pd.DataFrame) -> Figure:
     left.set_xlim(left=0)
     right.axvline(0, color="black", linewidth=0.8)
     for axes in (left, right):
-        axes.legend(fontsize=7, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.08))
+        axes.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.08))
     figure.suptitle(f"The error that buckets alone make, 95% CI over shards of subgames, scale: {data.scale.iloc[0]}")
     figure.tight_layout()
     return figure
