@@ -17,9 +17,10 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
+from paper_figures.claims import DID_NOT_HOLD, HELD, UNDECIDED, above
 from paper_figures.table4 import MEAN, OVER_ALL, Row
 from paper_figures.table4 import PAPER as PAPER_ERRORS
-from repro.evaluation.statistics import Estimate
+from repro.evaluation.statistics import Estimate, mean_ci
 
 DCVN, DEVN, ZERO_SUM = "dcvn", "devn", "devn_zero_sum"
 NAMES = {DCVN: "DCVN", DEVN: "DEVN", ZERO_SUM: "DEVN, made zero-sum"}
@@ -101,10 +102,17 @@ def best_epochs(data: pd.DataFrame) -> pd.DataFrame:
     return found.merge(best, on=[*each, "step"])
 
 
-def final(data: pd.DataFrame) -> pd.DataFrame:
-    """What the tables need: the networks at their best, and what is known of the subgames."""
-    networks = data[data.part.str.startswith("setting")]
-    return pd.concat([best_epochs(networks), subgames(data)], ignore_index=True)
+def of_settings(data: pd.DataFrame) -> pd.DataFrame:
+    """The networks of the settings at their best."""
+    return best_epochs(data[data.part.str.startswith("setting")])
+
+
+def bucketed_losses(data: pd.DataFrame) -> pd.DataFrame:
+    """Bucketed losses of each network of the settings at the epoch at which it was best, not made zero-sum."""
+    losses = data[data.part.str.startswith("setting") & data.metric.isin(("loss/train", "loss/validation"))]
+    best = of_settings(data)
+    best = best[(best.metric == "unbucketed") & best.algorithm.isin((DCVN, DEVN))]
+    return losses.merge(best[["part", "variant", "seed", "step"]], on=["part", "variant", "seed", "step"])
 
 
 def subgames(data: pd.DataFrame) -> pd.DataFrame:
@@ -118,11 +126,22 @@ def layers(data: pd.DataFrame, setting: Setting) -> list[int]:
     return sorted({int(found.group(1)) for v in variants if (found := re.search(r"network\.layers=(\d+)", v))})
 
 
+def of_network(data: pd.DataFrame, setting: Setting, method: str, hidden: int) -> pd.DataFrame:
+    """The rows of a method's networks."""
+    network = DCVN if method == DCVN else DEVN
+    return data[(data.part == setting.part) & (data.variant == f"algorithm.name={network}, network.layers={hidden}")]
+
+
 def by_seed(data: pd.DataFrame, setting: Setting, method: str, hidden: int, metric: str = "unbucketed") -> pd.Series:
     """A measurement of a read-out at the epoch of its best network, by seed."""
-    network = DCVN if method == DCVN else DEVN
-    mine = data[data.variant == f"algorithm.name={network}, network.layers={hidden}"]
-    return values(mine, setting.part, method, metric)
+    return values(of_network(data, setting, method, hidden), setting.part, method, metric)
+
+
+def losses(data: pd.DataFrame, setting: Setting, method: str, hidden: int) -> pd.DataFrame:
+    """Bucketed losses: a row per seed, columns `train` and `validation`."""
+    rows = of_network(data, setting, method, hidden)
+    rows = rows[rows.metric.str.startswith("loss/")]
+    return rows.assign(which=rows.metric.str.removeprefix("loss/")).pivot_table("value", "seed", "which")
 
 
 def values(data: pd.DataFrame, part: str, method: str, metric: str = "unbucketed") -> pd.Series:
@@ -158,9 +177,16 @@ def mean_over(found: Iterable[pd.Series]) -> pd.Series:
     return pd.concat(list(found), axis=1).mean(axis=1)
 
 
-def least_over(found: Iterable[pd.Series]) -> pd.Series:
-    """The least of several numbers of each seed: above 0 where all of them are."""
-    return pd.concat(list(found), axis=1).min(axis=1)
+def all_above(found: Iterable[pd.Series], threshold: float) -> tuple[str, Estimate]:
+    """Whether each of several numbers is above a threshold, and the one with the lowest mean.
+
+    It holds if each one's interval is, and does not if one's is below. The least of each seed's numbers would be lower
+    than all of them by chance.
+    """
+    estimates = [mean_ci(series) for series in found]
+    verdicts = {above(estimate, threshold) for estimate in estimates}
+    lowest = min(estimates, key=lambda estimate: estimate.mean)
+    return next(verdict for verdict in (DID_NOT_HOLD, UNDECIDED, HELD) if verdict in verdicts), lowest
 
 
 def points(axes: Axes, x: Sequence[float], estimates: Sequence[Estimate], **style: Any) -> None:

@@ -20,6 +20,7 @@ RUNS = ("devn/data_1", "devn/steps")
 SETTING = devn.BUCKETED[0]
 _LINES = {3: "-", 7: "--"}
 """Of networks with so many hidden layers."""
+_SHADES = {3: "#009E73", 7: "#CC79A7"}
 
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
@@ -59,6 +60,11 @@ def early(epochs: pd.Index) -> int:
     return int(max([e for e in epochs if e <= epochs[-1] / 5], default=epochs[0]))
 
 
+def known(epochs: pd.Index) -> pd.Index:
+    """Without the first tenth, after which networks know next to nothing and intervals are wide."""
+    return epochs[epochs >= epochs[-1] / 10]
+
+
 def draw(data: pd.DataFrame) -> Figure:
     """Losses of both, and the improvement, by epochs."""
     figure = Figure(figsize=(10.0, 4.4))
@@ -74,19 +80,21 @@ def draw(data: pd.DataFrame) -> Figure:
             label=f"encoding error, {devn.NAMES[method]}",
         )  # fmt: skip
     for hidden, line in _LINES.items():
-        _band(right, improvement(data, hidden), line, "#009E73", f"{hidden} layers")
+        gains = improvement(data, hidden)
+        _band(right, gains[known(gains.columns)], line, _SHADES[hidden], f"{hidden} layers")
         right.axhline(
             paper_improvement(hidden), linestyle=line, color="black", linewidth=0.8,
             label=f"{hidden} layers: paper, turn, at the end",
         )  # fmt: skip
     encoding = devn.lower_by(*(encoding_error(data, method) for method in (DCVN, DEVN)))
-    right.axhline(encoding, linestyle=":", color="#009E73", linewidth=1, label="encoding errors")
+    right.axhline(encoding, linestyle=":", color="black", linewidth=1, label="encoding errors")
     right.axhline(0, color="grey", linewidth=0.8)
     left.set(ylabel=f"lowest loss so far: RMSE ({devn.UNIT})", ylim=(0, None))
     right.set(ylabel="DEVN's loss below DCVN's (%)")
-    for axes in (left, right):
+    every = best(data, DCVN, min(_LINES)).columns
+    for axes, epochs in ((left, every), (right, known(every))):
         axes.set(xlabel="epochs", xscale="log")
-        axes.set_xticks(_some(best(data, DCVN, min(_LINES)).columns))
+        axes.set_xticks(_some(epochs))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_locator(NullLocator())
         axes.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))

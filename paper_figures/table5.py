@@ -29,17 +29,13 @@ CLOSE = 2.0
 
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
-    """Losses, and where the best networks are."""
-    return data[(data.part == SETTING.part) & data.metric.isin(("loss/train", "loss/validation", "unbucketed"))]
+    """Losses at the epochs of the best networks."""
+    return devn.bucketed_losses(data[data.part == SETTING.part])
 
 
 def losses(data: pd.DataFrame, method: str, hidden: int) -> pd.DataFrame:
-    """Bucketed losses at the epoch of the best network: a row per seed, columns `train` and `validation`."""
-    mine = data[data.variant == f"algorithm.name={method}, network.layers={hidden}"]
-    best = devn.best_epochs(mine[(mine.algorithm == method) & (mine.metric == "unbucketed")]).set_index("seed").step
-    rows = mine[mine.metric.str.startswith("loss/")]
-    rows = rows[rows.step == rows.seed.map(best)]
-    return rows.assign(which=rows.metric.str.removeprefix("loss/")).pivot_table("value", "seed", "which")
+    """A row per seed, columns `train` and `validation`."""
+    return devn.losses(data, SETTING, method, hidden)
 
 
 def draw(data: pd.DataFrame) -> Figure:

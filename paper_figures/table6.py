@@ -17,7 +17,12 @@ SHOWS = "unbucketed losses of DCVN and DEVN, settings I to VII"
 
 SETTINGS = (*devn.BUCKETED, *devn.UNABSTRACTED)
 RUNS = devn.runs(SETTINGS)
-select = devn.final
+
+
+def select(data: pd.DataFrame) -> pd.DataFrame:
+    """The networks at their best, and what is known of the subgames."""
+    parts = (devn.of_settings(data), devn.bucketed_losses(data), devn.subgames(data))
+    return pd.concat(parts, ignore_index=True)
 
 
 def paper_improvement(setting: Setting, hidden: int) -> float:
@@ -45,7 +50,9 @@ def draw(data: pd.DataFrame) -> Figure:
                         x, paper_improvement(setting, hidden), "D", color="black", markerfacecolor="white",
                         markersize=4, label="paper, turn" if first else None,
                     )  # fmt: skip
-                axes.annotate(str(hidden), (x, 0), (x, 0.01), textcoords=("data", "axes fraction"), fontsize=6)
+                axes.annotate(
+                    str(hidden), (x, 0), (x, 0.01), textcoords=("data", "axes fraction"), fontsize=6, ha="center"
+                )
         axes.axhline(0, color="black", linewidth=0.8)
         axes.set_xticks(np.arange(len(SETTINGS)), [str(s) for s in SETTINGS])
         axes.set(xlabel="setting (small numbers: hidden layers)", title=devn.LEGEND[metric])
@@ -88,7 +95,7 @@ def _pooled(data: pd.DataFrame, setting: Setting) -> Claim:
     found = (devn.improvement(data, setting, n, "pooled") for n in devn.layers(data, setting))
     measured = mean_ci(devn.mean_over(found))
     return Claim(
-        f"{setting.name}_pooled", f"So is the error over all subgames at once: setting {setting}", "ours",
+        f"{setting.name}_pooled", f"DEVN's error over all subgames at once is below DCVN's: setting {setting}", "ours",
         unless_smoke(data, above(measured, 0)), measured, "%",
         note="relative improvement, the mean over numbers of layers, paired by seed; holds if above 0",
     )  # fmt: skip
@@ -162,7 +169,30 @@ def table(data: pd.DataFrame) -> str:
                 f"{devn.lower_by(*errors):.3g} | – | – | {theirs} |"
             )
     note = f"Errors in {devn.UNIT}, with 95% intervals over seeds. {devn.OF_PAPER} Improvements follow from losses."
-    return "\n".join([*lines, "", note, "", *_labels(data)])
+    return "\n".join([*lines, "", note, "", *_learned(data), "", *_labels(data)])
+
+
+def _learned(data: pd.DataFrame) -> list[str]:
+    """How far the networks learned, and how much of that is by heart."""
+    lines = [
+        "| setting | layers | best epochs: DCVN | DEVN | validation loss / training loss: DCVN | DEVN |",
+        "|---|---|---|---|---|---|",
+    ]
+    for setting in SETTINGS:
+        for hidden in devn.layers(data, setting):
+            epochs, ratios = [], []
+            for method in (DCVN, DEVN):
+                rows = devn.of_network(data, setting, method, hidden)
+                at = rows[(rows.algorithm == method) & (rows.metric == "unbucketed")].step.sort_values()
+                epochs.append(", ".join(f"{step:.0f}" for step in at))
+                both = devn.losses(data, setting, method, hidden)
+                ratios.append(str(mean_ci(both.validation / both.train)))
+            lines.append(f"| {setting} | {hidden} | {' | '.join(epochs)} | {' | '.join(ratios)} |")
+    note = (
+        "Epochs at which the networks of the seeds were best, and there bucketed losses; a training loss is the mean "
+        "over the epoch, while the network learns."
+    )
+    return [*lines, "", note]
 
 
 def _labels(data: pd.DataFrame) -> list[str]:

@@ -13,7 +13,7 @@ from matplotlib.container import ErrorbarContainer
 
 from paper_figures import devn_samples, devn_steps, figure10, figure11, table4, table5, table6
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
-from paper_figures.devn_runs import BUCKETED, UNABSTRACTED, final
+from paper_figures.devn_runs import BUCKETED, UNABSTRACTED, all_above
 from repro import figure, run
 from repro.evaluation.statistics import mean_ci
 
@@ -129,14 +129,23 @@ LOSSES = {"i": 10.0, "ii": 9.0, "iii": 8.0, "iv": 9.0, "v": 8.5, "vi": 30.0, "vi
 
 
 def loss(setting: str, method: str, hidden: int, better: float = 1.0) -> float:
-    """DEVN's is the lower one by `better` per cent and another for each layer; DCVN's falls by 1% a layer."""
-    value = LOSSES[setting] * (1 - 0.01 * hidden)
+    """DEVN's is the lower one by `better` per cent and another for each layer; DCVN's falls by 1% a layer, in II by
+    half of that."""
+    value = LOSSES[setting] * (1 - (0.005 if setting == "ii" else 0.01) * hidden)
     return value if method == "dcvn" else value * (1 - better / 100 * (1 + hidden))
 
 
 def error(setting: str, method: str) -> float:
     """Encoding error."""
     return LOSSES[setting] / (5 if method == "dcvn" else 7)
+
+
+def of_seed(seed: int) -> float:
+    """A factor of all losses: seeds differ more than methods do, who does not pair them finds nothing."""
+    return 1 + 0.5 * seed
+
+
+OF_SEEDS = [of_seed(seed) for seed in range(3)]
 
 
 def runs(better: float = 1.0, seeds: int = 3, scale: str = "laptop") -> pd.DataFrame:
@@ -148,14 +157,15 @@ def runs(better: float = 1.0, seeds: int = 3, scale: str = "laptop") -> pd.DataF
                 "target": "devn", "scale": scale, "seed": seed, "part": setting.part,
                 "variant": f"algorithm.name={method}, network.layers={hidden}",
             }  # fmt: skip
-            lowest = loss(setting.name, method, hidden, better) * (1 + 1e-4 * seed)
+            lowest = loss(setting.name, method, hidden, better) * of_seed(seed)
             for step, factor in ((1, 1.5), (2, 1.0), (3, 1.2)):
                 value = factor * lowest
                 measured = {"training": {"loss/train": 0.01 * value, "loss/validation": 0.015 * value}}
                 for name in ("devn", "devn_zero_sum") if method == "devn" else ("dcvn",):
                     # Made zero-sum, DEVN is best at another epoch.
                     mine = value * (0.6 if name == "devn_zero_sum" and step == 1 else 1)
-                    measured[name] = {"unbucketed": mine, "pooled": 2 * mine, "best": 99.0}
+                    over_all = mine * (2.0 if method == "dcvn" else 1.9)
+                    measured[name] = {"unbucketed": mine, "pooled": over_all, "best": 99.0}
                     measured[name]["encoding_error"] = error(setting.name, method)
                     measured[name]["predicting_zero"] = 40.0 + setting.dataset
                 rows += [
@@ -187,10 +197,13 @@ def test_table6_judges_losses_of_the_best_networks():
         few, many = min(setting.paper), max(setting.paper)
         expect(found[f"{setting.name}_larger"], HELD, many - few)
         expect(found[f"{setting.name}_zero_sum"], HELD, 10.0)
+        over_all = [100 - 0.95 * (100 - (1 + hidden)) for hidden in setting.paper]
+        expect(found[f"{setting.name}_pooled"], HELD, float(np.mean(over_all)))
     # Settings I and II have the same improvements here.
     expect(found["wider"], UNDECIDED, 0.0)
     worse = judged(table6, runs(better=-1.0))
-    assert {v for name, (v, _) in worse.items() if not name.endswith(("zero_sum", "wider"))} == {DID_NOT_HOLD}
+    others = ("zero_sum", "wider", "pooled")
+    assert {v for name, (v, _) in worse.items() if not name.endswith(others)} == {DID_NOT_HOLD}
     assert {v for v, _ in judged(table6, runs(scale="smoke")).values()} == {NOT_TESTABLE}
     assert {v for v, _ in judged(table6, runs(seeds=1)).values()} == {UNDECIDED}
 
@@ -198,9 +211,10 @@ def test_table6_judges_losses_of_the_best_networks():
 def test_table6_shows_every_setting_and_the_labels():
     data = table6.select(runs())
     lines = table6.table(data).splitlines()
-    assert sum(line.startswith("| VI | ") for line in lines) == 3
-    first = f"| I | 2 | {mean_ci([loss('i', 'dcvn', 2) * (1 + 1e-4 * s) for s in range(3)])} | "
+    assert sum(line.startswith("| VI | ") for line in lines) == 2 * 3, "losses, and how far networks learned"
+    first = f"| I | 2 | {mean_ci([loss('i', 'dcvn', 2) * factor for factor in OF_SEEDS])} | "
     assert lines[2].startswith(first)
+    assert "| VII | 5 | 2, 2, 2 | 2, 2, 2 | 1.5 [1.5, 1.5] | 1.5 [1.5, 1.5] |" in lines
     assert lines[2].endswith("4.161, 3.679, 11.58 |")
     theirs = f"{error('v', 'dcvn'):.3g} | {error('v', 'devn'):.3g} | – | 28.6 | – | – | 3.887, 2.726, 29.86 |"
     assert f"| V | encoding error | {theirs}" in lines
@@ -209,14 +223,34 @@ def test_table6_shows_every_setting_and_the_labels():
     assert len(table6.draw(data).axes) == 2
 
 
+def test_every_number_is_judged():
+    def series(mean: float, spread: float) -> pd.Series:
+        return pd.Series([mean - spread, mean, mean + spread])
+
+    sure, unsure, low = series(5, 0.1), series(4, 9), series(-3, 0.1)
+    for found, verdict, mean in (
+        ([sure], HELD, 5),
+        ([sure, unsure], UNDECIDED, 4),
+        ([unsure, low, sure], DID_NOT_HOLD, -3),
+    ):
+        answer, least = all_above(found, 0)
+        expect((answer, least.mean), verdict, mean)
+
+
 def test_figure11_judges_gains():
     found = judged(figure11, runs())
     # DEVN's loss falls faster.
     assert {verdict for verdict, _ in found.values()} == {HELD, DID_NOT_HOLD}
     for setting in BUCKETED:
-        assert found[f"{setting.name}_gain"][0] == HELD
+        gains = {
+            method: [100 * (1 - loss(setting.name, method, n) / loss(setting.name, method, 2)) for n in (3, 5, 7)]
+            for method in ("dcvn", "devn")
+        }
+        least = min(devn - dcvn for devn, dcvn in zip(gains["devn"], gains["dcvn"], strict=True))
+        expect(found[f"{setting.name}_gain"], HELD, least)
         small, large = loss(setting.name, "devn", 2), loss(setting.name, "dcvn", 7)
-        expect(found[f"{setting.name}_small"], DID_NOT_HOLD, 100 * (1 - small / large))
+        measured = 100 * (1 - small / large)
+        expect(found[f"{setting.name}_small"], HELD if measured > -0.5 else DID_NOT_HOLD, measured)
     data = figure11.select(runs())
     assert len(figure11.draw(data).axes) == 5
     assert len(figure11.table(data).splitlines()) == 2 + 5 * 3 + 2
@@ -225,21 +259,27 @@ def test_figure11_judges_gains():
 
 def test_figure10_judges_width_and_buckets():
     found = judged(figure10, runs())
-    expect(found["dcvn_wider"], HELD, 10.0)
+    expect(found["dcvn_wider"], HELD, 100 * (1 - loss("ii", "dcvn", 7) / loss("i", "dcvn", 7)))
     expect(found["devn_train_falls"], DID_NOT_HOLD, 100 * (1 - 1.2 / 1.5))
     assert found["dcvn_validation_falls"][0] == DID_NOT_HOLD
-    expect(found["devn_finer"], HELD, 100 / 9)
+    expect(found["devn_finer"], HELD, 100 * (1 - loss("iii", "devn", 2) / loss("ii", "devn", 2)))
     assert "less_from_buckets" not in found
-    expect(judged(figure10, runs(scale="paper"))["less_from_buckets"], HELD, 100 * (1 / 9 - 0.5 / 9))
+    gains_ = [
+        100 * (1 - loss(after, method, n) / loss(before, method, n))
+        for before, after in (("ii", "iii"), ("iv", "v"))
+        for method, n in product(("dcvn", "devn"), (2, 3, 5, 7))
+    ]
+    less = float(np.mean(gains_[:8]) - np.mean(gains_[8:]))
+    expect(judged(figure10, runs(scale="paper"))["less_from_buckets"], HELD, less)
     assert found["small_devn_2"][0] == DID_NOT_HOLD
     data = figure10.select(runs())
-    curves, first, second = figure10.draw(data).axes
+    curves, first, _, _, second = figure10.draw(data).axes
     assert len(curves.get_lines()) == 2 * 4
-    # Of each setting and method the losses, and of II to V the encoding error.
+    # Of each setting and method the losses, and below, of II to V, the encoding error.
     bars = [c for c in first.containers if isinstance(c, ErrorbarContainer)]
     drawn = {bar.get_label(): np.asarray(bar.lines[0].get_ydata()) for bar in bars}
     assert list(drawn) == ["I: DCVN", "I: DEVN", "II: DCVN", "II: DEVN", "III: DCVN", "III: DEVN"]
-    assert drawn["III: DEVN"][1] == pytest.approx(loss("iii", "devn", 3), rel=1e-3)
+    assert drawn["III: DEVN"][1] == pytest.approx(loss("iii", "devn", 3) * np.mean(OF_SEEDS))
     levels = [np.asarray(x.get_ydata())[0] for x in second.get_lines() if "encoding" in str(x.get_label())]
     assert levels == [error("iv", "dcvn"), error("iv", "devn"), error("v", "dcvn"), error("v", "devn")]
     lines = figure10.table(data).splitlines()
@@ -251,10 +291,10 @@ def test_table5_takes_losses_at_the_best_epoch():
     data = table5.select(runs())
     assert set(data.part) == {"setting_ii"}
     both = table5.losses(data, "devn", 3)
-    assert both.train.tolist() == pytest.approx([0.01 * loss("ii", "devn", 3) * (1 + 1e-4 * s) for s in range(3)])
+    assert both.train.tolist() == pytest.approx([0.01 * loss("ii", "devn", 3) * factor for factor in OF_SEEDS])
     found = judged(table5, runs())
     expect(found["devn_close"], HELD, 1.5)
-    expect(found["dcvn_layers"], HELD, 100 * (1 - 0.93 / 0.98))
+    expect(found["dcvn_layers"], HELD, 100 * (1 - 0.965 / 0.99))
     assert len(table5.draw(data).axes) == 2
     assert len(table5.table(data).splitlines()) == 2 + 8 + 2
 
@@ -336,9 +376,10 @@ def test_targets_share_runs():
     # Data is solved before it is learned from.
     for target in ("table5", "devn_samples"):
         assert figure.experiments(target, "laptop")[0] == "devn/data_1/laptop"
-    data = final(runs())
+    data = table6.select(runs())
     assert set(data.metric) == {
         "unbucketed", "pooled", "encoding_error", "predicting_zero", "exploitability/most", "solver_iterations",
+        "loss/train", "loss/validation",
     }  # fmt: skip
     losses = data[data.metric == "unbucketed"]
     assert set(losses[losses.algorithm != "devn_zero_sum"].step) == {2}

@@ -214,7 +214,7 @@ def test_keys_of_a_swept_choice_can_be_given():
             run.plan(["algorithm=dcvn,devn", wrong], multirun=True)
     # As they could be before: forced, or with blanks, quotes and references.
     for line, value in (
-        ("++algorithm.buckets=Null", None), ("algorithm.buckets=NULL", None), ("algorithm.subgames= 800", 1000),
+        ("++algorithm.buckets=Null", None), ("algorithm.buckets=NULL", None), ("algorithm.buckets= 800", 800),
         ("algorithm.buckets='${algorithm.batch_size}'", 100),
     ):  # fmt: skip
         planned = run.plan(["algorithm=dcvn,devn", "game=river_subgames", line], multirun=True)

@@ -200,19 +200,24 @@ def test_the_losses_are_what_they_should_be(solved: Path, tmp_path: Path):
     model = fitted(network(solved, iterations=1), 1, tmp_path)
     data = model.data
     with torch.no_grad():
-        wrong, squares, kept = [], [], 0
+        wrong, squares, shifted, kept = [], [], [], 0
         for batch in data.val_dataloader():
             output = model.network(batch.inputs)
             there = batch.there.expand_as(output)
             wrong.append(huber_loss(output[there], batch.target[there], reduction="none"))
             for row in range(len(batch.inputs)):
-                bucket = data.truth.bucket[kept]
-                cfv = output[row][:, bucket] * data.truth.matchup[kept]
-                squares.append((cfv - data.truth.cfv[kept]).square().mean(1).tolist())
+                bucket, matchup, ranges = (x[kept] for x in (data.truth.bucket, data.truth.matchup, data.truth.ranges))
+                ev = output[row][:, bucket]
+                squares.append((ev * matchup - data.truth.cfv[kept]).square().mean(1).tolist())
+                ev = ev - (ranges * ev * matchup).sum() / (2 * (ranges[0] * matchup[0]).sum())
+                shifted.append((ev * matchup - data.truth.cfv[kept]).square().mean(1).tolist())
                 kept += 1
     assert model.metrics[""]["loss/validation"] == pytest.approx(torch.cat(wrong).mean().item(), rel=1e-5)
     assert model.metrics["ev"]["unbucketed"] == pytest.approx(100 * np.mean(np.sqrt(squares)), rel=1e-5)
     assert model.metrics["ev"]["pooled"] == pytest.approx(100 * np.sqrt(np.mean(squares)), rel=1e-5)
+    zero_sum_error = 100 * np.mean(np.sqrt(shifted))
+    assert model.metrics["ev_zero_sum"]["unbucketed"] == pytest.approx(zero_sum_error, rel=1e-5)
+    assert abs(zero_sum_error / model.metrics["ev"]["unbucketed"] - 1) > 1e-4
     nothing = [np.sqrt(np.mean(hands**2)) for subgame in data.truth.cfv.numpy() for hands in subgame]
     assert model.metrics["ev"]["predicting_zero"] == pytest.approx(100 * np.mean(nothing), rel=1e-5)
 
