@@ -178,15 +178,14 @@ def mean_over(found: Iterable[pd.Series]) -> pd.Series:
 
 
 def all_above(found: Iterable[pd.Series], threshold: float) -> tuple[str, Estimate]:
-    """Whether each of several numbers is above a threshold, and the one with the lowest mean.
+    """Whether each of several numbers is above a threshold, and the one that decides it.
 
-    It holds if each one's interval is, and does not if one's is below. The least of each seed's numbers would be lower
-    than all of them by chance.
+    It holds if each one's interval is, and does not if one's is below; the lowest mean with that verdict decides. The
+    least of each seed's numbers would be lower than all of them by chance.
     """
-    estimates = [mean_ci(series) for series in found]
-    verdicts = {above(estimate, threshold) for estimate in estimates}
-    lowest = min(estimates, key=lambda estimate: estimate.mean)
-    return next(verdict for verdict in (DID_NOT_HOLD, UNDECIDED, HELD) if verdict in verdicts), lowest
+    judged = [(above(estimate, threshold), estimate) for estimate in map(mean_ci, found)]
+    order = (DID_NOT_HOLD, UNDECIDED, HELD)
+    return min(judged, key=lambda each: (order.index(each[0]), each[1].mean))
 
 
 def points(axes: Axes, x: Sequence[float], estimates: Sequence[Estimate], **style: Any) -> None:

@@ -146,7 +146,7 @@ def _falls(data: pd.DataFrame, method: str, which: str) -> Claim:
         f"{method}_{which}_falls",
         f"{devn.NAMES[method]}'s bucketed loss declines steeply: {which}, setting {S2}", "Fig. 2a, Sec. 7",
         unless_smoke(data, verdict), least, "%",
-        note="from the first epoch to the last, the least over numbers of layers; "
+        note="from the first epoch to the last, the number of layers that decides; "
         f"holds if all are above {STEEP:.0f}, a limit of ours",
     )  # fmt: skip
 
@@ -171,7 +171,7 @@ def _better(data: pd.DataFrame, name: str, what: str, method: str, before: Setti
         f"{method}_{name}",
         f"{what[0].upper()}{what[1:]} at every depth ({before} to {after}): {devn.NAMES[method]}", "Fig. 2b",
         unless_smoke(data, verdict), least, "%", min(_paper_improvements((method, before), (method, after))),
-        note="relative improvement, the least over numbers of layers, paired by seed; holds if all are above 0",
+        note="relative improvement, the number of layers that decides, paired by seed; holds if all are above 0",
     )  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
                 f"{setting.name}_gain",
                 f"DEVN gains more from more layers than DCVN, at every depth: setting {setting}", "Fig. 3",
                 unless_smoke(data, verdict), least, "percentage points", theirs,
-                note="DEVN's gain minus DCVN's, the least over numbers of layers, paired by seed; "
+                note="DEVN's gain minus DCVN's, the number of layers that decides, paired by seed; "
                 "holds if all are above 0",
             )
         )  # fmt: skip
