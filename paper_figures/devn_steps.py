@@ -24,8 +24,9 @@ _SHADES = {3: "#009E73", 7: "#CC79A7"}
 
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
-    """The lowest losses so far over the epochs, and what buckets cost."""
-    return data[(data.part == "steps") & data.metric.isin(("best", "encoding_error", "predicting_zero"))]
+    """The lowest losses so far over the epochs, what buckets cost, and losses in training."""
+    wanted = ("best", "encoding_error", "predicting_zero", "loss/train", "loss/validation")
+    return data[(data.part == "steps") & data.metric.isin(wanted)]
 
 
 def best(data: pd.DataFrame, method: str, hidden: int, metric: str = "best") -> pd.DataFrame:
@@ -36,6 +37,15 @@ def best(data: pd.DataFrame, method: str, hidden: int, metric: str = "best") -> 
         & (data.variant == f"algorithm.name={network}, network.layers={hidden}")
     ]  # fmt: skip
     return rows.pivot_table("value", "seed", "step")
+
+
+def by_heart(data: pd.DataFrame, method: str, hidden: int) -> pd.DataFrame:
+    """Bucketed losses in validation, in units of those in training: a row per seed, a column per epoch."""
+    rows = data[data.variant == f"algorithm.name={method}, network.layers={hidden}"]
+    validation, training = (
+        rows[rows.metric == metric].pivot_table("value", "seed", "step") for metric in ("loss/validation", "loss/train")
+    )
+    return validation / training
 
 
 def improvement(data: pd.DataFrame, hidden: int) -> pd.DataFrame:
@@ -155,17 +165,23 @@ def _deeper(data: pd.DataFrame, method: str) -> Claim:
 
 def table(data: pd.DataFrame) -> str:
     """Lowest losses so far, at some epochs."""
-    lines = ["| layers | epochs | DCVN | DEVN | DEVN, zero-sum | improvement [%] |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| layers | epochs | DCVN | DEVN | DEVN, zero-sum | improvement [%] | validation loss / training loss: DCVN | "
+        "DEVN |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for hidden in _LINES:
         gains = improvement(data, hidden)
         for epoch in _some(gains.columns):
             losses = " | ".join(str(mean_ci(best(data, m, hidden)[epoch])) for m in (DCVN, DEVN, devn.ZERO_SUM))
-            lines.append(f"| {hidden} | {epoch} | {losses} | {mean_ci(gains[epoch])} |")
+            ratios = " | ".join(str(mean_ci(by_heart(data, m, hidden)[epoch])) for m in (DCVN, DEVN))
+            lines.append(f"| {hidden} | {epoch} | {losses} | {mean_ci(gains[epoch])} | {ratios} |")
     errors = [encoding_error(data, method) for method in (DCVN, DEVN)]
-    lines.append(f"| – | encoding error | {errors[0]:.3g} | {errors[1]:.3g} | – | {devn.lower_by(*errors):.3g} |")
+    both = " | ".join(f"{x:.3g}" for x in errors)
+    lines.append(f"| – | encoding error | {both} | – | {devn.lower_by(*errors):.3g} | – | – |")
     note = (
-        f"Lowest losses so far in {devn.UNIT}, the mean over subgames, with 95% intervals over seeds; "
-        f"{devn.predicting_zero(data, ['steps'])}."
+        f"Lowest losses so far in {devn.UNIT}, the mean over subgames, and bucketed losses of the epoch, with 95% "
+        f"intervals over seeds; {devn.predicting_zero(data, ['steps'])}."
     )
     return "\n".join([*lines, "", note])
 

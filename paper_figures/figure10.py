@@ -45,7 +45,8 @@ def draw(data: pd.DataFrame) -> Figure:
     grid = figure.add_gridspec(2, 3, height_ratios=(3, 2))
     _curves(figure.add_subplot(grid[:, 0]), data)
     for number, settings in enumerate(((S1, S2, S3), (S4, S5)), start=1):
-        above_, below = (figure.add_subplot(grid[row, number]) for row in range(2))
+        above_ = figure.add_subplot(grid[0, number])
+        below = figure.add_subplot(grid[1, number], sharex=above_)
         for i, setting in enumerate(settings):
             _losses(above_, data, setting, (i - (len(settings) - 1) / 2) * 0.15)
             _lower(below, data, setting)

@@ -327,6 +327,8 @@ def longer(seeds: int = 3, scale: str = "laptop") -> pd.DataFrame:
         }  # fmt: skip
         measured = {"best": value, "unbucketed": 99.0, "encoding_error": error("i", method), "predicting_zero": 50.0}
         rows += [{**common, "metric": metric, "value": number} for metric, number in measured.items()]
+        for metric, number in (("loss/train", value), ("loss/validation", value * (1 + step / 50))):
+            rows.append({**common, "algorithm": "training", "metric": metric, "value": number})
         if method == "devn":
             rows.append({**common, "algorithm": "devn_zero_sum", "metric": "best", "value": 2 * value})
     return pd.DataFrame(rows)
@@ -352,6 +354,7 @@ def test_the_curve_over_sgd_steps():
     assert [line.split("|")[2].strip() for line in lines[2:7]] == ["5", "10", "20", "50", "100"]
     assert lines[-1].endswith("; who predicts 0 for every hand errs by 50% of the pot.")
     assert lines[12].startswith("| – | encoding error | 2 | 1.43 | – | 28.6 |")
+    assert lines[11].endswith("| 3 [3, 3] | 3 [3, 3] |")
 
 
 def test_networks_that_learn_longer_are_table_6s_otherwise():
