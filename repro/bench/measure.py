@@ -37,6 +37,7 @@ class Effort:
         steps: SGD steps in the `leduc_sgd_step` rows.
         small: calls of whatever takes about a millisecond.
         tabular_seconds: of each side in the rows of tabular solvers.
+        turns: random turn subgames that are solved, and a tenth of the rivers; times differ by two orders of magnitude.
     """
 
     repetitions: int
@@ -46,13 +47,28 @@ class Effort:
     steps: int
     small: int
     tabular_seconds: float
+    turns: int
 
 
 FULL = Effort(
-    repetitions=7, peer_seconds=3.0, peer_traversals=200, peer_steps=50, steps=500, small=50, tabular_seconds=1.0
+    repetitions=7,
+    peer_seconds=3.0,
+    peer_traversals=200,
+    peer_steps=50,
+    steps=500,
+    small=50,
+    tabular_seconds=1.0,
+    turns=50,
 )
 QUICK = Effort(
-    repetitions=3, peer_seconds=0.3, peer_traversals=30, peer_steps=8, steps=100, small=10, tabular_seconds=0.1
+    repetitions=3,
+    peer_seconds=0.3,
+    peer_traversals=30,
+    peer_steps=8,
+    steps=100,
+    small=10,
+    tabular_seconds=0.1,
+    turns=1,
 )
 
 

@@ -43,10 +43,13 @@ def river_subgame_iteration(effort: Effort) -> Row:
         lambda: per_second(ours.iterate, effort.tabular_seconds),
         lambda: per_second(plain.iterate, effort.tabular_seconds), effort.repetitions,
     )  # fmt: skip
-    subgames = effort.small
+    subgames = 10 * effort.turns
     taken = seconds(lambda: [solve(random_subgame(0, n, 5, Deck()), SolverConfig(), 0.005) for n in range(subgames)])
     hourly = 3600 * subgames / taken
-    note = f"peer: matrices; {hourly:,.0f} random river subgames an hour to 0.5% of the pot, on one thread"
+    note = (
+        f"peer: matrices; {hourly:,.0f} random river subgames an hour to 0.5% of the pot, {subgames} solved on one "
+        "thread"
+    )
     return Row("river_subgame_iteration", mine, other, "iterations/s", mine / other, note)
 
 
@@ -63,12 +66,11 @@ def turn_subgame_traffic(effort: Effort) -> Row:
         lambda: 2 * _COPIED * per_second(lambda: np.copyto(target, source), effort.tabular_seconds) / 1e9,
         effort.repetitions,
     )
-    subgames = max(1, effort.small // 10)
-    drawn = [random_subgame(0, n, 4, Deck(), _LEAST_POT) for n in range(subgames)]
-    hourly = 3600 * subgames / seconds(lambda: [solve(subgame, SolverConfig(), 0.005) for subgame in drawn])
+    drawn = [random_subgame(0, n, 4, Deck(), _LEAST_POT) for n in range(effort.turns)]
+    hourly = 3600 * effort.turns / seconds(lambda: [solve(subgame, SolverConfig(), 0.005) for subgame in drawn])
     note = (
         f"peer: np.copyto; {solver.entries:,} pairs of action and hand, {_TABLE_BYTES} bytes each an iteration; "
-        f"{hourly:,.0f} random turn subgames with pots of {_LEAST_POT:,.0f} and more an hour to 0.5% of the pot, on "
-        "one thread"
+        f"{hourly:,.0f} random turn subgames with pots of {_LEAST_POT:,.0f} and more an hour to 0.5% of the pot, "
+        f"{effort.turns} solved on one thread"
     )
     return Row("turn_subgame_traffic", mine, other, "GB/s", mine / other, note)
