@@ -108,9 +108,9 @@ def of_settings(data: pd.DataFrame) -> pd.DataFrame:
 
 
 def bucketed_losses(data: pd.DataFrame) -> pd.DataFrame:
-    """Bucketed losses of each network of the settings at the epoch at which it was best, not made zero-sum."""
-    losses = data[data.part.str.startswith("setting") & data.metric.isin(("loss/train", "loss/validation"))]
-    best = of_settings(data)
+    """Bucketed losses of each network at the epoch at which it was best, not made zero-sum."""
+    losses = data[data.metric.isin(("loss/train", "loss/validation"))]
+    best = best_epochs(data)
     best = best[(best.metric == "unbucketed") & best.algorithm.isin((DCVN, DEVN))]
     return losses.merge(best[["part", "variant", "seed", "step"]], on=["part", "variant", "seed", "step"])
 
@@ -126,22 +126,47 @@ def layers(data: pd.DataFrame, setting: Setting) -> list[int]:
     return sorted({int(found.group(1)) for v in variants if (found := re.search(r"network\.layers=(\d+)", v))})
 
 
-def of_network(data: pd.DataFrame, setting: Setting, method: str, hidden: int) -> pd.DataFrame:
-    """The rows of a method's networks."""
-    network = DCVN if method == DCVN else DEVN
-    return data[(data.part == setting.part) & (data.variant == f"algorithm.name={network}, network.layers={hidden}")]
+def of_network(data: pd.DataFrame, part: str, method: str, hidden: int | None = None) -> pd.DataFrame:
+    """The rows of a method's networks in a part, where all have as many layers or with so many."""
+    variant = f"algorithm.name={DCVN if method == DCVN else DEVN}"
+    if hidden is not None:
+        variant += f", network.layers={hidden}"
+    return data[(data.part == part) & (data.variant == variant)]
 
 
 def by_seed(data: pd.DataFrame, setting: Setting, method: str, hidden: int, metric: str = "unbucketed") -> pd.Series:
     """A measurement of a read-out at the epoch of its best network, by seed."""
-    return values(of_network(data, setting, method, hidden), setting.part, method, metric)
+    return values(of_network(data, setting.part, method, hidden), setting.part, method, metric)
 
 
-def losses(data: pd.DataFrame, setting: Setting, method: str, hidden: int) -> pd.DataFrame:
+def losses(data: pd.DataFrame, part: str, method: str, hidden: int | None = None) -> pd.DataFrame:
     """Bucketed losses: a row per seed, columns `train` and `validation`."""
-    rows = of_network(data, setting, method, hidden)
+    rows = of_network(data, part, method, hidden)
     rows = rows[rows.metric.str.startswith("loss/")]
     return rows.assign(which=rows.metric.str.removeprefix("loss/")).pivot_table("value", "seed", "which")
+
+
+LEARNED = "best epochs: DCVN | DEVN | training loss: DCVN | DEVN | validation loss / training loss: DCVN | DEVN"
+"""Columns of `learned`."""
+
+
+def learned(data: pd.DataFrame, part: str, hidden: int | None = None) -> str:
+    """How far the networks of both methods learned, and how much of that is by heart: cells of a table's row."""
+    epochs, training, ratios = [], [], []
+    for method in (DCVN, DEVN):
+        rows = of_network(data, part, method, hidden)
+        best = rows[(rows.algorithm == method) & (rows.metric == "unbucketed")].step.sort_values()
+        epochs.append(", ".join(f"{step:.0f}" for step in best))
+        both = losses(data, part, method, hidden)
+        training.append(f"{both.train.mean():.3g}")
+        ratios.append(str(mean_ci(both.validation / both.train)))
+    return " | ".join([*epochs, *training, *ratios])
+
+
+HOW_FAR = (
+    "Epochs at which the networks of the seeds were best, and there bucketed losses; a training loss is the mean over "
+    "epoch, while the network learns."
+)
 
 
 def values(data: pd.DataFrame, part: str, method: str, metric: str = "unbucketed") -> pd.Series:

@@ -29,7 +29,8 @@ RUNS = ("devn/data_1", *(f"devn/{part}" for part in SHARES))
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
     """Of each run the measurements at the epoch of its best network."""
-    return devn.best_epochs(data[data.part.isin(list(SHARES))])
+    networks = data[data.part.isin(list(SHARES))]
+    return pd.concat([devn.best_epochs(networks), devn.bucketed_losses(networks)], ignore_index=True)
 
 
 def improvement(data: pd.DataFrame, part: str, metric: str = "unbucketed") -> Estimate:
@@ -105,4 +106,6 @@ def table(data: pd.DataFrame) -> str:
             f"| {share} | {losses} | {improvement(data, part)} | {pooled} | {improvement(data, part, 'pooled')} |"
         )
     note = f"Errors in {devn.UNIT}, the mean over subgames and over all of them at once, with 95% intervals over seeds."
-    return "\n".join([*lines, "", note])
+    how_far = [f"| share | {devn.LEARNED} |", "|---|---|---|---|---|---|---|"]
+    how_far += [f"| {share} | {devn.learned(data, part)} |" for part, share in SHARES.items()]
+    return "\n".join([*lines, "", note, "", *how_far, "", devn.HOW_FAR])

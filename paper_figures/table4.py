@@ -181,7 +181,7 @@ def draw(data: pd.DataFrame) -> Figure:
         published, first = setting.published, y == 0
         for method, (name, colour, beside) in METHODS.items():
             _point(left, y + beside, error(data, setting, method), colour, name if first else None)
-            # Dataset 2 is not the paper's: its errors can be compared within a dataset only.
+            # The paper's dataset 2 has other cards: of that, only improvements can be compared.
             if published and published.dataset == 1:
                 _paper(left, y + beside, getattr(published, method), colour, f"{name}, paper" if first else None)
         _point(right, y - 0.1, improvement(data, setting), "#009E73", MEAN if first else None)

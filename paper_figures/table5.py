@@ -35,7 +35,7 @@ def select(data: pd.DataFrame) -> pd.DataFrame:
 
 def losses(data: pd.DataFrame, method: str, hidden: int) -> pd.DataFrame:
     """A row per seed, columns `train` and `validation`."""
-    return devn.losses(data, SETTING, method, hidden)
+    return devn.losses(data, SETTING.part, method, hidden)
 
 
 def draw(data: pd.DataFrame) -> Figure:

@@ -302,6 +302,10 @@ def test_runs_are_tracked_and_need_solved_subgames(tmp_path: Path):
         (["algorithm.validation=1"], "algorithm.validation is 1.0; it must be at most 0.9"),
         (["algorithm.batch_size=1001"], "algorithm.batch_size is 1001, but algorithm.subgames only 1000; take smaller"),
         (["algorithm.learn_from=9"], "algorithm.batch_size is 100, but algorithm.learn_from only 9; take smaller"),
+        (
+            ["algorithm.learn_from=1001"],
+            "algorithm.learn_from is 1001; it must be at most algorithm.subgames, 1000",
+        ),
         (["+algorithm.readouts.other={kind: cfv}"], "cfv is another network than the others, take it alone"),
     ],
 )

@@ -101,6 +101,11 @@ def _check_together(config: Config) -> None:
 
 
 def _check_batches(algorithm: ValueNetworkConfig) -> None:
+    if algorithm.learn_from is not None and algorithm.learn_from > algorithm.subgames:
+        raise ReproError(
+            f"algorithm.learn_from is {algorithm.learn_from}; it must be at most algorithm.subgames, "
+            f"{algorithm.subgames}, less those for validation."
+        )
     key = "subgames" if algorithm.learn_from is None else "learn_from"
     most = getattr(algorithm, key)
     if algorithm.batch_size > most:

@@ -149,9 +149,10 @@ class Dataset:
 
     def _lacking(self, numbers: Sequence[int], shards: int) -> ReproError:
         return ReproError(
-            f"{len(numbers)} of the {shards} shards of subgames in {self.folder} are missing or damaged, the first of "
-            f"them {numbers[0]}; solve them first, with algorithm=solved_subgames, algorithm.iterations={shards}, "
-            f"seed={self.recipe.seed}, and the same game and algorithm.solver."
+            f"{len(numbers)} of the {shards} shards of subgames in {self.folder} are not solved yet, or damaged, the "
+            f"first of them {numbers[0]}; solve them first, with algorithm=solved_subgames, "
+            f"algorithm.iterations={shards}, seed={self.recipe.seed}, and the same game and algorithm.solver. A "
+            "dataset of another game.least_pot or algorithm.solver.tolerance is another one."
         )
 
     def _numbers(self, shard: int) -> range:
