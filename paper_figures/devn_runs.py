@@ -165,7 +165,7 @@ def learned(data: pd.DataFrame, part: str, hidden: int | None = None) -> str:
 
 HOW_FAR = (
     "Epochs at which the networks of the seeds were best, and there bucketed losses; a training loss is the mean over "
-    "epoch, while the network learns."
+    "the epoch, while the network learns."
 )
 
 
