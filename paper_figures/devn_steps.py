@@ -21,6 +21,7 @@ SETTING = devn.BUCKETED[0]
 _LINES = {3: "-", 7: "--"}
 """Of networks with so many hidden layers."""
 _SHADES = {3: "#009E73", 7: "#CC79A7"}
+"""Of improvements with so many."""
 
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
@@ -31,17 +32,13 @@ def select(data: pd.DataFrame) -> pd.DataFrame:
 
 def best(data: pd.DataFrame, method: str, hidden: int, metric: str = "best") -> pd.DataFrame:
     """The lowest unbucketed loss so far: a row per seed, a column per evaluated epoch."""
-    network = DCVN if method == DCVN else DEVN
-    rows = data[
-        (data.algorithm == method) & (data.metric == metric)
-        & (data.variant == f"algorithm.name={network}, network.layers={hidden}")
-    ]  # fmt: skip
-    return rows.pivot_table("value", "seed", "step")
+    rows = devn.of_network(data, "steps", method, hidden)
+    return rows[(rows.algorithm == method) & (rows.metric == metric)].pivot_table("value", "seed", "step")
 
 
 def by_heart(data: pd.DataFrame, method: str, hidden: int) -> pd.DataFrame:
     """Bucketed losses in validation, in units of those in training: a row per seed, a column per epoch."""
-    rows = data[data.variant == f"algorithm.name={method}, network.layers={hidden}"]
+    rows = devn.of_network(data, "steps", method, hidden)
     validation, training = (
         rows[rows.metric == metric].pivot_table("value", "seed", "step") for metric in ("loss/validation", "loss/train")
     )
