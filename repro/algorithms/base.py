@@ -1,33 +1,24 @@
-"""What every algorithm of the suite is to `repro.training`: a LightningModule that measures its read-outs."""
+"""What every algorithm of the suite is to `repro.training`: a LightningModule that leaves snapshots.
+
+It neither measures nor plays. What can be played is read out of its snapshots (`repro.policies.readout`), and measured
+by evaluations (`repro.evaluation`), while it trains or later.
+"""
 
 from __future__ import annotations
 
-import re
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader
 
-from repro.config import AlgorithmConfig, ReadoutConfig
-from repro.evaluation.exploitability import nash_conv
-from repro.evaluation.units import exploitability, unit_name
+from repro.config.schema import AlgorithmConfig
 from repro.games.game import Game
-from repro.policies.base import TabularPolicy
-from repro.policies.record import StrategyRecord
+from repro.policies.snapshot import History, Snapshot, SnapshotFolder
 from repro.seeding import generator
-
-_FEW_INFOSETS = 16
-_MOST_MATCHES = 3
-
-
-def strategy_metric(game: Game, infoset: int, action: int) -> str:
-    """Name of the metric of one probability, e.g. `strategy/player 0 hand 2 call raise/call`."""
-    words = game.describe(infoset).replace(",", "").replace("betting ", "").replace(" / ", " - ").strip()
-    return f"strategy/{words}/{game.actions[action]}"
 
 
 def largest_divisor(number: int, most: int) -> int:
@@ -35,11 +26,8 @@ def largest_divisor(number: int, most: int) -> int:
     return max(d for d in range(1, min(number, most) + 1) if number % d == 0)
 
 
-class Tracked(pl.LightningModule):
-    """What `repro.training` trains: it goes on in iterations, is measured on the way, and can be stopped and continued.
-
-    A *read-out* is a way to use what is stored, such as to turn it into an average strategy; those of the configuration
-    are evaluated every `evaluate_every` iterations and after the last.
+class Training(pl.LightningModule):
+    """What `repro.training` trains: it goes on in iterations, leaves snapshots, and can be stopped and continued.
 
     Args:
         algorithm: hyperparameters.
@@ -47,8 +35,10 @@ class Tracked(pl.LightningModule):
 
     Attributes:
         iteration: iterations done; an epoch of Lightning's is one or several.
-        wall_seconds: time spent in iterations, over all the processes that worked on the run.
-        metrics: what the last epoch measured, by read-out name; the key "" holds the run's own.
+        wall_seconds: time spent in iterations, over all the processes that worked on the run; not in evaluations.
+        metrics: what the last epoch said of the training itself, such as losses.
+        history: name -> per player what grows by a row with every iteration (B^M); part of every snapshot.
+        snapshots: where snapshots are stored, if they are: what is there need not be in checkpoints.
         datamodule: where data comes from that an iteration does not make itself.
     """
 
@@ -58,21 +48,18 @@ class Tracked(pl.LightningModule):
     def __init__(self, algorithm: AlgorithmConfig, seed: int) -> None:
         super().__init__()
         self.seed = seed
-        self.iterations, self.evaluate_every = algorithm.iterations, algorithm.evaluate_every
-        self.readouts: dict[str, ReadoutConfig] = algorithm.readouts
+        self.iterations, self.snapshot_every = algorithm.iterations, algorithm.snapshot_every
         self.iteration = 0
         self.wall_seconds = 0.0
-        self.metrics: dict[str, dict[str, float]] = {}
+        self.metrics: dict[str, float] = {}
+        self.history: dict[str, list[History]] = {}
+        self.snapshots: SnapshotFolder | None = None
 
     # -- what a subclass defines ---------------------------------------------------------------------------------
 
     @abstractmethod
-    def evaluate(self) -> None:
-        """Measure every read-out on what is stored now, into `metrics`. Must not change what is learned."""
-
-    @abstractmethod
     def progress(self) -> dict[str, Any]:
-        """What a checkpoint must hold beside Lightning's own: tensors and plain Python."""
+        """What a checkpoint must hold beside Lightning's own and the history: tensors and plain Python."""
 
     @abstractmethod
     def restore(self, saved: dict[str, Any]) -> None:
@@ -82,15 +69,27 @@ class Tracked(pl.LightningModule):
     def counts(self) -> dict[str, float]:
         """How far the run is, in the units of the papers' x-axes."""
 
-    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """What of the moment read-outs need beside the history: tensors and plain Python, of the last iteration."""
+        return {}
+
     def headline(self) -> str:
-        """The newest of what matters most, in a few words; empty between evaluations."""
+        """What matters of a training that nothing is measured of, in a few words."""
+        return ""
 
-    ARTIFACT: ClassVar[str] = "networks.pt"
+    # -- snapshots -----------------------------------------------------------------------------------------------
 
-    def artifact(self) -> dict[str, Any] | None:
-        """What to leave behind as the file `ARTIFACT`, if anything: tensors and plain Python."""
-        return None
+    @property
+    def is_due(self) -> bool:
+        """Whether a snapshot is left after this iteration."""
+        return self.iteration % self.snapshot_every == 0 or self.iteration == self.iterations
+
+    def snapshot(self) -> Snapshot:
+        """What can be played now."""
+        return Snapshot(self.iteration, self._costs(), self.state(), self.history)
+
+    def _costs(self) -> dict[str, float]:
+        return {**self.counts(), "wall_seconds": self.wall_seconds}
 
     # -- iterations ----------------------------------------------------------------------------------------------
 
@@ -99,20 +98,13 @@ class Tracked(pl.LightningModule):
         """Epochs that a whole run takes."""
         return -(-self.iterations // self.iterations_per_step)
 
-    @property
-    def is_due(self) -> bool:
-        """Whether the read-outs are evaluated after this iteration."""
-        return self.iteration % self.evaluate_every == 0 or self.iteration == self.iterations
-
     def charge(self, seconds: float) -> None:
-        """Add to the time spent, and enter counts and costs beside what was measured."""
+        """Add to the time spent, and enter counts and costs beside the epoch's metrics."""
         self.wall_seconds += seconds
-        for measured in self.metrics.values():
-            measured.update(self.counts())
-            measured["wall_seconds"] = self.wall_seconds
+        self.metrics.update(self._costs())
 
     @property
-    def replicates(self) -> Sequence[Tracked]:
+    def replicates(self) -> Sequence[Training]:
         """The runs that this is: itself, unless several seeds are done together."""
         return [self]
 
@@ -125,10 +117,11 @@ class Tracked(pl.LightningModule):
         self.resume(checkpoint["algorithm"])
 
     def saved(self) -> dict[str, Any]:
-        """What `resume` needs."""
+        """What `resume` needs; of the history what is not stored in snapshots."""
         return {
             "iteration": self.iteration,
             "wall_seconds": self.wall_seconds,
+            "history": {name: [h.since(h.stored) for h in both] for name, both in self.history.items()},
             "progress": self.progress(),
         }
 
@@ -136,10 +129,16 @@ class Tracked(pl.LightningModule):
         """Go on from what `saved` gave."""
         self.iteration = state["iteration"]
         self.wall_seconds = state["wall_seconds"]
+        stored = self.snapshots.history(self.iteration) if self.snapshots is not None else {}
+        for name, both in state["history"].items():
+            self.history[name] = stored.get(name) or [History() for _ in both]
+            for history, rows in zip(self.history[name], both, strict=True):
+                for row in rows:
+                    history.append(row)
         self.restore(state["progress"])
 
 
-class Iterative(Tracked):
+class Iterative(Training):
     """What makes its own data: one `training_step`, an epoch of Lightning's, does `iterations_per_step` iterations."""
 
     def __init__(self, algorithm: AlgorithmConfig, seed: int) -> None:
@@ -149,6 +148,10 @@ class Iterative(Tracked):
     @abstractmethod
     def advance(self) -> dict[str, float]:
         """Do one iteration, of number `self.iteration`, and return measurements of the training itself."""
+
+    def prepare_snapshot(self) -> dict[str, float]:
+        """Train what is only trained for snapshots, such as S-hat, and return measurements of that."""
+        return {}
 
     def train_dataloader(self) -> DataLoader:
         """One batch per epoch: an iteration makes its own data."""
@@ -161,10 +164,9 @@ class Iterative(Tracked):
         started = time.perf_counter()
         for _ in range(min(self.iterations_per_step, self.iterations - self.iteration)):
             self.iteration += 1
-            own = self.advance()
-        self.metrics = {"": own}
+            self.metrics = self.advance()
         if self.is_due:
-            self.evaluate()
+            self.metrics.update(self.prepare_snapshot())
         self.charge(time.perf_counter() - started)
 
 
@@ -178,29 +180,15 @@ class Algorithm(Iterative):
 
     Attributes:
         nodes_touched: histories visited so far, decision and terminal ones.
-        policies: each read-out's average strategy as last evaluated, where it is a table.
     """
 
     def __init__(self, game: Game, algorithm: AlgorithmConfig, seed: int) -> None:
         super().__init__(algorithm, seed)
         self.game = game
         self.nodes_touched = 0
-        self.policies: dict[str, TabularPolicy] = {}
 
     def counts(self) -> dict[str, float]:
         return {"player_updates": 2.0 * self.iteration, "nodes_touched": float(self.nodes_touched)}
-
-    def headline(self) -> str:
-        """The newest exploitability of the first two read-outs, and what the read-outs win against others."""
-        measured = {name: m["exploitability"] for name, m in self.metrics.items() if "exploitability" in m}
-        parts = [f"{name} {value:.0f}" for name, value in list(measured.items())[:2]]
-        parts += [
-            f"{name} against {found[1] or list(self.readouts)[1]} {value:+.0f}"
-            for name, metrics in self.metrics.items()
-            for key, value in metrics.items()
-            if (found := re.fullmatch(r"match(?:/(\w+))?/value", key))
-        ][-_MOST_MATCHES:]
-        return f"{', '.join(parts)} {unit_name(self.game)}" if parts else ""
 
     def draws(self, purpose: str, player: int = 0) -> torch.Generator:
         """The generator of this iteration for a purpose and player, on the game's device."""
@@ -213,56 +201,3 @@ class Algorithm(Iterative):
         # First, because what is restored may need it.
         self.nodes_touched = state["nodes_touched"]
         super().resume(state)
-
-
-class TableAlgorithm(Algorithm):
-    """An algorithm whose read-outs are tables, measured exactly.
-
-    Attributes:
-        records: of each read-out the strategies of all evaluations, where `algorithm.keep_strategies` asks for them.
-    """
-
-    def __init__(self, game: Game, algorithm: AlgorithmConfig, seed: int) -> None:
-        super().__init__(game, algorithm, seed)
-        self._keep_strategies = algorithm.keep_strategies
-        self.records: dict[str, StrategyRecord] = {}
-
-    @abstractmethod
-    def read_out(self, readout: ReadoutConfig) -> tuple[TabularPolicy, dict[str, float]]:
-        """The average strategy of a read-out now, and measurements of its making. Must not change what is learned."""
-
-    def evaluate(self) -> None:
-        """Measure every read-out, and keep its table in `policies`."""
-        for name, readout in self.readouts.items():
-            policy, extra = self.read_out(readout)
-            chips = nash_conv(self.game, policy)
-            self.policies[name] = policy
-            if self._keep_strategies:
-                before = self.records.get(name, StrategyRecord([], torch.empty(0, *self.game.uniform.shape)))
-                self.records[name] = before.with_one(self.iteration, policy)
-            self.metrics[name] = {
-                "nash_conv": chips,
-                "exploitability": exploitability(self.game, chips),
-                **self._strategy_metrics(policy),
-                **extra,
-            }
-
-    def _strategy_metrics(self, policy: TabularPolicy) -> dict[str, float]:
-        """In games as small as Kuhn poker, the strategy itself: a metric `strategy/<infoset>/<action>` for each action.
-
-        Infosets are written as in `strategy_metric`.
-        """
-        if self.game.infosets > _FEW_INFOSETS:
-            return {}
-        cells = self.game.legal.nonzero().tolist()
-        return {strategy_metric(self.game, i, a): float(policy.table[i, a]) for i, a in cells}
-
-    # -- checkpoints ---------------------------------------------------------------------------------------------
-
-    def saved(self) -> dict[str, Any]:
-        records = {name: {"iterations": r.iterations, "tables": r.tables} for name, r in self.records.items()}
-        return {**super().saved(), "records": records}
-
-    def resume(self, state: dict[str, Any]) -> None:
-        super().resume(state)
-        self.records = {name: StrategyRecord(**given) for name, given in state["records"].items()}

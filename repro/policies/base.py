@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -30,6 +30,22 @@ class Ensemble(ABC):
     @abstractmethod
     def per_hand(self, hands: int, generator: torch.Generator) -> HandStrategies:
         """Draw the strategies of `hands` hands."""
+
+
+class Mixture(Ensemble):
+    """An ensemble of numbered members with weights, whose average strategy can be taken [SD-CFR, eq. 5].
+
+    Attributes:
+        weight: `[members]` how often each is drawn, relatively.
+        members: the number of each: of two mixtures of one training, the same number is the same strategy.
+    """
+
+    weight: Tensor
+    members: Sequence[int]
+
+    @abstractmethod
+    def strategy(self, position: int, infosets: Tensor) -> Tensor:
+        """`[n]` infosets of the player -> `[n, actions]` probabilities of one member."""
 
 
 class TabularPolicy:

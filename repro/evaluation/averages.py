@@ -1,0 +1,147 @@
+"""The average strategy of a mixture on an exact engine's rows, kept from snapshot to snapshot.
+
+SD-CFR's eq. 5 needs the reach of every member. A new snapshot adds members, so that of those that were met before
+nothing is computed again: in small games their strategies are kept, in large ones their running sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from repro.engine.holdem_form import HoldemForm
+from repro.engine.sequence_form import SequenceForm
+from repro.games.game import Game
+from repro.policies.base import Mixture, TabularPolicy, table_of
+from repro.policies.ensemble import Average
+from repro.policies.network import Uniform
+from repro.policies.readout import Seat
+
+_MOST_KEPT_ROWS = 1 << 16
+"""Rows of an engine up to which the strategy of every member is kept."""
+
+
+class Rows(Protocol):
+    """An exact engine, and which infosets its tables `[rows, actions]` are of."""
+
+    game: Game
+    infosets: Tensor
+    player_slice: tuple[slice, slice]
+
+    def own_reach(self, table: Tensor) -> Tensor:
+        """`[rows]` probability that the acting player's own actions lead to a row."""
+        ...
+
+    def proper(self, table: Tensor) -> Tensor:
+        """The table with rows that sum to one."""
+        ...
+
+    def best_response_values(self, table: Tensor) -> Tensor:
+        """`[players]` chips that a best response of each wins."""
+        ...
+
+
+@dataclass
+class ListedRows:
+    """All infosets of a game with one private card each."""
+
+    game: Game
+    engine: SequenceForm
+
+    def __post_init__(self) -> None:
+        self.infosets = torch.arange(self.game.infosets, device=self.game.device)
+        self.player_slice = self.game.player_slice
+
+    def own_reach(self, table: Tensor) -> Tensor:
+        return self.engine.own_reach(table)
+
+    def proper(self, table: Tensor) -> Tensor:
+        return table_of(self.game, TabularPolicy(table))
+
+    def best_response_values(self, table: Tensor) -> Tensor:
+        return self.engine.best_response_values(table)
+
+
+@dataclass
+class BoardRows:
+    """The infosets of all boards, or of a sample, of a Hold'em game with one board; tables are on the CPU."""
+
+    game: Game
+    form: HoldemForm
+
+    def __post_init__(self) -> None:
+        self.infosets, self.player_slice = self.form.infosets, self.form.player_slice
+
+    def own_reach(self, table: Tensor) -> Tensor:
+        return self.form.own_reach(table)
+
+    def proper(self, table: Tensor) -> Tensor:
+        return table / table.sum(1, keepdim=True)
+
+    def best_response_values(self, table: Tensor) -> Tensor:
+        return self.form.best_response_values(table)
+
+
+class Averages:
+    """Tables of seats on an engine's rows; one object per training, read-out and engine."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._kept: list[dict[int, tuple[Tensor, Tensor]]] = [{}, {}]
+        self._running: list[tuple[Average, list[int]]] = []
+
+    def table(self, seats: Sequence[Seat]) -> Tensor:
+        """`[rows, actions]` float64 what both seats play, proper probabilities; a mixture's is its average."""
+        return self._rows.proper(torch.cat([self._of_seat(seat, player) for player, seat in enumerate(seats)]))
+
+    def _of_seat(self, seat: Seat, player: int) -> Tensor:
+        if isinstance(seat, Mixture):
+            return self._average(seat, player)
+        return self._ask(player, seat.probabilities(self._infosets(player)))
+
+    def _infosets(self, player: int) -> Tensor:
+        return self._rows.infosets[self._rows.player_slice[player]].to(self._rows.game.device)
+
+    def _ask(self, player: int, probabilities: Tensor) -> Tensor:
+        return probabilities.double().to(self._rows.infosets.device)
+
+    def _average(self, mixture: Mixture, player: int) -> Tensor:
+        weights = mixture.weight.tolist()
+        if len(self._rows.infosets) <= _MOST_KEPT_ROWS:
+            average, first = self._fresh(player), 0
+        else:
+            average, first = self._continued(player, list(mixture.members))
+        for position in range(first, len(weights)):
+            average.add(weights[position], *self._member(mixture, position, player))
+        return average.strategy()
+
+    def _fresh(self, player: int) -> Average:
+        return Average(self._ask(player, Uniform(self._rows.game).probabilities(self._infosets(player))))
+
+    def _continued(self, player: int, members: list[int]) -> tuple[Average, int]:
+        """The running sum, if it is of the first of these members; a new one otherwise."""
+        if not self._running:
+            self._running = [(self._fresh(p), []) for p in range(2)]
+        average, summed = self._running[player]
+        if summed != members[: len(summed)]:
+            average, summed = self._fresh(player), []
+        self._running[player] = (average, members)
+        return average, len(summed)
+
+    def _member(self, mixture: Mixture, position: int, player: int) -> tuple[Tensor, Tensor]:
+        """Reach `[rows of the player]` and strategy `[rows of the player, actions]` of a member."""
+        number, kept = mixture.members[position], self._kept[player]
+        if number in kept:
+            return kept[number]
+        part = self._rows.player_slice[player]
+        strategy = self._ask(player, mixture.strategy(position, self._infosets(player)))
+        table = torch.zeros(len(self._rows.infosets), strategy.shape[1], dtype=torch.float64, device=strategy.device)
+        table[part] = strategy
+        member = self._rows.own_reach(table)[part], strategy
+        if len(self._rows.infosets) <= _MOST_KEPT_ROWS:
+            kept[number] = member
+        return member

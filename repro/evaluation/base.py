@@ -1,0 +1,110 @@
+"""What an evaluation is: a measurement of read-outs of one training, with a key of its own.
+
+An evaluation is a dataclass of its configuration (conf/evaluation) that measures. It meets the training's snapshots one
+after the other, while they are made or later, and trains nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from repro.config.fields import one_of
+from repro.config.schema import AlgorithmConfig
+from repro.games.game import Game
+from repro.policies.readout import Readout, Seat
+from repro.policies.snapshot import Snapshot
+from repro.seeding import generator
+
+Measured = dict[str, dict[str, float]]
+"""Name of a read-out -> name of a metric -> value."""
+
+
+class Other(Protocol):
+    """A read-out of another training, finished, that this one is measured against."""
+
+    @property
+    def iterations(self) -> Sequence[int]:
+        """After which it can be played."""
+        ...
+
+    def seats(self, iteration: int | None = None) -> Sequence[Seat]:
+        """A player for each seat, as after an iteration; None: the last."""
+        ...
+
+
+@dataclass
+class Subject:
+    """One snapshot of one training, and how it can be played.
+
+    Attributes:
+        game: the training's game.
+        seed: the training's; draws of evaluations follow from it, so that a repeated evaluation gives the same.
+        snapshot: what is measured.
+        readouts: those of the training, by name.
+        others: by reference (`KEY` or `KEY/READOUT`), what evaluations named in `others`.
+    """
+
+    game: Game
+    seed: int
+    snapshot: Snapshot
+    readouts: Mapping[str, Readout]
+    others: Mapping[str, Other] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._seats: dict[str, Sequence[Seat]] = {}
+
+    def seats(self, readout: str) -> Sequence[Seat]:
+        """A player for each seat."""
+        if readout not in self._seats:
+            self._seats[readout] = self.readouts[readout].seats(self.snapshot)
+        return self._seats[readout]
+
+    def draws(self, purpose: str, player: int = 0) -> torch.Generator:
+        """The generator of this snapshot for a purpose and player, on the game's device."""
+        return generator(self.seed, purpose, self.snapshot.iteration, player, self.game.device)
+
+
+@dataclass
+class Evaluation(ABC):
+    """A measurement of read-outs."""
+
+    # Of which read-outs, by name; null: of all.
+    readouts: list[str] | None = None
+    # After every snapshot, or after the last only.
+    at: str = one_of("snapshots", "last", default="snapshots")
+
+    @abstractmethod
+    def measure(self, subject: Subject) -> Measured:
+        """Metrics of the read-outs that this is about."""
+
+    def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
+        """What is wrong with these values for a training: key, value and what is allowed, each a part of a sentence."""
+        for name in self.readouts or []:
+            if name not in algorithm.readouts:
+                yield "readouts", self.readouts, f"the read-outs of this run are {', '.join(algorithm.readouts)}"
+
+    @property
+    def others(self) -> list[str]:
+        """References (`KEY` or `KEY/READOUT`) to the trainings that this needs beside the measured one."""
+        return []
+
+    def names(self, subject: Subject) -> list[str]:
+        """The read-outs that this is about."""
+        return list(subject.readouts) if self.readouts is None else list(self.readouts)
+
+    def identity(self) -> dict[str, Any]:
+        """What determines the result, beside training and read-out; part of the evaluation's key."""
+        return {k: v for k, v in asdict(self).items() if k not in ("readouts", "at")}
+
+
+@dataclass
+class Costs(Evaluation):
+    """Nothing is played: what a snapshot cost, and what the training said of it, are all that is noted."""
+
+    def measure(self, subject: Subject) -> Measured:
+        return {name: {} for name in self.names(subject)}

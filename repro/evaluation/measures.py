@@ -1,0 +1,237 @@
+"""The evaluations: exploitability, matches, disagreement, and small strategies themselves (conf/evaluation)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from repro.config.fields import at_least, one_of
+from repro.config.schema import AlgorithmConfig, register_evaluation
+from repro.engine.holdem_form import HoldemForm, sample_boards
+from repro.engine.sequence_form import SequenceForm
+from repro.evaluation.averages import Averages, BoardRows, ListedRows
+from repro.evaluation.base import Costs, Evaluation, Measured, Subject
+from repro.evaluation.disagreement import disagreement
+from repro.evaluation.exploitability import exact_engine
+from repro.evaluation.head_to_head import exact, play_match
+from repro.evaluation.units import exploitability, milli_units
+from repro.games.game import Game
+from repro.policies.base import Ensemble, Mixture, TabularPolicy
+from repro.policies.readout import Seat
+from repro.seeding import generator
+
+_REPLICATES = 100
+"""Bootstrap samples of boards behind a standard error."""
+
+_FEW_INFOSETS = 16
+"""Infosets of the largest game whose strategies are metrics."""
+
+NAME = r"[a-z0-9_]+"
+"""What names of read-outs, evaluations and opponents are made of."""
+
+
+@dataclass
+class Exploitability(Evaluation):
+    """NashConv in chips, and exploitability in the papers' unit, exactly or on a sample of boards.
+
+    The boards are drawn once per seed, so that iterations, and runs that differ in a hyperparameter, share them.
+    """
+
+    # Hold'em games with one board: measure on so many random boards; null: on all, which is exact.
+    boards: int | None = at_least(2, None)
+
+    def __post_init__(self) -> None:
+        self._rows: ListedRows | BoardRows | None = None
+        self._tables: dict[str, Averages] = {}
+
+    def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
+        yield from super().problems(game, algorithm)
+        if game.exact is None:
+            yield "boards", self.boards, f"the game {game.name} is too large for exploitability, leave it out"
+        elif game.exact != "boards" and self.boards is not None:
+            yield "boards", self.boards, f"the game {game.name} has few boards, use null"
+        elif not game.listed and self.boards is None:
+            yield "boards", "null", f"the game {game.name} is too large to measure on all boards, a number is needed"
+
+    def measure(self, subject: Subject) -> Measured:
+        rows = self._rows = self._rows or self._rows_of(subject)
+        measured = {}
+        for name in self.names(subject):
+            table = self._tables.setdefault(name, Averages(rows)).table(subject.seats(name))
+            measured[name] = self._of_table(subject, rows, table)
+        return measured
+
+    def _rows_of(self, subject: Subject) -> ListedRows | BoardRows:
+        game = subject.game
+        if self.boards is None:
+            engine = exact_engine(game)
+            return ListedRows(game, engine) if isinstance(engine, SequenceForm) else BoardRows(game, engine)
+        draw = generator(subject.seed, "evaluation boards", 0, 0, "cpu")
+        return BoardRows(game, HoldemForm(game, sample_boards(game, self.boards, draw)))
+
+    def _of_table(self, subject: Subject, rows: ListedRows | BoardRows, table: Tensor) -> dict[str, float]:
+        game = subject.game
+        if self.boards is None:
+            with torch.inference_mode():
+                chips = float(rows.best_response_values(table).sum())
+            return {"nash_conv": chips, "exploitability": exploitability(game, chips)}
+        assert isinstance(rows, BoardRows)
+        bootstrap = np.random.default_rng(subject.seed)
+        chips, replicates = rows.form.nash_conv_replicates(table, _REPLICATES, bootstrap)
+        # A sample's own spread is too small by this factor.
+        error = float(replicates.std(ddof=1)) * math.sqrt(self.boards / (self.boards - 1))
+        return {
+            "nash_conv": chips,
+            "nash_conv_standard_error": error,
+            "exploitability": exploitability(game, chips),
+            "exploitability_standard_error": exploitability(game, error),
+        }
+
+
+@dataclass
+class Match(Evaluation):
+    """What read-outs win per game against others, in thousandths of the game's unit, mean over both seatings."""
+
+    # Name -> what is played against: KEY or KEY/READOUT, the key (folder in outputs/runs) of a finished training in the
+    # same game, and which of its read-outs, where there are several; or /READOUT, another of the measured training
+    # itself. ${run_key:OVERRIDE,...} is the key of the run that these overrides ask for, with seed, device and threads
+    # of this one.
+    opponents: dict[str, str] = field(default_factory=dict)
+    # Opponents as they were after the same iteration, or at their end.
+    opponents_at: str = one_of("same", "last", default="last")
+    # Hands to play, both seatings counted; 0: the exact value, in games with one private card each.
+    hands: int = at_least(0, 0)
+
+    def __post_init__(self) -> None:
+        self._tables: dict[str, Averages] = {}
+
+    @property
+    def others(self) -> list[str]:
+        return [reference for reference in self.opponents.values() if not reference.startswith("/")]
+
+    def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
+        yield from super().problems(game, algorithm)
+        if self.hands % 2:
+            yield "hands", self.hands, "every deal is played twice, so it must be even"
+        if not self.hands and game.exact != "sequence_form":
+            yield "hands", self.hands, f"the game {game.name} has no exact value of a match, a number of hands is needed"
+        if not self.opponents:
+            yield "opponents", "empty", "at least one is needed"
+        for name, reference in self.opponents.items():
+            if not re.fullmatch(NAME, name):
+                yield f"opponents.{name}", reference, "the name must be of a-z, 0-9 and _"
+            if reference.startswith("/") and reference[1:] not in algorithm.readouts:
+                known = ", ".join(algorithm.readouts)
+                yield f"opponents.{name}", reference, f"the read-outs of this run are {known}"
+
+    def measure(self, subject: Subject) -> Measured:
+        measured: Measured = {name: {} for name in self.names(subject)}
+        for opponent, reference in self.opponents.items():
+            seats = self._opponent(subject, reference)
+            for name in (n for n in measured if reference != f"/{n}"):
+                values = self._against(subject, name, opponent, seats)
+                measured[name].update({f"match/{opponent}/{k}": milli_units(subject.game, v) for k, v in values.items()})
+        return measured
+
+    def _opponent(self, subject: Subject, reference: str) -> Any:
+        if reference.startswith("/"):
+            return subject.seats(reference[1:])
+        at = subject.snapshot.iteration if self.opponents_at == "same" else None
+        return subject.others[reference].seats(at)
+
+    def _against(self, subject: Subject, name: str, opponent: str, seats: Any) -> dict[str, float]:
+        """In chips. All matches start from the same generator: in their first batch the cards are the same."""
+        if self.hands:
+            match = play_match(subject.game, subject.seats(name), seats, self.hands, subject.draws("match"))
+            return {"value": match.mean, "standard_error": match.standard_error}
+        ours = self._policy(subject, f"readout {name}", subject.seats(name))
+        return {"value": exact(subject.game, ours, self._policy(subject, f"opponent {opponent}", seats))}
+
+    def _policy(self, subject: Subject, whose: str, seats: Any) -> TabularPolicy:
+        engine = exact_engine(subject.game)
+        assert isinstance(engine, SequenceForm)
+        return TabularPolicy(self._tables.setdefault(whose, Averages(ListedRows(subject.game, engine))).table(seats))
+
+
+@dataclass
+class Disagreement(Evaluation):
+    """How far two read-outs' strategies are apart by depth, both players together [SD-CFR, Sec. 6.2.1, Table 1]."""
+
+    # The one that is played, an ensemble, and the one that it is compared with.
+    first: str = "sd_cfr"
+    second: str = "deep_cfr"
+    # Hands per player.
+    rollouts: int = at_least(1, 200_000)
+
+    def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
+        yield from super().problems(game, algorithm)
+        for key in ("first", "second"):
+            if getattr(self, key) not in algorithm.readouts:
+                yield key, getattr(self, key), f"the read-outs of this run are {', '.join(algorithm.readouts)}"
+
+    def names(self, subject: Subject) -> list[str]:
+        return [self.first]
+
+    def measure(self, subject: Subject) -> Measured:
+        by_depth: dict[int, list[Tensor]] = {}
+        for player in range(2):
+            played, compared = self._seat(subject, self.first, player), self._seat(subject, self.second, player)
+            assert isinstance(played, Mixture)
+            assert not isinstance(compared, Ensemble)
+            draw = subject.draws("disagreement", player)
+            apart = disagreement(subject.game, player, played, compared, self.rollouts, draw)
+            for depth, differences in apart.items():
+                by_depth.setdefault(depth, []).append(differences)
+        metrics: dict[str, float] = {}
+        for depth, parts in by_depth.items():
+            both = torch.cat(parts)
+            metrics[f"disagreement/{depth}/mean"] = float(both.mean())
+            metrics[f"disagreement/{depth}/std"] = float(both.std(correction=0))
+            metrics[f"disagreement/{depth}/decisions"] = float(len(both))
+        return {self.first: metrics}
+
+    def _seat(self, subject: Subject, readout: str, player: int) -> Seat:
+        return subject.seats(readout)[player]
+
+
+@dataclass
+class Strategy(Evaluation):
+    """In games as small as Kuhn poker, the strategy itself: a metric `strategy/<infoset>/<action>` for each action."""
+
+    def __post_init__(self) -> None:
+        self._tables: dict[str, Averages] = {}
+
+    def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
+        yield from super().problems(game, algorithm)
+        if game.infosets > _FEW_INFOSETS:
+            yield "readouts", self.readouts, f"the game {game.name} has more than {_FEW_INFOSETS} infosets, leave it out"
+
+    def measure(self, subject: Subject) -> Measured:
+        game, measured = subject.game, {}
+        engine = exact_engine(game)
+        assert isinstance(engine, SequenceForm)
+        cells = game.legal.nonzero().tolist()
+        for name in self.names(subject):
+            table = self._tables.setdefault(name, Averages(ListedRows(game, engine))).table(subject.seats(name))
+            measured[name] = {strategy_metric(game, i, a): float(table[i, a]) for i, a in cells}
+        return measured
+
+
+def strategy_metric(game: Game, infoset: int, action: int) -> str:
+    """Name of the metric of one probability, e.g. `strategy/player 0 hand 2 call raise/call`."""
+    words = game.describe(infoset).replace(",", "").replace("betting ", "").replace(" / ", " - ").strip()
+    return f"strategy/{words}/{game.actions[action]}"
+
+
+for _name, _kind in (
+    ("exploitability", Exploitability), ("match", Match), ("disagreement", Disagreement), ("strategy", Strategy),
+    ("costs", Costs),
+):  # fmt: skip
+    register_evaluation(_name, _kind)

@@ -1,0 +1,168 @@
+"""Snapshots: what can be played after an iteration, in memory while training, and in files ever after.
+
+A snapshot is written once. What grows with every iteration (B^M) is its *history*: a file holds the rows that are new
+since the file before it, and reading maps the files into memory, so that a training of thousands of iterations neither
+stores nor holds its networks twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, overload
+
+import torch
+from torch import Tensor
+
+from repro.errors import ReproError
+
+MOST_KEPT_BYTES = 1 << 26
+"""Of snapshots with a larger state than this only the newest is kept."""
+
+
+class History(Sequence[Tensor]):
+    """A row per iteration, the oldest first: in pieces `[rows, ...]`, which may be mapped from files."""
+
+    def __init__(self, pieces: Sequence[Tensor] = ()) -> None:
+        self._pieces = [piece for piece in pieces if len(piece)]
+        self._ends = torch.tensor([len(piece) for piece in self._pieces], dtype=torch.int64).cumsum(0).tolist()
+        self._new: list[Tensor] = []
+
+    def __len__(self) -> int:
+        return self.stored + len(self._new)
+
+    @property
+    def stored(self) -> int:
+        """Rows that are in pieces; the others were appended since."""
+        return int(self._ends[-1]) if self._ends else 0
+
+    @overload
+    def __getitem__(self, index: int) -> Tensor: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Tensor]: ...
+    def __getitem__(self, index: int | slice) -> Tensor | list[Tensor]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"row {index} of {len(self)}")
+        index %= len(self)
+        if index >= self.stored:
+            return self._new[index - self.stored]
+        piece = next(p for p, end in enumerate(self._ends) if index < end)
+        return self._pieces[piece][index - int(self._ends[piece])]
+
+    def append(self, row: Tensor) -> None:
+        """Add an iteration's row."""
+        self._new.append(row.detach().cpu().clone())
+
+    def since(self, first: int) -> Tensor:
+        """`[rows, ...]` from number `first` on."""
+        rows = self[first:]
+        return torch.stack(rows) if rows else torch.empty(0)
+
+    def released(self, piece: Tensor) -> None:
+        """What was appended is now stored as `piece`: hold that instead."""
+        assert len(piece) == len(self._new)
+        if len(piece):
+            self._pieces.append(piece)
+            self._ends.append(self.stored + len(piece))
+        self._new = []
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What can be played after an iteration.
+
+    Attributes:
+        iteration: after which.
+        counts: how far the training was, in the units of the papers' x-axes, and what it had cost.
+        state: tensors and plain Python as they are now, whatever the algorithm's read-outs need.
+        history: name -> per player, a row per iteration so far.
+    """
+
+    iteration: int
+    counts: Mapping[str, float] = field(default_factory=dict)
+    state: Mapping[str, Any] = field(default_factory=dict)
+    history: Mapping[str, Sequence[History]] = field(default_factory=dict)
+
+
+class SnapshotFolder:
+    """The snapshots of one training: `<iteration>.pt`, and beside it `<iteration>.history.pt` with what is new in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def iterations(self) -> list[int]:
+        """After which there are snapshots, ascending; of large ones only the newest."""
+        return [i for i, path in self._numbered() if path.name == f"{i:07d}.pt"]
+
+    def write(self, snapshot: Snapshot) -> None:
+        """Store a snapshot, durably, and let go of the rows of its history that are in files now."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        iteration, first = snapshot.iteration, self._rows_before(snapshot.iteration)
+        if snapshot.history:
+            rows = {name: [h.since(first) for h in both] for name, both in snapshot.history.items()}
+            path = self.folder / f"{iteration:07d}.history.pt"
+            save_durably({"first": first, "rows": rows}, path)
+            stored = torch.load(path, map_location="cpu", weights_only=True, mmap=True)["rows"]
+            for name, both in snapshot.history.items():
+                for history, piece in zip(both, stored[name], strict=True):
+                    history.released(piece)
+        state = {"iteration": iteration, "counts": dict(snapshot.counts), "state": dict(snapshot.state)}
+        path = self.folder / f"{iteration:07d}.pt"
+        save_durably(state, path)
+        if path.stat().st_size > MOST_KEPT_BYTES:
+            for earlier in self.iterations[:-1]:
+                (self.folder / f"{earlier:07d}.pt").unlink()
+
+    def read(self, iteration: int | None = None) -> Snapshot:
+        """The snapshot after an iteration; None: the newest. Its tensors are mapped from the files.
+
+        Raises:
+            ReproError: there is none, or it is damaged.
+        """
+        known = self.iterations
+        wanted = iteration if iteration is not None else max(known, default=0)
+        if wanted not in known:
+            there = ", ".join(map(str, known)) or "none"
+            raise ReproError(f"{self.folder} has no snapshot of iteration {wanted}; there are those of {there}.")
+        stored = _load(self.folder / f"{wanted:07d}.pt")
+        return Snapshot(wanted, stored["counts"], stored["state"], self.history(wanted))
+
+    def history(self, iteration: int) -> dict[str, list[History]]:
+        """The rows of all iterations up to one; empty where an algorithm has none."""
+        files = [_load(path) for i, path in self._numbered() if i <= iteration and path.name.endswith(".history.pt")]
+        names = files[-1]["rows"] if files else {}
+        return {name: [History([f["rows"][name][p] for f in files]) for p in range(2)] for name in names}
+
+    def forget_after(self, iteration: int) -> None:
+        """Remove the snapshots of later iterations, which a training that continues from here will leave again."""
+        for i, path in list(self._numbered()):
+            if i > iteration:
+                path.unlink()
+
+    def _numbered(self) -> Iterator[tuple[int, Path]]:
+        return iter(sorted((int(p.name.split(".")[0]), p) for p in self.folder.glob("[0-9]*.pt")))
+
+    def _rows_before(self, iteration: int) -> int:
+        return max((i for i, p in self._numbered() if i < iteration and p.name.endswith(".history.pt")), default=0)
+
+
+def save_durably(content: object, path: Path) -> None:
+    """Write a tensor file beside and rename it, so that there is never half of it under its name."""
+    beside = path.with_name(f"{path.name}.writing")
+    with beside.open("wb") as file:
+        torch.save(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        return dict(torch.load(path, map_location="cpu", weights_only=True, mmap=True))
+    except Exception as error:  # A damaged file fails in as many ways as there are bytes.
+        raise ReproError(f"{path} is not a snapshot that can be read ({type(error).__name__}).") from error
