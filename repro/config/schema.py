@@ -75,7 +75,7 @@ class AlgorithmConfig:
     Attributes:
         READOUTS: by kind, the read-outs of what this algorithm leaves.
         USES_NETWORK: whether it takes a `network`.
-        MANY_SEEDS: whether several seeds can be trained together (`seeds`).
+        MANY_SEEDS: whether several seeds may be trained together (`seeds`).
     """
 
     READOUTS: ClassVar[Mapping[str, type[Readout]]] = {}
@@ -116,6 +116,10 @@ class AlgorithmConfig:
     def build(self, game: Any, config: Config) -> Training:
         """What trains, from a checked configuration."""
         raise NotImplementedError
+
+    def trains_together(self, config: Config) -> bool:
+        """Whether seeds of this run gain from being trained together."""
+        return False
 
     def together(self, trainings: list[Any]) -> Training:
         """Several seeds as one training, for algorithms with `MANY_SEEDS`."""
