@@ -133,7 +133,7 @@ def curves(data: pd.DataFrame, metric: str, **where: Any) -> pd.DataFrame:
     """
     rows = data[data.metric == metric]
     for column, value in where.items():
-        rows = rows[_column(data, column).loc[rows.index] == value]
+        rows = rows[_column(rows, column) == value]
     repeated = rows[rows.duplicated(["seed", "step"], keep=False)]
     if len(repeated):
         differ = [column for column in (*LEADING, *swept(data)) if repeated[column].nunique(dropna=False) > 1]

@@ -131,12 +131,18 @@ def unfinished(configs: list[Any], found: list[dict[str, Any]]) -> int:
     return sum(not is_finished(f, c.algorithm.readouts) for f, c in zip(found, configs, strict=True))
 
 
-def collect(arguments: list[str], configs: list[Any], output: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+def collect(
+    arguments: list[str], configs: list[Any], swept: list[dict[str, Any]], output: Path
+) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The sweep's data, and the provenance of its runs.
+
+    Args:
+        swept: of each run its columns of swept keys.
 
     Raises:
         ReproError: a run of the sweep is not finished.
     """
+    from paper_figures import frame  # noqa: PLC0415
     from repro.config import result_config, run_key  # noqa: PLC0415
     from repro.tracking.results import tidy  # noqa: PLC0415
     from repro.tracking.store import TRAINING  # noqa: PLC0415
@@ -145,17 +151,9 @@ def collect(arguments: list[str], configs: list[Any], output: Path) -> tuple[pd.
     missing = unfinished(configs, found)
     if missing:
         raise ReproError(f"{missing} of {len(configs)} runs are not finished; nothing is drawn.")
-    keys = [run_key(c) for c in configs]
     finished = [f[TRAINING] for f in found]
-    named = variants(configs)
-    parts = []
-    for name in sorted(set(named)):
-        mine = tidy(client, experiment, [key for key, variant in zip(keys, named, strict=True) if variant == name])
-        parts.append(mine.assign(variant=name) if name else mine)
-    data = pd.concat(parts, ignore_index=True)
-    _, *part, _ = arguments[1].removeprefix("+experiment=").split("/")
-    if part:
-        data = data.assign(part=part[0])
+    _, *name, _ = arguments[1].removeprefix("+experiment=").split("/")
+    data = frame.of_sweep("".join(name), [tidy(client, experiment, [run_key(c)]) for c in configs], swept)
     tags = ("git_commit", "git_dirty", "cpu", "cores", "gpu", "platform", "python", "repro", "torch",
             "pytorch-lightning", "hydra-core", "mlflow", "pandas", "numpy", "matplotlib")  # fmt: skip
     provenance = {
@@ -170,18 +168,12 @@ def collect(arguments: list[str], configs: list[Any], output: Path) -> tuple[pd.
     return data, provenance
 
 
-def variants(configs: list[Any]) -> list[str]:
-    """Per run of a sweep, what it has that others have not, e.g. `algorithm.traversals=3000`; seeds apart.
-
-    The column `variant` of a figure's data; figures that compare algorithms only have none.
-    """
+def swept_columns(sweeps: list[list[Any]]) -> list[list[dict[str, Any]]]:
+    """Of each run of each of a target's sweeps, the columns of swept keys, from the runs' configurations."""
+    from paper_figures import frame  # noqa: PLC0415
     from repro.config import hyperparameters, result_config  # noqa: PLC0415  (--draw needs none of this)
 
-    flat = [hyperparameters(result_config(c)) for c in configs]
-    # Read-outs have a column of their own.
-    keys = [k for k in flat[0] if not k.startswith("algorithm.readouts")]
-    swept = sorted(k for k in keys if len({str(f.get(k)) for f in flat}) > 1)
-    return [", ".join(f"{k}={f.get(k)}" for k in swept) for f in flat]
+    return frame.swept_columns([[hyperparameters(result_config(c)) for c in configs] for configs in sweeps])
 
 
 def deviations(experiment: str, configs: list[Any]) -> dict[str, list[Any]]:
@@ -276,6 +268,8 @@ def list_targets() -> None:
 
 def make(target: str, scale: str, output: Path, jobs: int, device: str, force: bool) -> int:
     """Run what is not finished, then draw."""
+    from paper_figures import frame  # noqa: PLC0415
+
     module = module_of(target)
     started = time.monotonic()
     sweeps = [sweep_arguments(experiment, output, jobs, device, force) for experiment in experiments(target, scale)]
@@ -294,14 +288,17 @@ def make(target: str, scale: str, output: Path, jobs: int, device: str, force: b
     if failed:
         print(f"error: the runs of {target} did not all finish; repeat the command to continue.", file=sys.stderr)
         return failed[-1]
-    collected = [collect(arguments, mine, output) for arguments, mine in zip(sweeps, configs, strict=True)]
-    data = pd.concat([frame for frame, _ in collected], ignore_index=True)
+    collected = [
+        collect(arguments, runs, swept, output)
+        for arguments, runs, swept in zip(sweeps, configs, swept_columns(configs), strict=True)
+    ]
+    data = pd.concat([rows for rows, _ in collected], ignore_index=True)
     if hasattr(module, "select"):
         data = module.select(data)
     provenance = {"drawn_on": time.strftime("%Y-%m-%d"), "sweeps": [made_with for _, made_with in collected]}
     folder = figure_folder(output, target, scale)
     folder.mkdir(parents=True, exist_ok=True)
-    data.to_csv(folder / "data.csv", index=False, float_format="%.8g")
+    frame.write(data, folder / "data.csv")
     (folder / "provenance.json").write_text(json.dumps(provenance, indent=2) + "\n")
     draw(module, data, folder, target)
     minutes = (time.monotonic() - started) / 60
@@ -336,7 +333,9 @@ def main() -> int:
         if options.draw:
             if not (folder / "data.csv").exists():
                 raise ReproError(f"{folder / 'data.csv'} does not exist; make the figure first.")
-            draw(module, pd.read_csv(folder / "data.csv"), folder, options.target)
+            from paper_figures import frame  # noqa: PLC0415
+
+            draw(module, frame.read(folder / "data.csv"), folder, options.target)
             return 0
         return make(options.target, options.scale, output, options.jobs, options.device, options.force)
     except ReproError as error:

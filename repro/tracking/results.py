@@ -9,11 +9,11 @@ from mlflow import MlflowClient
 
 from repro.tracking.store import READOUT_TAG, TRAINING, find_runs
 
-COLUMNS = ["target", "scale", "algorithm", "seed", "metric", "step", "value"]
+COLUMNS = ["target", "scale", "algorithm", "readout", "seed", "metric", "step", "value"]
 
 
 def tidy(client: MlflowClient, experiment: str, keys: Iterable[str]) -> pd.DataFrame:
-    """All metrics of the read-outs of finished runs, and of the runs themselves (algorithm "training").
+    """All metrics of the read-outs of finished runs, and of the runs themselves (read-out "training").
 
     Args:
         experiment: MLflow experiment id.
@@ -35,7 +35,8 @@ def tidy(client: MlflowClient, experiment: str, keys: Iterable[str]) -> pd.DataF
                 frames.append(
                     frame.assign(
                         target=params["target"], scale=params["scale"], seed=int(params["seed"]), metric=metric,
-                        algorithm="training" if run.data.tags[READOUT_TAG] == TRAINING else params["algorithm"],
+                        algorithm=params["algorithm.name"],
+                        readout="training" if run.data.tags[READOUT_TAG] == TRAINING else params["algorithm"],
                     )
                 )  # fmt: skip
     data = pd.concat([f for f in frames if len(f)] or frames, ignore_index=True)[COLUMNS]
