@@ -136,8 +136,9 @@ def curves(data: pd.DataFrame, metric: str, **where: Any) -> pd.DataFrame:
         rows = rows[_column(rows, column) == value]
     repeated = rows[rows.duplicated(["seed", "step"], keep=False)]
     if len(repeated):
-        differ = [column for column in (*LEADING, *swept(data)) if repeated[column].nunique(dropna=False) > 1]
-        named = ", ".join(column for column in differ if column != "seed") or "nothing: rows are repeated"
+        known = [column for column in data.columns if column not in ("seed", *MEASURED)]
+        differ = [column for column in known if repeated[column].nunique(dropna=False) > 1]
+        named = ", ".join(differ) or "nothing: rows are repeated"
         chosen = "".join(f", {column}={value!r}" for column, value in where.items())
         raise ValueError(f"{metric}{chosen}: more than one run of a seed has this; they differ in {named}.")
     return rows.pivot(index="seed", columns="step", values="value")
