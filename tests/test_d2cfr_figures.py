@@ -239,7 +239,7 @@ def choices_data(better: float) -> pd.DataFrame:
                 ("nodes_touched", 10.0),
                 ("wall_seconds", 6.0),
             ):
-                columns = {"sweep": choice.sweep, choice.column: tried}
+                columns: dict[str, Any] = {"sweep": choice.sweep, choice.column: tried}
                 frames.append(rows("d2cfr", metric, {10: value, 20: value}, **columns))
     return pd.concat(frames, ignore_index=True)
 

@@ -341,9 +341,7 @@ def longer(seeds: int = 3, scale: str = "laptop") -> pd.DataFrame:
             "network_layers": hidden, "step": step,
         }  # fmt: skip
         measured = {"best": value, "unbucketed": 99.0, "encoding_error": error("i", method), "predicting_zero": 50.0}
-        rows += [
-            {**common, "readout": method, "metric": metric, "value": number} for metric, number in measured.items()
-        ]
+        rows += [{**common, "readout": method, "metric": metric, "value": x} for metric, x in measured.items()]
         for metric, x in (("loss/train", value), ("loss/validation", value * (1 + step / 50))):
             rows.append({**common, "readout": "training", "metric": metric, "value": x})
         if method == "devn":
