@@ -131,7 +131,7 @@ def test_curves_are_by_seed_and_step():
     data = data_of({"traversals": 5}, {"traversals": 7})
     found = frame.curves(data, "exploitability", readout="sd_cfr", traversals=7)
     assert found.index.tolist() == [0, 1]
-    assert list(found.columns) == [10, 20]
+    assert [int(str(step)) for step in found.columns] == [10, 20]
     assert found.to_numpy().tolist() == [[100, 110], [101, 111]]
     lossless = data_of({"buckets": 5}, {"buckets": inf})
     assert frame.curves(lossless, "exploitability", buckets=inf).loc[0, 10] == 100
