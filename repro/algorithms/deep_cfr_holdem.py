@@ -169,7 +169,7 @@ class HoldemDeepCFR(DeepCFRFamily):
         """
         if [readout.kind for readout in self.readouts.values()][:2] == ["ensemble", "average_network"]:
             first, second = list(seats)[:2]
-            self._play_match(first, "match", seats[first], seats[second])
+            self._play_match(first, f"match/{second}", seats[first], seats[second])
         for name, readout in seats.items():
             for opponent, policy in self.opponents.items():
                 assert not isinstance(policy, StrategyRecord)
