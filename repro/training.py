@@ -35,7 +35,7 @@ from repro.tracking.store import (
     is_finished,
     open_store,
 )
-from repro.values.subgames import Subgames
+from repro.subgames.subgames import Subgames
 
 _MOST_ROWS_IN_A_TABLE = 50_000
 

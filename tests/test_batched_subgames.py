@@ -11,14 +11,14 @@ import torch
 
 from repro.config.schema import SolverConfig, TabularCFRConfig
 from repro.errors import ReproError
-from repro.values import batched, dataset
-from repro.values.batched import BatchedSolver, solve_batched
-from repro.values.dataset import Dataset, Recipe
-from repro.values.kernels import BEST, MEAN
-from repro.values.plain import PlainSolver
-from repro.values.sampling import random_subgame
-from repro.values.solver import SubgameSolver, Variant, solve
-from repro.values.subgames import Deck, Subgame, Subgames
+from repro.subgames import batched, dataset
+from repro.subgames.batched import BatchedSolver, solve_batched
+from repro.subgames.dataset import Dataset, Recipe
+from repro.subgames.kernels import BEST, MEAN
+from repro.subgames.plain import PlainSolver
+from repro.subgames.sampling import random_subgame
+from repro.subgames.solver import SubgameSolver, Variant, solve
+from repro.subgames.subgames import Deck, Subgame, Subgames
 
 SMALL = Deck(ranks=4)
 VARIANTS: dict[str, Variant] = {

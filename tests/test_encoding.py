@@ -18,10 +18,10 @@ from repro.errors import ReproError
 from repro.tracking import status
 from repro.tracking.results import tidy
 from repro.tracking.store import default_uri
-from repro.values import buckets, dataset
-from repro.values.buckets import K_MEANS, K_MEDIANS, BucketRecipe, cluster, distribution, find, nearest
-from repro.values.dataset import Dataset
-from repro.values.encoding import (
+from repro.subgames import buckets, dataset
+from repro.subgames.buckets import K_MEANS, K_MEDIANS, BucketRecipe, cluster, distribution, find, nearest
+from repro.subgames.dataset import Dataset
+from repro.subgames.encoding import (
     CFV,
     EV,
     averaged,
@@ -34,8 +34,8 @@ from repro.values.encoding import (
     sizes,
     summed,
 )
-from repro.values.runs import EncodingErrors
-from repro.values.subgames import Array, Deck, Subgames, matchups
+from repro.subgames.runs import EncodingErrors
+from repro.subgames.subgames import Array, Deck, Subgames, matchups
 from tests.small import straight_and_resumed
 
 SMALL = Deck(ranks=4)

@@ -15,11 +15,11 @@ from phevaluator import evaluate_cards  # type: ignore[import-untyped,attr-defin
 from repro.algorithms.tabular import VARIANTS
 from repro.config import TabularCFRConfig
 from repro.errors import ReproError
-from repro.values.kernels import BEST
-from repro.values.plain import PlainSolver
-from repro.values.sampling import mean_strength, random_range, random_subgame
-from repro.values.solver import SubgameSolver, solve, solve_all
-from repro.values.subgames import BY_CARD, EQUITY, MADE_HAND, POTS, RANDOM, Array, Deck, Subgame, matchups
+from repro.subgames.kernels import BEST
+from repro.subgames.plain import PlainSolver
+from repro.subgames.sampling import mean_strength, random_range, random_subgame
+from repro.subgames.solver import SubgameSolver, solve, solve_all
+from repro.subgames.subgames import BY_CARD, EQUITY, MADE_HAND, POTS, RANDOM, Array, Deck, Subgame, matchups
 
 SMALL = Deck(ranks=4)
 CFR_VARIANTS = ("cfr", "cfr_plus", "dcfr", "linear_cfr")

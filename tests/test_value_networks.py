@@ -17,11 +17,11 @@ from repro.errors import ReproError
 from repro.games.isomorphism import Coding
 from repro.tracking import status
 from repro.tracking.store import TRAINING, default_uri, find_runs
-from repro.values import buckets, dataset
-from repro.values.data import Batch, SubgameData
-from repro.values.encoding import CFV, EV
-from repro.values.networks import ValueModule, ValueNetwork, ZeroSum, zero_sum
-from repro.values.subgames import STACK, Deck, Subgames, matchups
+from repro.subgames import buckets, dataset
+from repro.subgames.data import Batch, SubgameData
+from repro.subgames.encoding import CFV, EV
+from repro.subgames.networks import ValueModule, ValueNetwork, ZeroSum, zero_sum
+from repro.subgames.subgames import STACK, Deck, Subgames, matchups
 from tests.small import straight_and_resumed, trainer
 
 SMALL, SUBGAMES = Deck(ranks=4), 12

@@ -32,9 +32,9 @@ from repro.errors import ReproError
 from repro.evaluation.head_to_head import Opponent
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards
-from repro.values.networks import ValueNetwork
-from repro.values.runs import EncodingErrors, SolvedSubgames
-from repro.values.subgames import Subgames
+from repro.subgames.networks import ValueNetwork
+from repro.subgames.runs import EncodingErrors, SolvedSubgames
+from repro.subgames.subgames import Subgames
 
 _MODULES: dict[type, Callable[..., Algorithm]] = {
     DeepCFRConfig: DeepCFR,

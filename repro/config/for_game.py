@@ -17,7 +17,7 @@ from repro.errors import ReproError
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards
 from repro.games.registry import load_game
-from repro.values.subgames import SUBGAMES, Subgames, load_subgames
+from repro.subgames.subgames import SUBGAMES, Subgames, load_subgames
 
 
 def game_of(config: Config, device: str = "cpu") -> Game | Subgames:

@@ -19,12 +19,12 @@ from repro.config import ValueNetworkConfig
 from repro.errors import ReproError
 from repro.games.isomorphism import Coding
 from repro.seeding import generator, numpy_generator
-from repro.values import buckets
-from repro.values.buckets import BucketRecipe, Buckets
-from repro.values.dataset import Dataset as Store
-from repro.values.dataset import Recipe, Samples
-from repro.values.encoding import CFV, averaged, encoding_error, error, expected, sizes, squared_error, summed
-from repro.values.subgames import STACK, Array, Subgames
+from repro.subgames import buckets
+from repro.subgames.buckets import BucketRecipe, Buckets
+from repro.subgames.dataset import Dataset as Store
+from repro.subgames.dataset import Recipe, Samples
+from repro.subgames.encoding import CFV, averaged, encoding_error, error, expected, sizes, squared_error, summed
+from repro.subgames.subgames import STACK, Array, Subgames
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from repro.algorithms.solver import discount_factor
 from repro.config.schema import SolverConfig, TabularCFRConfig
 from repro.errors import ReproError
 from repro.games.betting import SHOWDOWN, BettingTree
-from repro.values import kernels
-from repro.values.kernels import BEST, DEALT, DECISION, FOLDED, MEAN, SHOWN, UPDATE, Boards, Part, Rule
-from repro.values.subgames import Array, Subgame
+from repro.subgames import kernels
+from repro.subgames.kernels import BEST, DEALT, DECISION, FOLDED, MEAN, SHOWN, UPDATE, Boards, Part, Rule
+from repro.subgames.subgames import Array, Subgame
 
 FIRST_LOOK, LOOKS = 24, 1.15
 """Exploitability is measured after so many iterations, and again each time that they have grown by this factor."""

@@ -12,11 +12,11 @@ import torch
 
 from repro.algorithms.base import Iterative
 from repro.config import EncodingErrorConfig, SolvedSubgamesConfig
-from repro.values import buckets
-from repro.values.buckets import BucketRecipe
-from repro.values.dataset import Dataset, Recipe, Samples
-from repro.values.encoding import encoding_error, error
-from repro.values.subgames import Array, Subgames
+from repro.subgames import buckets
+from repro.subgames.buckets import BucketRecipe
+from repro.subgames.dataset import Dataset, Recipe, Samples
+from repro.subgames.encoding import encoding_error, error
+from repro.subgames.subgames import Array, Subgames
 
 
 class SolvedSubgames(Iterative):

@@ -21,9 +21,9 @@ from torch.nn.functional import huber_loss
 from repro.algorithms.base import Tracked
 from repro.config import NetworkConfig, ValueNetworkConfig
 from repro.seeding import initialisation
-from repro.values.data import Batch, SubgameData, Truth, rows_of
-from repro.values.encoding import CFV, EV, counterfactual, error, inverse, pooled, squared_error
-from repro.values.subgames import Subgames
+from repro.subgames.data import Batch, SubgameData, Truth, rows_of
+from repro.subgames.encoding import CFV, EV, counterfactual, error, inverse, pooled, squared_error
+from repro.subgames.subgames import Subgames
 
 
 class ZeroSum(nn.Module):
@@ -71,7 +71,7 @@ class ValueNetwork(Tracked):
 
     The *bucketed* loss is Huber's with delta 1, over the buckets that have a hand on the board. Metrics of a read-out,
     in % of the pot: `unbucketed`, the root mean square error of the counterfactual values of a subgame's and player's
-    hands, averaged over both (see `repro.values.encoding`); `best`, the lowest so far, at whose epoch the network is
+    hands, averaged over both (see `repro.subgames.encoding`); `best`, the lowest so far, at whose epoch the network is
     kept that is left behind; `pooled`, the error over all subgames at once; `encoding_error`, what `unbucketed` would
     be if the network's body predicted buckets without error, and nothing made its predictions zero-sum;
     `predicting_zero`, what it would be if the network predicted 0 for every hand.
