@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from repro.algorithms.solver import Solver, discount_factor
-from repro.config import TabularCFRConfig
+from repro.algorithms.solver import Solver, Updates, discount_factor
 from repro.engine import board_kernels as kernels
 from repro.engine.holdem_form import HoldemForm
 from repro.games.game import Game
@@ -21,7 +20,7 @@ class HoldemCFR(Solver):
     Strategies are made from regrets board by board and not stored, so that an infoset takes two float32 per action.
     """
 
-    def __init__(self, game: Game, config: TabularCFRConfig) -> None:
+    def __init__(self, game: Game, config: Updates) -> None:
         # The kernels are for the CPU, wherever the game's tensors are.
         super().__init__(game.to("cpu"), torch.float32)
         self._config = config
