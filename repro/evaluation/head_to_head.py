@@ -20,13 +20,12 @@ from repro.evaluation.exploitability import exact_engine, expected_value
 from repro.games.game import Game
 from repro.policies.base import Ensemble, Policy, TabularPolicy, table_of
 from repro.policies.ensemble import NetworkSampling, average_strategy
-from repro.policies.record import StrategyRecord
 
 Seat = Policy | Ensemble
 """What can sit in a seat: a policy, or an ensemble, which draws one strategy per hand."""
 
-Opponent = StrategyRecord | Seat | tuple[Seat, Seat]
-"""What a run is measured against: the strategies of another's evaluations; a player for both seats, or one per seat."""
+Opponent = Seat | tuple[Seat, Seat]
+"""What a run is measured against: a player for both seats, or one per seat."""
 
 S = TypeVar("S", Policy, Seat)
 
