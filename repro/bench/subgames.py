@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from repro.bench.measure import Effort, Row, interleaved, per_second, seconds
-from repro.config.schema import SolverConfig
 from repro.subgames.plain import PlainSolver
 from repro.subgames.sampling import random_subgame
-from repro.subgames.solver import SubgameSolver, solve
+from repro.subgames.solver import SolverConfig, SubgameSolver, solve
 from repro.subgames.subgames import Deck
 
 _TABLE_BYTES = 24

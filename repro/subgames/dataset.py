@@ -26,11 +26,10 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.config.schema import SolverConfig
 from repro.errors import ReproError
 from repro.subgames.batched import solve_batched
 from repro.subgames.sampling import random_subgame
-from repro.subgames.solver import Solution, solve_all
+from repro.subgames.solver import Solution, SolverConfig, solve_all
 from repro.subgames.stored import Stored, write_whole
 from repro.subgames.subgames import Array, Deck, Subgames, matchups
 

@@ -10,18 +10,26 @@ both players, `EV <- EV - c / (2 Z)` makes that sum `c - 2 Z c / (2 Z) = 0`.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import huber_loss
 
-from repro.algorithms.base import Tracked
-from repro.config import NetworkConfig, ValueNetworkConfig
+from repro.algorithms.base import Training
+from repro.config.fields import above, one_of
+from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, register_algorithm, register_evaluation
+from repro.evaluation.base import Evaluation, Measured, Subject
+from repro.games.game import Game
+from repro.networks.purposes import purpose_problems
+from repro.policies.readout import Readout
+from repro.policies.snapshot import Snapshot
 from repro.seeding import initialisation
-from repro.subgames.data import Batch, SubgameData, Truth, rows_of
+from repro.subgames.config import SubgameReadout, folder_of
+from repro.subgames.data import Batch, SubgameData, SubgameDataConfig, Truth, validation_data
 from repro.subgames.encoding import CFV, EV, counterfactual, error, inverse, pooled, squared_error
 from repro.subgames.subgames import Subgames
 
@@ -66,38 +74,136 @@ class ValueModule(nn.Module):
         return self.outer(values, inputs[:, : 2 * self.buckets].unflatten(1, (2, self.buckets)))
 
 
-class ValueNetwork(Tracked):
-    """A training run of DCVN or DEVN; an iteration is an epoch.
+# -- read-outs -------------------------------------------------------------------------------------------------------
 
-    The *bucketed* loss is Huber's with delta 1, over the buckets that have a hand on the board. Metrics of a read-out,
-    in % of the pot: `unbucketed`, the root mean square error of the counterfactual values of a subgame's and player's
-    hands, averaged over both (see `repro.subgames.encoding`); `best`, the lowest so far, at whose epoch the network is
-    kept that is left behind; `pooled`, the error over all subgames at once; `encoding_error`, what `unbucketed` would
-    be if the network's body predicted buckets without error, and nothing made its predictions zero-sum;
-    `predicting_zero`, what it would be if the network predicted 0 for every hand.
+
+class PredictedValues(SubgameReadout):
+    """What a network predicts. Of kind `cfv`, the counterfactual values of DCVN; `ev`, those that matchups make of
+    DEVN's expected values."""
+
+    def values(self, snapshot: Snapshot, data: SubgameData) -> Iterator[tuple[Truth, Tensor]]:
+        """Of the validation subgames, a batch at a time, the truth and `[n, 2, hands]` predicted CFVs in pots."""
+        algorithm, architecture = self.config.algorithm, self.config.network
+        assert architecture is not None
+        device = torch.device(self.config.device)
+        network = ValueModule(data.inputs, architecture, data.buckets, algorithm.predicts).to(device)
+        network.load_state_dict(snapshot.state["network"])
+        for inputs, truth in data.validation():
+            with torch.no_grad():
+                yield truth, self.predicted(network, inputs.to(device), truth.to(device)).cpu()
+
+    def predicted(self, network: ValueModule, inputs: Tensor, truth: Truth) -> Tensor:
+        """`[n, 2, hands]` counterfactual values, from `[n, inputs]`; of the truth, ranges and matchups are used."""
+        values = inverse(network(inputs), truth.bucket)
+        return counterfactual(values, truth.matchup, self.config.algorithm.predicts)
+
+
+class ZeroSumValues(PredictedValues):
+    """DEVN's, less what makes its counterfactual values sum to zero."""
+
+    def predicted(self, network: ValueModule, inputs: Tensor, truth: Truth) -> Tensor:
+        return zero_sum(super().predicted(network, inputs, truth), truth.matchup, truth.ranges)
+
+
+@dataclass
+class ValueErrors(Evaluation):
+    """How far predicted counterfactual values of the validation subgames are from the true ones, in % of the pot.
+
+    `unbucketed`, the root mean square error over the hands of a subgame's player, averaged over subgames and players
+    (see `repro.subgames.encoding`); `best`, the lowest of the snapshots so far; `pooled`, the error over all subgames
+    at once; `encoding_error`, what `unbucketed` would be if the network's body predicted buckets without error, and
+    nothing made its predictions zero-sum; `predicting_zero`, what it would be if it predicted 0 for every hand.
+    """
+
+    def __post_init__(self) -> None:
+        self._best: dict[str, float] = {}
+        self._data: dict[str, SubgameData] = {}
+
+    def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
+        yield from super().problems(game, algorithm)
+        if not isinstance(algorithm, ValueNetworkConfig):
+            yield "readouts", self.readouts, f"the algorithm {algorithm.name} predicts no values, leave it out"
+
+    def measure(self, subject: Subject) -> Measured:
+        return {name: self._of_readout(subject, name) for name in self.names(subject)}
+
+    def _of_readout(self, subject: Subject, name: str) -> dict[str, float]:
+        readout = subject.readouts[name]
+        assert isinstance(readout, PredictedValues)
+        if name not in self._data:
+            config = readout.config
+            target = config.algorithm.predicts
+            self._data[name] = validation_data(readout.game, config.algorithm, target, folder_of(config))
+        data = self._data[name]
+        squares = torch.cat([squared_error(t.cfv, values) for t, values in readout.values(subject.snapshot, data)])
+        unbucketed = error(squares)
+        self._best[name] = min(unbucketed, self._best.get(name, float("inf")))
+        return {
+            "unbucketed": unbucketed, "best": self._best[name], "pooled": pooled(squares),
+            "encoding_error": data.encoding_error, "predicting_zero": data.predicting_zero,
+        }  # fmt: skip
+
+
+register_evaluation("value_errors", ValueErrors)
+
+# -- training --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class ValueNetworkConfig(SubgameDataConfig):
+    """DCVN or DEVN, networks that predict the values of subgames; an iteration is an epoch.
+
+    `seed` names the network's initial weights and the order of the samples.
+    """
+
+    READOUTS: ClassVar[Mapping[str, type[Readout]]] = {
+        "cfv": PredictedValues, "ev": PredictedValues, "ev_zero_sum": ZeroSumValues,
+    }  # fmt: skip
+
+    # cfv: counterfactual values, DCVN; ev: expected values, DEVN.
+    predicts: str = one_of(CFV, EV)
+    # Adam's.
+    learning_rate: float = above(0, 3e-4)
+
+    def problems(self, config: Config, game: Subgames) -> Iterator[str]:
+        yield from super().problems(config, game)
+        yield from purpose_problems(config.network, self.name, subgame_values=True)
+        kinds = [readout.kind for readout in self.readouts.values()]
+        if any((kind == CFV) != (self.predicts == CFV) for kind in kinds):
+            yield (
+                f"algorithm.readouts are of kinds {kinds}, and algorithm.predicts is {self.predicts}; cfv is another "
+                "network than the others, take it alone."
+            )
+
+    def build(self, game: Subgames, config: Config) -> ValueNetwork:
+        assert config.network is not None
+        return ValueNetwork(game, self, config)
+
+
+register_algorithm("value_network", ValueNetworkConfig)
+
+
+class ValueNetwork(Training):
+    """A training of DCVN or DEVN; an iteration is an epoch.
+
+    The *bucketed* loss is Huber's with delta 1, over the buckets that have a hand on the board.
 
     Args:
         subgames: which kind.
-        algorithm: hyperparameters; the first read-out says what is predicted.
-        network: architecture.
-        seed: names the initial weights and the order of the samples.
-        folder: of the stored subgames.
+        algorithm: hyperparameters.
+        config: of the run: the architecture, the seed, and where subgames are stored.
     """
 
-    def __init__(
-        self, subgames: Subgames, algorithm: ValueNetworkConfig, network: NetworkConfig, seed: int, folder: Path
-    ) -> None:
-        super().__init__(algorithm, seed)
-        first = next(iter(self.readouts.values()))
-        self.target = CFV if first.kind == CFV else EV
+    def __init__(self, subgames: Subgames, algorithm: ValueNetworkConfig, config: Config) -> None:
+        super().__init__(algorithm, config.seed)
+        target, folder = algorithm.predicts, folder_of(config)
         self.data = self.datamodule = SubgameData(
-            subgames, algorithm, self.target, seed, folder, lambda: self.iteration
+            subgames, algorithm, target, config.seed, folder, lambda: self.iteration
         )
         self._learning_rate = algorithm.learning_rate
-        with initialisation(seed, "initial networks"):
-            self.network = ValueModule(self.data.inputs, network, self.data.buckets, self.target)
-        self.best = {name: float("inf") for name in self.readouts}
-        self.best_weights: dict[str, Tensor] = {}
+        assert config.network is not None
+        with initialisation(config.seed, "initial networks"):
+            self.network = ValueModule(self.data.inputs, config.network, self.data.buckets, target)
         self._sums: dict[str, list[float]] = {}
         self._started = 0.0
 
@@ -117,9 +223,7 @@ class ValueNetwork(Tracked):
 
     def on_validation_epoch_end(self) -> None:
         self.iteration += 1
-        self.metrics = {"": {f"loss/{which}": total / values for which, (total, values) in self._sums.items()}}
-        if self.is_due:
-            self.evaluate()
+        self.metrics = {f"loss/{which}": total / values for which, (total, values) in self._sums.items()}
         self.charge(time.perf_counter() - self._started)
 
     def _loss(self, batch: Batch, which: str) -> Tensor:
@@ -130,53 +234,18 @@ class ValueNetwork(Tracked):
         sums[1] += values
         return total / values
 
-    # -- measuring -----------------------------------------------------------------------------------------------
-
-    @torch.no_grad()
-    def predicted(self, inputs: Tensor, truth: Truth, kind: str) -> Tensor:
-        """`[n, 2, hands]` counterfactual values that a read-out of a kind predicts."""
-        values = inverse(self.network(inputs), truth.bucket)
-        cfv = counterfactual(values, truth.matchup, self.target)
-        return zero_sum(cfv, truth.matchup, truth.ranges) if kind == "ev_zero_sum" else cfv
-
-    def evaluate(self) -> None:
-        truth, errors = self.data.truth, {name: list[Tensor]() for name in self.readouts}
-        start = 0
-        for batch in self.data.val_dataloader():
-            part = rows_of(truth, slice(start, start + len(batch.inputs)))
-            start += len(batch.inputs)
-            for name, readout in self.readouts.items():
-                found = self.predicted(batch.inputs.to(self.device), part.to(self.device), readout.kind)
-                errors[name].append(squared_error(part.cfv, found.cpu()))
-        for name, squares in errors.items():
-            self._note(name, torch.cat(squares))
-
-    def _note(self, name: str, squares: Tensor) -> None:
-        unbucketed = error(squares)
-        if unbucketed < self.best[name]:
-            self.best[name] = unbucketed
-            if name == next(iter(self.readouts)):
-                self.best_weights = {k: v.detach().cpu().clone() for k, v in self.network.state_dict().items()}
-        self.metrics[name] = {
-            "unbucketed": unbucketed, "best": self.best[name], "pooled": pooled(squares),
-            "encoding_error": self.data.encoding_error, "predicting_zero": self.data.predicting_zero,
-        }  # fmt: skip
+    # -- snapshots and checkpoints -------------------------------------------------------------------------------
 
     def counts(self) -> dict[str, float]:
         return {"epochs": float(self.iteration)}
 
-    def headline(self) -> str:
-        parts = [f"{name} {m['unbucketed']:.3f}" for name, m in self.metrics.items() if "unbucketed" in m]
-        return f"{', '.join(parts)} % of the pot" if parts else ""
-
-    # -- checkpoints ---------------------------------------------------------------------------------------------
+    def state(self) -> dict[str, Any]:
+        """`network`: the state of `ValueModule`."""
+        return {"network": {key: t.to("cpu", copy=True) for key, t in self.network.state_dict().items()}}
 
     def progress(self) -> dict[str, Any]:
-        return {"best": dict(self.best), "best_weights": self.best_weights}
+        """Nothing: Lightning keeps the network and its optimizer."""
+        return {}
 
     def restore(self, saved: dict[str, Any]) -> None:
-        self.best, self.best_weights = dict(saved["best"]), saved["best_weights"]
-
-    def artifact(self) -> dict[str, Any]:
-        """`network`: the state at the epoch with the lowest unbucketed loss of the first read-out."""
-        return {"network": self.best_weights}
+        """Take back nothing."""
