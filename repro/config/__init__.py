@@ -1,6 +1,5 @@
-"""Configurations: their typed schema, their checks, and the keys of runs."""
+"""Configurations: their typed schema, their checks, and the keys of trainings and evaluations."""
 
-from repro.config.checks import check
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, ReadoutConfig, RegressionConfig
 
-__all__ = ["AlgorithmConfig", "Config", "NetworkConfig", "ReadoutConfig", "RegressionConfig", "check"]
+__all__ = ["AlgorithmConfig", "Config", "NetworkConfig", "ReadoutConfig", "RegressionConfig"]

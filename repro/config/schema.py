@@ -75,7 +75,7 @@ class AlgorithmConfig:
     Attributes:
         READOUTS: by kind, the read-outs (`repro.policies.readout.Readout`) of what this algorithm leaves.
         USES_NETWORK: whether it takes a `network`.
-        MANY_SEEDS: whether several seeds can be trained together (`seeds`).
+        MANY_SEEDS: whether several seeds may be trained together (`seeds`).
     """
 
     # OmegaConf looks up the types of a schema, which are therefore no names of modules above this one.
@@ -95,7 +95,8 @@ class AlgorithmConfig:
     # '+algorithm.readouts.sd_cfr_20={kind: ensemble, capacity: 20}'. They are no part of a training's key.
     readouts: dict[str, Any] = field(default_factory=dict)
 
-    def load(self, game: Mapping[str, Any], device: str = "cpu") -> Any:
+    @classmethod
+    def load(cls, game: Mapping[str, Any], device: str = "cpu") -> Any:
         """The game of a run, or what else it is about.
 
         Raises:
@@ -121,6 +122,10 @@ class AlgorithmConfig:
     def build(self, game: Any, config: Config) -> Training:
         """What trains, from a checked configuration."""
         raise NotImplementedError
+
+    def trains_together(self, config: Config) -> bool:
+        """Whether seeds of this run gain from being trained together."""
+        return False
 
     def together(self, trainings: list[Any]) -> Training:
         """Several seeds as one training, for algorithms with `MANY_SEEDS`."""
@@ -163,16 +168,22 @@ class Config:
 
 C = TypeVar("C", bound=type)
 
+ALGORITHMS: dict[str, type[AlgorithmConfig]] = {}
+EVALUATIONS: dict[str, type] = {}
+"""By name, what was registered."""
+
 
 def register_algorithm(name: str, schema: C) -> C:
     """Let files in `conf/algorithm` inherit from `schema_<name>`."""
     STORE.store(group="algorithm", name=f"schema_{name}", node=schema)
+    ALGORITHMS[name] = schema
     return schema
 
 
 def register_evaluation(name: str, schema: C) -> C:
     """Let files in `conf/evaluation` inherit from `schema_<name>`."""
     STORE.store(group="evaluation", name=f"schema_{name}", node=schema)
+    EVALUATIONS[name] = schema
     return schema
 
 
