@@ -88,6 +88,12 @@ class Evaluation(ABC):
             if name not in algorithm.readouts:
                 yield "readouts", self.readouts, f"the read-outs of this run are {', '.join(algorithm.readouts)}"
 
+    def recall(self, readout: str, rows: Mapping[int, Mapping[str, float]]) -> None:
+        """Take in what was measured of a read-out before, by iteration: for metrics that are of all snapshots so far.
+
+        Later iterations than the one that is measured next are to be left aside.
+        """
+
     def headline(self, game: Game, measured: Measured) -> str:
         """The newest of what matters most, in a few words, for progress; empty where there is nothing."""
         return ""

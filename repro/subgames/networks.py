@@ -116,7 +116,7 @@ class ValueErrors(Evaluation):
     """
 
     def __post_init__(self) -> None:
-        self._best: dict[str, float] = {}
+        self._unbucketed: dict[str, dict[int, float]] = {}
         self._data: dict[str, SubgameData] = {}
 
     def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
@@ -124,8 +124,15 @@ class ValueErrors(Evaluation):
         if not isinstance(algorithm, ValueNetworkConfig):
             yield "readouts", self.readouts, f"the algorithm {algorithm.name} predicts no values, leave it out"
 
+    def recall(self, readout: str, rows: Mapping[int, Mapping[str, float]]) -> None:
+        self._unbucketed[readout] = {i: metrics["unbucketed"] for i, metrics in rows.items()}
+
+    def headline(self, game: Game, measured: Measured) -> str:
+        parts = [f"{name} {m['unbucketed']:.3f}" for name, m in measured.items() if "unbucketed" in m]
+        return f"{', '.join(parts)} % of the pot" if parts else ""
+
     def measure(self, subject: Subject) -> Measured:
-        return {name: self._of_readout(subject, name) for name in self.names(subject)}
+        return {name: self._of_readout(subject, name) for name in self.names(subject.readouts)}
 
     def _of_readout(self, subject: Subject, name: str) -> dict[str, float]:
         readout = subject.readouts[name]
@@ -136,10 +143,11 @@ class ValueErrors(Evaluation):
             self._data[name] = validation_data(readout.game, config.algorithm, target, folder_of(config))
         data = self._data[name]
         squares = torch.cat([squared_error(t.cfv, values) for t, values in readout.values(subject.snapshot, data)])
-        unbucketed = error(squares)
-        self._best[name] = min(unbucketed, self._best.get(name, float("inf")))
+        iteration, so_far = subject.snapshot.iteration, self._unbucketed.setdefault(name, {})
+        so_far[iteration] = error(squares)
         return {
-            "unbucketed": unbucketed, "best": self._best[name], "pooled": pooled(squares),
+            "unbucketed": so_far[iteration], "pooled": pooled(squares),
+            "best": min(value for i, value in so_far.items() if i <= iteration),
             "encoding_error": data.encoding_error, "predicting_zero": data.predicting_zero,
         }  # fmt: skip
 

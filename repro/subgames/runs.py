@@ -174,9 +174,13 @@ class EncodingErrorMetrics(Evaluation):
         if not isinstance(algorithm, EncodingErrorConfig):
             yield "readouts", self.readouts, f"the algorithm {algorithm.name} measures no buckets, leave it out"
 
+    def headline(self, game: Game, measured: Measured) -> str:
+        parts = [f"{name} {m['encoding_error']:.3f}" for name, m in measured.items() if "encoding_error" in m]
+        return f"{', '.join(parts)} % of the pot" if parts else ""
+
     def measure(self, subject: Subject) -> Measured:
         measured = {}
-        for name in self.names(subject):
+        for name in self.names(subject.readouts):
             readout = subject.readouts[name]
             assert isinstance(readout, MeasuredErrors)
             measured[name] = readout.metrics(subject.snapshot)
