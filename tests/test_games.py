@@ -1,6 +1,8 @@
 """Games: infosets, betting, chips, deals, and what is said to somebody who asks for an impossible game."""
 
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from itertools import permutations
 from math import sqrt
 from typing import Any
@@ -9,8 +11,9 @@ import pytest
 import torch
 
 from repro.errors import ReproError
-from repro.games import GAMES, load
+from repro.games import GAMES, Game, load, register_game
 from repro.games.betting import CALL, FOLD, RAISE, SHOWDOWN, BettingRound, BettingRules, compile_tree
+from repro.games.one_card import one_card_each
 from tests.reference import TINY_GAMES, Reference
 
 BY_CARD: dict[str, Any] = {"suit_isomorphism": False}
@@ -269,6 +272,86 @@ def test_parameters_are_kept_with_defaults():
         "ante": 1.0,
         "suit_isomorphism": True,
     }
+
+
+# -- games from outside the package ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _games_restored() -> Iterator[None]:
+    before = dict(GAMES)
+    yield
+    GAMES.clear()
+    GAMES.update(before)
+
+
+@dataclass(frozen=True)
+class Named:
+    """Kuhn poker with a parameter of every type but tuples."""
+
+    ranks: int = 3
+    chips: float = 1.0
+    limit: float | None = None
+    isomorphic: bool = True
+    title: str = "plain"
+
+    def build(self, name: str) -> Game:
+        rules = BettingRules((1, 1), (BettingRound(bet=self.chips, max_raises=1),))
+        return Game(name, asdict(self), rules, one_card_each(self.ranks, 1, (0,), self.isomorphic), 1.0)
+
+
+@dataclass(frozen=True)
+class ManySizes(Named):
+    sizes: tuple[int, ...] = (1, 2)
+
+
+@pytest.mark.usefixtures("_games_restored")
+def test_a_game_from_outside_is_loaded_by_its_name():
+    assert register_game("named")(Named) is Named
+    game = load("named", ranks=4, title="fancy")
+    assert game.infosets == load("kuhn", ranks=4).infosets
+    assert (game.name, game.parameters["title"], game.parameters["chips"]) == ("named", "fancy", 1.0)
+    with pytest.raises(ReproError, match=r"^game named: title is 3; text is needed\.$"):
+        load("named", title=3)
+    register_game("named")(Named)
+
+
+@pytest.mark.usefixtures("_games_restored")
+def test_a_name_is_not_given_to_a_second_game():
+    with pytest.raises(ReproError, match=r"^game kuhn is repro\.games\.registry\.Kuhn; .*\.Named needs another"):
+        register_game("kuhn")(Named)
+    assert load("kuhn").infosets == 12
+
+
+@pytest.mark.usefixtures("_games_restored")
+def test_a_parameter_of_an_unknown_type_is_explained():
+    sentence = (
+        r"^game many: the parameter sizes is of type tuple\[int, \.\.\.\]; allowed are int, float, bool, str, "
+        r"float \| None, tuple\[float, float\], tuple\[int, int\]\.$"
+    )
+    with pytest.raises(ReproError, match=sentence):
+        register_game("many")(ManySizes)
+    assert "many" not in GAMES
+    # Entered by hand, and asked for another parameter or none.
+    GAMES["many"] = ManySizes
+    for parameters in ({"sizes": (1, 2)}, {"ranks": 4}, {}):
+        with pytest.raises(ReproError, match=sentence):
+            load("many", **parameters)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("_games_restored")
+def test_only_a_dataclass_that_builds_is_a_game():
+    @dataclass
+    class Nothing:
+        ranks: int = 3
+
+    class Plain:
+        def build(self, name: str) -> Game:
+            return load("kuhn")
+
+    for kind in (Nothing, Plain):
+        with pytest.raises(ReproError, match=r"^game odd: .*\.(Nothing|Plain) is no dataclass with a method build\.$"):
+            register_game("odd")(kind)  # type: ignore[type-var]
 
 
 # -- cards -------------------------------------------------------------------------------------------------------------
