@@ -328,7 +328,10 @@ def test_updates_are_sums_over_the_samples_of_a_bucket(monkeypatch, linear):
         met = full.probabilities(every(game)).clone()
         expected = full_engine.external_sampling(full, player, traversals, draw.clone_state())
         found = original(policy, player, traversals, draw)
-        for ours, theirs in ((found.advantages, expected.advantages), (found.strategies, expected.strategies)):
+        for ours, theirs in (
+            (found.advantages, expected.advantages),
+            (found.opponent_strategies, expected.opponent_strategies),
+        ):
             assert torch.equal(ours.infosets, rows[theirs.infosets])
             assert torch.equal(ours.targets, theirs.targets)
         assert found.nodes_touched == expected.nodes_touched
@@ -347,7 +350,7 @@ def test_updates_are_sums_over_the_samples_of_a_bucket(monkeypatch, linear):
             torch.testing.assert_close(met, expected, rtol=0, atol=1e-6)
             owners = {int(o) for o in game.infoset_player[found.advantages.infosets].unique()}
             assert owners == {player}
-            for samples, into in ((found.advantages, regrets), (found.strategies, sums)):
+            for samples, into in ((found.advantages, regrets), (found.opponent_strategies, sums)):
                 for infoset, target in zip(samples.infosets.tolist(), samples.targets.double(), strict=True):
                     into[rows[infoset]] += weight * target
     torch.testing.assert_close(solver.regrets, regrets, rtol=1e-6, atol=1e-3)

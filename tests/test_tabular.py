@@ -199,7 +199,9 @@ def test_outcome_sampling_is_unbiased(name, parameters, exploration):
         assert float(found.values.mean()) == pytest.approx(
             float(engine.expected_values(table)[player]), abs=5 * float(found.values.std()) / n**0.5
         )
-        sums = torch.zeros_like(table).index_add_(0, found.strategies.infosets, found.strategies.targets.double())
+        sums = torch.zeros_like(table).index_add_(
+            0, found.own_strategies.infosets, found.own_strategies.targets.double()
+        )
         average = sums / sums.sum(1, keepdim=True)
         assert average[mine].numpy() == pytest.approx(table[mine].numpy(), abs=1e-6)
         # Within a round, the summed weights are in proportion to own reach.

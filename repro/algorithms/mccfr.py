@@ -18,7 +18,7 @@ from torch import Tensor
 from repro.abstraction import abstraction
 from repro.algorithms.solver import Solver
 from repro.config import MCCFRConfig
-from repro.engine.sampling import SamplingEngine, Traversals
+from repro.engine.sampling import SamplingEngine, Trajectories, Traversals
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.policies.base import Policy, TabularPolicy
@@ -46,12 +46,13 @@ class SampledCFR(Solver):
         weight = self.iteration if self._config.linear else 1
         for player in range(2):
             found = self._traverse(player)
-            for samples, into in ((found.advantages, self.regrets), (found.strategies, self.sums)):
+            strategies = found.opponent_strategies if isinstance(found, Traversals) else found.own_strategies
+            for samples, into in ((found.advantages, self.regrets), (strategies, self.sums)):
                 into.index_add_(0, samples.infosets, samples.targets.double(), alpha=weight)
             self.nodes_touched += found.nodes_touched
             self.match(player)
 
-    def _traverse(self, player: int) -> Traversals:
+    def _traverse(self, player: int) -> Traversals | Trajectories:
         draw = generator(self._seed, "traversals", self.iteration, player, self.game.device)
         policy, n = self.policy(), self._config.traversals
         if self._config.sampling == "external":
