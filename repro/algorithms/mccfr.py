@@ -50,7 +50,7 @@ class SampledCFR(Solver):
             for samples, into in ((found.advantages, self.regrets), (strategies, self.sums)):
                 into.index_add_(0, samples.infosets, samples.targets.double(), alpha=weight)
             self.nodes_touched += found.nodes_touched
-            self.match(player)
+            self.update_strategy(player)
 
     def _traverse(self, player: int) -> Traversals | Trajectories:
         draw = generator(self._seed, "traversals", self.iteration, player, self.game.device)
@@ -68,9 +68,9 @@ class MonteCarloCFR(SampledCFR):
         super().__init__(game, game, config, seed)
         self._strategy = game.uniform.float()
 
-    def match(self, player: int) -> None:
+    def update_strategy(self, player: int) -> None:
         mine = self.game.player_slice[player]
-        self._strategy[mine] = self._matched(mine).float()
+        self._strategy[mine] = self._regret_matching(mine).float()
 
     def policy(self) -> Policy:
         return TabularPolicy(self._strategy)
@@ -94,7 +94,7 @@ class AbstractMCCFR(SampledCFR):
             self.abstraction = abstraction(self.game, self._config.buckets, centres)
             self._engine = SamplingEngine(self.abstraction.abstract)
 
-    def match(self, player: int) -> None:
+    def update_strategy(self, player: int) -> None:
         """Nothing to do: a strategy is made where it is needed."""
 
     def policy(self) -> Policy:

@@ -14,7 +14,8 @@ from repro.values.solver import SubgameSolver, solve
 from repro.values.subgames import Deck
 
 _TABLE_BYTES = 24
-"""Per action and hand, an iteration reads regrets twice to match them, and reads and writes regrets and sums once."""
+"""Per action and hand, an iteration reads regrets twice for regret matching, and reads and writes regrets and sums
+once."""
 
 _COPIED = 1 << 26
 
