@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from repro.abstraction.abstract_game import abstraction
 from repro.errors import ReproError
 from repro.games import GAMES, Game, load, register_game
 from repro.games.betting import CALL, FOLD, RAISE, SHOWDOWN, BettingRound, BettingRules, compile_tree
@@ -200,6 +201,41 @@ def test_units():
     assert load("kuhn").chips_per_unit == 1
     assert load("leduc").chips_per_unit == 1
     assert load("leduc", ante=4).chips_per_unit == 4
+
+
+# -- what a game can do ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "exact", "unit", "is_mean", "features"),
+    [
+        ("kuhn", {}, "sequence_form", "mA/g", True, "classes"),
+        ("leduc", {"ante": 4.0}, "sequence_form", "mA/g", True, "classes"),
+        ("big_leduc", {}, "sequence_form", "mA/g", True, "classes"),
+        ("fhp", {"ranks": 5, "suits": 2}, "boards", "mbb/g", False, "cards"),
+        # Equal blinds are no antes.
+        ("fhp", {"ranks": 5, "suits": 2, "blinds": (50.0, 50.0)}, "boards", "mbb/g", False, "cards"),
+        # Too large to be listed: its boards are still enumerated, in portions.
+        ("fhp5", {}, "boards", "mbb/g", False, "cards"),
+        ("hunl_pot", {"ranks": 4, "suits": 3}, None, "mbb/g", False, "cards"),
+        ("hnlh", {"ranks": 4, "suits": 3}, None, "mbb/g", False, "cards"),
+    ],
+)
+def test_what_a_game_can_do(name, parameters, exact, unit, is_mean, features):
+    game = load(name, **parameters)
+    assert (game.exact, game.unit, game.exploitability_is_mean) == (exact, unit, is_mean)
+    assert game.cards.features == features
+
+
+def test_one_card_each_with_blinds_is_quoted_in_big_blinds():
+    rules = BettingRules((1, 2), (BettingRound(bet=2, max_raises=2),))
+    game = Game("blinds", {}, rules, one_card_each(3, 1, (0,), True), chips_per_unit=2.0)
+    assert (game.unit, game.exploitability_is_mean) == ("mbb/g", True)
+
+
+def test_an_abstraction_is_played_and_not_measured():
+    game = abstraction(load("fhp", ranks=5, suits=2), buckets=5).abstract
+    assert (game.exact, game.unit, game.exploitability_is_mean) == (None, "mbb/g", False)
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
