@@ -58,6 +58,7 @@ def test_lossless_is_the_identity(name):
     assert torch.equal(lossless.rows(every(game)), every(game))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buckets", [1, 2, 12, 300, 1260])
 def test_rows_are_node_and_bucket(buckets):
     game = small_game()
@@ -160,6 +161,7 @@ def strongest(strength: dict[Any, Any], count: int) -> dict[tuple[int, int], flo
     return {h: min(max((count - above[h]) / equal[h], 0.0), 1.0) for h in strength}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
@@ -254,6 +256,7 @@ def test_every_hand_in_a_bucket_of_its_own_is_lossless(monkeypatch):
     assert torch.equal(grouped.average().table, lossless.average().table)
 
 
+@pytest.mark.slow
 def test_converges():
     game = load("fhp", ranks=4, suits=2)
     solver = solved(game, 0, linear=True, traversals=1000)

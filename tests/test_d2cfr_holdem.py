@@ -129,6 +129,7 @@ def test_its_policy_networks_are_measured_against_opponents(rectified):
     assert rectified.metrics["d2cfr"]["match/uniform/value"] == pytest.approx(10 * match.mean)
 
 
+@pytest.mark.slow
 def test_resuming_equals_never_stopping(tmp_path):
     def make() -> HoldemD2CFR:
         return d2cfr(small_game(), kl_weight=0.5, policy_every=1, traversals=60, **PLAYED)

@@ -294,6 +294,7 @@ def test_bad_configuration_is_refused(overrides, sentence):
 # -- the command line --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_from_the_command_line(tmp_path):
     overrides = (
         "game=fhp", "game.ranks=5", "game.suits=2", "algorithm=sd_cfr_and_deep_cfr", "network=deep_cfr",

@@ -50,6 +50,7 @@ def test_equals_openspiel_on_kuhn(variant):
 FASTER_PEERS = {"cfr": pyspiel.CFRSolver, "cfr_plus": pyspiel.CFRPlusSolver}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "at_100"),
     [("cfr", 1e-9), ("cfr_plus", 1e-6), ("linear_cfr", 1e-4), ("dcfr", 1e-2), ("cfr_simultaneous", None)],
@@ -231,6 +232,7 @@ MONTE_CARLO = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["kuhn", "leduc"])
 @pytest.mark.parametrize("variant", MONTE_CARLO)
 def test_monte_carlo_reaches_what_openspiel_does(name, variant):
@@ -252,6 +254,7 @@ def test_monte_carlo_reaches_what_openspiel_does(name, variant):
     assert abs(np.mean(ours) - np.mean(peers)) < 4 * spread
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"linear": True}])
 @pytest.mark.parametrize(("variant", "bound"), [("es_mccfr", 0.3), ("os_mccfr", 1.5)])
 def test_monte_carlo_converges(variant, bound, changes):
