@@ -237,6 +237,7 @@ def test_evaluating_more_often_changes_nothing_that_is_learned():
     assert often.metrics["nfsp"]["nash_conv"] == once.metrics["nfsp"]["nash_conv"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [1, 3])
 def test_resuming_equals_never_stopping(tmp_path, stop):
     """Memories that overflow, target networks older than the checkpoint, SGD steps due from before it."""

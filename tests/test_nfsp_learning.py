@@ -168,6 +168,7 @@ def test_q_learning_finds_the_best_response_to_a_fixed_opponent(player):
     assert float(values[starts].mean()) == pytest.approx(exact, abs=0.15)
 
 
+@pytest.mark.slow
 def test_exploitability_falls_well_below_uniforms():
     game = load("kuhn")
     model = NFSP(

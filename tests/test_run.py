@@ -72,6 +72,7 @@ def straight(tmp_path_factory):
     return output
 
 
+@pytest.mark.slow
 def test_a_run_is_tracked(straight):
     client = MlflowClient(default_uri(straight))
     everything = {r.info.run_id: r for r in client.search_runs([experiment_of(client)])}
@@ -100,6 +101,7 @@ def test_a_run_is_tracked(straight):
     assert {"config.yaml", "networks.pt"} <= files
 
 
+@pytest.mark.slow
 def test_artifacts_hold_the_networks_and_the_strategy(straight, tmp_path):
     client = MlflowClient(default_uri(straight))
     experiment = experiment_of(client)
@@ -116,6 +118,7 @@ def test_artifacts_hold_the_networks_and_the_strategy(straight, tmp_path):
         load_strategy(load("kuhn", ranks=4), path)
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_skipped_and_force_runs_it_again(straight):
     before = results(straight, SMALL)
     again = call(*SMALL, f"output_dir={straight}")
@@ -127,6 +130,7 @@ def test_a_finished_run_is_skipped_and_force_runs_it_again(straight):
     pd.testing.assert_frame_equal(results(straight, SMALL), before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_with_database")
 def test_killed_and_repeated_equals_never_stopped(straight, tmp_path):
     """SIGKILL at several points, in the same MLflow run, with the same numbers to the last bit."""
@@ -151,6 +155,7 @@ def test_killed_and_repeated_equals_never_stopped(straight, tmp_path):
     assert len(trainings) == 1, "every attempt continued the same MLflow run"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_with_database")
 def test_ctrl_c_leaves_a_run_that_can_be_continued(straight, tmp_path):
     overrides = (*SMALL, f"output_dir={tmp_path}", "checkpoint_every_seconds=0")
@@ -174,6 +179,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_continued(straight, tmp_path):
     pd.testing.assert_frame_equal(results(tmp_path, SMALL), results(straight, SMALL))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_with_database")
 def test_a_killed_command_takes_its_workers_along(tmp_path):
     overrides = ("-m", *SMALL, "seed=0,1", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", f"output_dir={tmp_path}")
@@ -202,6 +208,7 @@ def test_a_sweep_plans_what_its_runs_alone_would_be():
         run.plan([*SMALL, "seed=1,x"], multirun=True)
 
 
+@pytest.mark.slow
 def test_keys_of_a_swept_choice_can_be_given():
     """Hydra alone refuses them: they are not keys of the algorithm that is the default."""
     common = ["game=river_subgames", "algorithm.subgames=700", "algorithm.buckets=null", "seed=0,1"]
@@ -224,6 +231,7 @@ def test_keys_of_a_swept_choice_can_be_given():
         assert {c.seed for c in run.plan(["game=river_subgames", "algorithm=dcvn", *seeds], multirun=True)} == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_with_database")
 def test_a_swept_choice_runs_as_planned(tmp_path):
     sweep = ("-m", "game=kuhn", "algorithm=cfr,dcfr", "algorithm.iterations=4")
@@ -250,6 +258,7 @@ def test_a_status_keeps_what_earlier_commands_left():
     assert found.of("98").state == status.RUNNING
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_with_database")
 def test_a_run_that_other_commands_do_is_waited_for_and_not_done_again(tmp_path):
     overrides = (*SMALL, f"output_dir={tmp_path}")
@@ -274,6 +283,7 @@ def test_a_run_that_other_commands_do_is_waited_for_and_not_done_again(tmp_path)
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_with_database")
 def test_a_sweep_goes_on_when_one_run_fails(tmp_path):
     # The second run's batch is larger than what it collects, which only shows once it has started.
@@ -292,6 +302,7 @@ def test_a_sweep_goes_on_when_one_run_fails(tmp_path):
     assert any(r.data.tags.get("repro.message", "").startswith("iteration 1: algorithm") for r in trainings)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_with_database")
 def test_a_truncated_checkpoint_falls_back_to_the_one_before(straight, tmp_path):
     overrides = (*SMALL, f"output_dir={tmp_path}", "checkpoint_every_seconds=0")
@@ -362,6 +373,7 @@ def test_a_read_out_can_be_added_on_the_command_line():
     assert config.algorithm.readouts["sd_cfr"] == ReadoutConfig("ensemble")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left_behind", ["checkpoint after the last iteration", "read-out not closed"])
 def test_killed_at_the_very_end(straight, tmp_path, monkeypatch, left_behind):
     """The windows between the last iteration and the end, each hit on purpose."""
@@ -416,6 +428,7 @@ def test_a_deleted_experiment_is_explained(tmp_path):
         experiment_id(client, "runs", tmp_path / "artifacts")
 
 
+@pytest.mark.slow
 def test_one_bad_value_in_a_sweep_stops_all_of_it_before_any_work(tmp_path):
     done = call("-m", *SMALL, "algorithm.traversals=200,-5", f"output_dir={tmp_path / 'never'}")
     assert done.returncode == 2
@@ -423,6 +436,7 @@ def test_one_bad_value_in_a_sweep_stops_all_of_it_before_any_work(tmp_path):
     assert not (tmp_path / "never").exists()
 
 
+@pytest.mark.slow
 def test_an_output_folder_that_cannot_be_written_is_refused(tmp_path):
     file = tmp_path / "file"
     file.write_text("in the way")
@@ -433,6 +447,7 @@ def test_an_output_folder_that_cannot_be_written_is_refused(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
     file = tmp_path / "mlflow.db"
     file.write_text("my thesis, the only copy")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from torch import Tensor
 from repro.abstraction.one_board import OneBoardBuckets
 from repro.abstraction.streets import StreetBuckets, find_buckets
 from repro.errors import ReproError
-from repro.games.cards import Cards, Deals
+from repro.games.cards import Cards, Deals, Unit
 from repro.games.game import MOST_LISTED, Game
 from repro.games.holdem import HoldemCards
 
@@ -37,6 +37,22 @@ class BucketCards(Cards):
     @property
     def cells(self) -> tuple[int, ...]:
         return self.buckets.sizes
+
+    @property
+    def exact(self) -> None:
+        """None: what a strategy is worth is measured in the full game."""
+
+    @property
+    def unit(self) -> Unit:
+        return self.full.unit
+
+    @property
+    def exploitability_is_mean(self) -> bool:
+        return self.full.exploitability_is_mean
+
+    @property
+    def features(self) -> Literal["classes"]:
+        return "classes"
 
     def deal(self, n: int, generator: torch.Generator) -> Deals:
         deals = self.full.deal(n, generator)

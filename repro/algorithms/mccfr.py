@@ -22,7 +22,7 @@ from repro.algorithms.solver import Solver
 from repro.algorithms.tables import READOUTS, TabularCFR, readout_problems
 from repro.config.fields import at_least, one_of
 from repro.config.schema import AlgorithmConfig, Config, register_algorithm
-from repro.engine.sampling import SamplingEngine, Traversals
+from repro.engine.sampling import SamplingEngine, Trajectories, Traversals
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.policies.base import Policy, TabularPolicy
@@ -99,12 +99,13 @@ class SampledCFR(Solver):
         weight = self.iteration if self._config.linear else 1
         for player in range(2):
             found = self._traverse(player)
-            for samples, into in ((found.advantages, self.regrets), (found.strategies, self.sums)):
+            strategies = found.opponent_strategies if isinstance(found, Traversals) else found.own_strategies
+            for samples, into in ((found.advantages, self.regrets), (strategies, self.sums)):
                 into.index_add_(0, samples.infosets, samples.targets.double(), alpha=weight)
             self.nodes_touched += found.nodes_touched
-            self.match(player)
+            self.update_strategy(player)
 
-    def _traverse(self, player: int) -> Traversals:
+    def _traverse(self, player: int) -> Traversals | Trajectories:
         draw = generator(self._seed, "traversals", self.iteration, player, self.game.device)
         policy, n = self.policy(), self._config.traversals
         if self._config.sampling == "external":
@@ -120,9 +121,9 @@ class MonteCarloCFR(SampledCFR):
         super().__init__(game, abstraction(game, None), config, seed)
         self._strategy = game.uniform.float()
 
-    def match(self, player: int) -> None:
+    def update_strategy(self, player: int) -> None:
         mine = self.game.player_slice[player]
-        self._strategy[mine] = self._matched(mine).float()
+        self._strategy[mine] = self._regret_matching(mine).float()
 
     def policy(self) -> Policy:
         return TabularPolicy(self._strategy)
@@ -152,7 +153,7 @@ class AbstractMCCFR(SampledCFR):
         # In pieces: the table may be gigabytes.
         return {"infosets_seen": float(sum(int(part.any(1).sum()) for part in self.sums.split(1 << 20)))}
 
-    def match(self, player: int) -> None:
+    def update_strategy(self, player: int) -> None:
         """Nothing to do: a strategy is made where it is needed."""
 
     def policy(self) -> Policy:

@@ -50,7 +50,7 @@ class Solver(ABC):
         """Do one iteration."""
 
     @abstractmethod
-    def match(self, player: int) -> None:
+    def update_strategy(self, player: int) -> None:
         """Set the player's strategy from the regrets."""
 
     def average(self) -> TabularPolicy:
@@ -88,9 +88,9 @@ class Solver(ABC):
         self.regrets.copy_(regrets)
         self.sums.copy_(sums)
         for player in range(2):
-            self.match(player)
+            self.update_strategy(player)
 
-    def _matched(self, mine: slice) -> Tensor:
+    def _regret_matching(self, mine: slice) -> Tensor:
         # Illegal actions have no regret, so that no mask is needed.
         return normalised(self.regrets[mine].clamp(min=0), self.game.uniform[mine])
 

@@ -137,11 +137,11 @@ class ExactCFR(Solver):
         self._legal = game.legal.double()
         self._histories = round(sum(1 / game.one_card.pair_probability[r] for r in game.tree.round.tolist()))
         for player in range(2):
-            self.match(player)
+            self.update_strategy(player)
 
-    def match(self, player: int) -> None:
+    def update_strategy(self, player: int) -> None:
         treeplex = self._engine.players[player]
-        treeplex.strategy.copy_(self._matched(self.game.player_slice[player]))
+        treeplex.strategy.copy_(self._regret_matching(self.game.player_slice[player]))
         treeplex.strategy_to_reach()
 
     @torch.inference_mode()
@@ -170,7 +170,7 @@ class ExactCFR(Solver):
             regrets.copy_(torch.where(regrets > 0, regrets * positive, regrets * negative))
         elif positive != 1:
             regrets.mul_(positive)
-        self.match(player)
+        self.update_strategy(player)
 
 
 def solver_of(game: Game, config: TabularCFRConfig | MCCFRConfig, seed: int) -> Solver:

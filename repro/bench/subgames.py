@@ -13,7 +13,8 @@ from repro.subgames.solver import SolverConfig, SubgameSolver, solve
 from repro.subgames.subgames import Deck
 
 _TABLE_BYTES = 24
-"""Per action and hand, an iteration reads regrets twice to match them, and reads and writes regrets and sums once."""
+"""Per action and hand, an iteration reads regrets twice for regret matching, and reads and writes regrets and sums
+once."""
 
 _COPIED = 1 << 26
 
