@@ -145,13 +145,6 @@ class Game:
             raise ReproError(f"game is {self.name}; this works for games with one private card each.")
         return self.cards
 
-    @property
-    def exact(self) -> str | None:
-        """How exact values are computed: `sequence_form` with one private card each, `boards` in Hold'em with one."""
-        if isinstance(self.cards, OneCard):
-            return "sequence_form"
-        return "boards" if getattr(self.cards, "one_board", False) else None
-
     # -- lists of all infosets ------------------------------------------------------------------------------------
 
     @cached_property
