@@ -106,9 +106,7 @@ class AlgorithmConfig:
 
         if game.get("name") not in GAMES:
             known = ", ".join(sorted(GAMES))
-            raise ReproError(
-                f"game is {game.get('name')}; the algorithm {self.name} takes a whole game, one of {known}."
-            )
+            raise ReproError(f"game is {game.get('name')}; the algorithm takes a whole game, one of {known}.")
         return load_game(game, device)
 
     def problems(self, config: Config, game: Any) -> Iterator[str]:

@@ -22,13 +22,12 @@ class SubgamesConfig(AlgorithmConfig):
 
     solver: SolverConfig = field(default_factory=SolverConfig)
 
-    def load(self, game: Mapping[str, Any], device: str = "cpu") -> Subgames:
+    @classmethod
+    def load(cls, game: Mapping[str, Any], device: str = "cpu") -> Subgames:
         """The kind of subgames; they live on the CPU, and are solved on the run's device."""
         del device
         if game.get("name") not in SUBGAMES:
-            raise ReproError(
-                f"game is {game.get('name')}; the algorithm {self.name} takes one of {', '.join(SUBGAMES)}."
-            )
+            raise ReproError(f"game is {game.get('name')}; the algorithm takes one of {', '.join(SUBGAMES)}.")
         return load_subgames(game)
 
     def problems(self, config: Config, game: Subgames) -> Iterator[str]:
