@@ -42,6 +42,8 @@ def folder_of(config: Config) -> Path:
 class SubgameReadout(Readout):
     """A read-out of a run about subgames: nothing that can sit in a seat."""
 
+    PLAYS = False
+
     game: Subgames  # type: ignore[assignment]
 
     def seats(self, snapshot: Snapshot) -> Sequence[Seat]:

@@ -115,6 +115,8 @@ class ValueErrors(Evaluation):
     nothing made its predictions zero-sum; `predicting_zero`, what it would be if it predicted 0 for every hand.
     """
 
+    OF_PLAYERS = False
+
     def __post_init__(self) -> None:
         self._unbucketed: dict[str, dict[int, float]] = {}
         self._data: dict[str, SubgameData] = {}

@@ -169,6 +169,8 @@ class EncodingErrors(SolvedSubgames):
 class EncodingErrorMetrics(Evaluation):
     """What runs of `EncodingErrors` measured, as metrics of their read-outs."""
 
+    OF_PLAYERS = False
+
     def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
         yield from super().problems(game, algorithm)
         if not isinstance(algorithm, EncodingErrorConfig):
