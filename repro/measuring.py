@@ -43,6 +43,8 @@ class Measuring:
             for name, evaluation in self.evaluations.items()
             for readout in evaluation.names(self.readouts)
         }
+        for (name, readout), stored in self._rows.items():
+            self.evaluations[name].recall(readout, stored.rows)
 
     def _open_others(self) -> Iterator[tuple[str, Other]]:
         config = self.config

@@ -374,6 +374,7 @@ def test_the_curve_over_sgd_steps():
     assert [number(encoded[i]) for i in (2, 3, 5)] == [2, 1.43, 28.6]
 
 
+@pytest.mark.slow
 def test_networks_that_learn_longer_are_table_6s_otherwise():
     for scale, times in (("laptop", 5), ("paper", 1)):
         mine, theirs = (

@@ -52,6 +52,7 @@ def met(model: HoldemNFSP, player: int) -> torch.Tensor:
     return model.engine.external_sampling(Uniform(model.game), player, 50, draw).advantages.infosets
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("player", [0, 1])
 def test_strategies_are_the_networks(trained, player):
     infosets = met(trained, player)
@@ -71,6 +72,7 @@ def test_strategies_are_the_networks(trained, player):
     torch.testing.assert_close(strategies(infosets, which), torch.where((which == 1)[:, None], response, average))
 
 
+@pytest.mark.slow
 def test_values_after_are_the_target_network_s(trained):
     player = trained.players[0]
     infosets = met(trained, 0)
@@ -90,6 +92,7 @@ def test_values_after_are_the_target_network_s(trained):
     torch.testing.assert_close(player.value_after(following), before)
 
 
+@pytest.mark.slow
 def test_what_folding_costs_is_learned(trained):
     """The one value that needs no opponent: the chips that are in, in units of the stack."""
     game, infosets = trained.game, met(trained, 0)
@@ -104,6 +107,7 @@ def test_what_folding_costs_is_learned(trained):
     assert errors[1] < 0.7 * errors[0]
 
 
+@pytest.mark.slow
 def test_resuming_equals_never_stopping(tmp_path):
     straight, resumed = straight_and_resumed(lambda: nfsp(small_game(), iterations=8), 4, 2, tmp_path)
     assert straight.iteration == resumed.iteration == 8
@@ -114,6 +118,7 @@ def test_resuming_equals_never_stopping(tmp_path):
         assert torch.equal(ours.target(), theirs.target())
 
 
+@pytest.mark.slow
 def test_what_it_leaves_can_be_played_against(trained, tmp_path):
     plain = {
         "game": {"name": "hnlh", **GAME},
@@ -132,6 +137,7 @@ def test_what_it_leaves_can_be_played_against(trained, tmp_path):
         load_networks(trained.game, tmp_path / "networks.pt")
 
 
+@pytest.mark.slow
 def test_it_is_what_nfsp_means_in_hold_em(trained):
     game = small_game()
     asked = Config(game={"name": "hnlh", **GAME}, algorithm=config(), network=NetworkConfig("fc", 16, 1))

@@ -50,6 +50,7 @@ def test_equals_openspiel_on_kuhn(variant):
 FASTER_PEERS = {"cfr": pyspiel.CFRSolver, "cfr_plus": pyspiel.CFRPlusSolver}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "at_100"),
     [("cfr", 1e-9), ("cfr_plus", 1e-6), ("linear_cfr", 1e-4), ("dcfr", 1e-2), ("cfr_simultaneous", None)],
@@ -199,7 +200,9 @@ def test_outcome_sampling_is_unbiased(name, parameters, exploration):
         assert float(found.values.mean()) == pytest.approx(
             float(engine.expected_values(table)[player]), abs=5 * float(found.values.std()) / n**0.5
         )
-        sums = torch.zeros_like(table).index_add_(0, found.strategies.infosets, found.strategies.targets.double())
+        sums = torch.zeros_like(table).index_add_(
+            0, found.own_strategies.infosets, found.own_strategies.targets.double()
+        )
         average = sums / sums.sum(1, keepdim=True)
         assert average[mine].numpy() == pytest.approx(table[mine].numpy(), abs=1e-6)
         # Within a round, the summed weights are in proportion to own reach.
@@ -229,6 +232,7 @@ MONTE_CARLO = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["kuhn", "leduc"])
 @pytest.mark.parametrize("variant", MONTE_CARLO)
 def test_monte_carlo_reaches_what_openspiel_does(name, variant):
@@ -250,6 +254,7 @@ def test_monte_carlo_reaches_what_openspiel_does(name, variant):
     assert abs(np.mean(ours) - np.mean(peers)) < 4 * spread
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"linear": True}])
 @pytest.mark.parametrize(("variant", "bound"), [("es_mccfr", 0.3), ("os_mccfr", 1.5)])
 def test_monte_carlo_converges(variant, bound, changes):

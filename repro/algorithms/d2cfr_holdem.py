@@ -52,9 +52,9 @@ class HoldemD2CFR(D2CFRFamily, HoldemDeepCFR):
             kept[player] = kept[player][-1:]
         self.fitted[player] = self.iteration
 
-    def _match(self, infosets: Tensor, advantages: Tensor, legal: Tensor) -> Tensor:
+    def _regret_matching(self, infosets: Tensor, advantages: Tensor, legal: Tensor) -> Tensor:
         regrets = advantages[:, :-1] if self.dueling else advantages
-        return super()._match(infosets, regrets, legal)
+        return super()._regret_matching(infosets, regrets, legal)
 
     def current_policy(self) -> Policy:
         plain = super().current_policy()

@@ -166,7 +166,7 @@ class DeepCFRFamily(Algorithm):
         draw = self.draws("traversals", player)
         traversals = self.engine.external_sampling(self.current_policy(), player, self.algorithm.traversals, draw)
         targets = Samples(traversals.advantages.infosets, self.value_targets(traversals))
-        self.remember(player, targets, traversals.strategies)
+        self.remember(player, targets, traversals.opponent_strategies)
         self.nodes_touched += traversals.nodes_touched
         return traversals
 

@@ -102,9 +102,9 @@ class HoldemDeepCFR(DeepCFRFamily):
         return self._policy(self.value_networks[player], opening, player)
 
     def _policy(self, network: nn.Module, opening: Tensor, player: int) -> NetworkPolicy:
-        return NetworkPolicy(network, self.features.rows, self._match, opening, self._first[player])
+        return NetworkPolicy(network, self.features.rows, self._regret_matching, opening, self._first[player])
 
-    def _match(self, infosets: Tensor, advantages: Tensor, legal: Tensor) -> Tensor:
+    def _regret_matching(self, infosets: Tensor, advantages: Tensor, legal: Tensor) -> Tensor:
         del infosets
         return regret_matching(advantages, legal, self.algorithm.when_no_positive)
 

@@ -16,10 +16,10 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
 from repro.config.fields import above, at_least, one_of
+from repro.errors import ReproError
 
 if TYPE_CHECKING:
     from repro.algorithms.base import Training
-    from repro.policies.readout import Readout
 
 STORE = ConfigStore.instance()
 
@@ -73,12 +73,13 @@ class AlgorithmConfig:
     """What every algorithm has.
 
     Attributes:
-        READOUTS: by kind, the read-outs of what this algorithm leaves.
+        READOUTS: by kind, the read-outs (`repro.policies.readout.Readout`) of what this algorithm leaves.
         USES_NETWORK: whether it takes a `network`.
         MANY_SEEDS: whether several seeds may be trained together (`seeds`).
     """
 
-    READOUTS: ClassVar[Mapping[str, type[Readout]]] = {}
+    # OmegaConf looks up the types of a schema, which are therefore no names of modules above this one.
+    READOUTS: ClassVar[Mapping[str, type[Any]]] = {}
     USES_NETWORK: ClassVar[bool] = True
     MANY_SEEDS: ClassVar[bool] = False
 
@@ -101,8 +102,11 @@ class AlgorithmConfig:
         Raises:
             ReproError: it is unknown or impossible, or no game for this algorithm.
         """
-        from repro.games.registry import load_game  # noqa: PLC0415  (games take a second to import; schemas do not)
+        from repro.games.registry import GAMES, load_game  # noqa: PLC0415  (games take a second to import)
 
+        if game.get("name") not in GAMES:
+            known = ", ".join(sorted(GAMES))
+            raise ReproError(f"game is {game.get('name')}; the algorithm takes a whole game, one of {known}.")
         return load_game(game, device)
 
     def problems(self, config: Config, game: Any) -> Iterator[str]:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from torch import Tensor
 
 from repro.games.game import Game
-from repro.games.holdem import HoldemCards
 from repro.networks.features import Columns, feature_columns, infoset_features
 from repro.networks.holdem_features import HoldemFeatures
 
@@ -17,7 +16,7 @@ Inputs = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 def network_inputs(game: Game) -> tuple[Inputs, Columns]:
     """How to make a network's inputs, and what their columns are."""
-    if isinstance(game.cards, HoldemCards):
+    if game.cards.features == "cards":
         made = HoldemFeatures(game)
         return made.rows, made.columns
     features = infoset_features(game)
