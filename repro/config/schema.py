@@ -19,7 +19,6 @@ from repro.config.fields import above, at_least, one_of
 
 if TYPE_CHECKING:
     from repro.algorithms.base import Training
-    from repro.policies.readout import Readout
 
 STORE = ConfigStore.instance()
 
@@ -73,12 +72,12 @@ class AlgorithmConfig:
     """What every algorithm has.
 
     Attributes:
-        READOUTS: by kind, the read-outs of what this algorithm leaves.
+        READOUTS: by kind, the `Readout` classes of what this algorithm leaves.
         USES_NETWORK: whether it takes a `network`.
         MANY_SEEDS: whether several seeds can be trained together (`seeds`).
     """
 
-    READOUTS: ClassVar[Mapping[str, type[Readout]]] = {}
+    READOUTS: ClassVar[Mapping[str, type[Any]]] = {}
     USES_NETWORK: ClassVar[bool] = True
     MANY_SEEDS: ClassVar[bool] = False
 
