@@ -116,7 +116,9 @@ class D2CFRConfig(DeepCFRConfig):
     def _problems_of_state_values(self, game: Game) -> Iterator[str]:
         histories, listed = game.exact == "sequence_form", self.lists(game)
         if self.rectification == "exact" and not (histories and listed):
-            yield f"algorithm.rectification is exact; the game {game.name} has too many infosets, use play_outs or none."
+            yield (
+                f"algorithm.rectification is exact; the game {game.name} has too many infosets, use play_outs or none."
+            )
         if self.rectification == "play_outs" and histories != listed:
             held, needed = ("listed", "asked") if listed else ("asked", "listed")
             yield (

@@ -106,9 +106,7 @@ class Strategies(ABC):
         """Take one SGD step per minibatch of the player's infosets; returns the loss. `how` goes to `fit`."""
 
     @abstractmethod
-    def mean_of(
-        self, network: nn.Module, parameters: Sequence[Tensor], player: int
-    ) -> Callable[[Minibatch], Tensor]:
+    def mean_of(self, network: nn.Module, parameters: Sequence[Tensor], player: int) -> Callable[[Minibatch], Tensor]:
         """Maps a minibatch of the player to `[n, actions]`, the mean output at its infosets.
 
         Args:
