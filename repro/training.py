@@ -1,160 +1,236 @@
-"""One training run: from a checked configuration to a finished MLflow run."""
+"""One run: from a checked configuration to a finished training that is measured as asked.
+
+    instantiate, fit, finish
+
+A training that is finished is not trained again; what of its evaluations lacks is measured from its snapshots.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from mlflow import MlflowClient
-from mlflow.entities import Run
-from omegaconf import DictConfig, OmegaConf
+from hydra.utils import instantiate
+from pytorch_lightning.callbacks import Checkpoint
 from threadpoolctl import threadpool_limits
 
-from repro.algorithms.base import Algorithm, TableAlgorithm, Tracked
-from repro.algorithms.registry import build, build_for_subgames, together
-from repro.config import Config, flatten, game_of, result_config, run_key, settings, single_runs
-from repro.games import Game
-from repro.opponents import opponents_of
-from repro.policies import save_strategy
-from repro.policies.record import STRATEGIES, save_records
-from repro.tracking import provenance, status
+from repro.algorithms.base import Training
+from repro.config.checks import TRAINING, check_with_game, game_of
+from repro.config.keys import hyperparameters, training_key
+from repro.config.schema import Config
+from repro.errors import ReproError
+from repro.evaluation.averages import tabulated
+from repro.evaluation.base import Measured
+from repro.games.game import Game
+from repro.measuring import Measuring
+from repro.policies.files import save_strategy
+from repro.policies.readout import Readout
+from repro.policies.snapshot import Snapshot, SnapshotFolder
+from repro.tracking import provenance
+from repro.tracking import record as records
 from repro.tracking.checkpoints import Checkpoints, newest_readable
-from repro.tracking.store import (
-    TRAINING,
-    TrackedRun,
-    default_uri,
-    experiment_id,
-    find_runs,
-    is_finished,
-    open_store,
-)
-from repro.values.subgames import Subgames
+from repro.tracking.record import FINISHED, SKIPPED, RunRecord
+from repro.tracking.rows import TrainingRows
+from repro.tracking.store import MLflowRuns, default_uri, experiment_id, open_store
+from repro.trained import CONFIG, PORTABLE, run_folder, save_portable, snapshots_of, write_config
 
-_MOST_ROWS_IN_A_TABLE = 50_000
+MOST_ROWS_IN_A_FILE = 50_000
+"""Infosets of the largest game whose strategies are left as a file that a person can read."""
 
 
-def train(config: DictConfig, folder: Path, state: status.Status, parent: str | None) -> str:
-    """Do the run of `config`, or continue it, or skip it when it is finished. Returns its state.
+@dataclass
+class Seed:
+    """One training's side of a run: where it is, what became of it, what is measured of it, and its runs in MLflow."""
 
-    Of a batched run (`seeds`) those are done that are not finished, unless it was stopped while they were finished one
-    after the other.
+    config: Config
+    folder: Path
+    record: RunRecord
+    measuring: Measuring
+    mlflow: MLflowRuns
+    rows: TrainingRows
+
+    def report(self, training: Training, measured: Measured) -> None:
+        """Note an epoch: in the training's folder, then in MLflow."""
+        self.rows.append(training.iteration, training.metrics)
+        self.mlflow.log(TRAINING, training.metrics, training.iteration)
+        for readout, metrics in measured.items():
+            self.mlflow.log(readout, metrics, training.iteration)
+
+
+def train(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, record: RunRecord) -> str:
+    """Do a run, or continue it, or measure what lacks of it; returns its state.
+
+    Args:
+        configs: one per seed; of several, those are done together that are not finished.
+        labels: target -> scale, of what asked for it.
+        folder: where checkpoints are: the training's, or of several seeds one for all.
+        record: of the run: that of the training itself, or one for all seeds.
 
     Raises:
         ReproError: the run cannot be done as asked.
     """
-    first = settings(config)
-    client = open_store(first.tracking_uri or default_uri(Path(first.output_dir).absolute()))
-    experiment = experiment_id(client, first.target, Path(first.output_dir).absolute() / "artifacts")
-    work = _work_left(client, experiment, config, first, folder)
-    if not work.configs:
-        return status.SKIPPED
-    configs, folder = work.configs, work.folder
-    checked = [settings(c) for c in configs]
+    config = configs[0]
     _quiet_lightning()
-    tracked = [
-        _open_tracked_run(client, experiment, *one, parent) for one in zip(configs, checked, work.runs, strict=True)
-    ]
-    torch.set_num_threads(first.threads)
-    iteration = 0
-    try:
-        game = game_of(first, first.device)
-        with threadpool_limits(first.threads):
-            model = _built(game, checked, client)
-        checkpoint, passed_over = newest_readable(folder)
-        if passed_over:
-            print(f"warning: {passed_over}")
-        reports = [_Report(tracked, folder, state), Checkpoints(folder, first.checkpoint_every_seconds)]
-        trainer = _trainer(model.steps, first.device, reports, folder)
-        try:
-            with threadpool_limits(first.threads):
-                trainer.fit(model, datamodule=model.datamodule, ckpt_path=checkpoint, weights_only=True)
-        finally:
-            iteration = model.iteration
-        for one, run, plain in zip(model.replicates, tracked, configs, strict=True):
-            _write_artifacts(one, run, plain, folder)
-        for one, run, plain in zip(model.replicates, tracked, configs, strict=True):
-            run.finish("FINISHED")
-            if len(configs) > 1:
-                own = status.read(_own_folder(plain)).taken_up("")
-                own.state, own.iteration, own.iterations = status.FINISHED, one.iteration, one.iterations
-                own.headline = _headline(one)
-                status.write(_own_folder(plain), own)
-    except BaseException as error:
-        stopped = isinstance(error, KeyboardInterrupt | SystemExit)
-        reason = "interrupted" if stopped else str(error)
-        for run in tracked:
-            run.finish("KILLED" if stopped else "FAILED", f"iteration {iteration}: {reason}")
-        raise
-    state.headline = _headline(model) or state.headline
-    for file in (*folder.glob("*.ckpt"), folder / model.ARTIFACT, folder / STRATEGIES):
-        # The networks are in the artifacts now; the memories serve no one any more.
-        file.unlink(missing_ok=True)
-    return status.FINISHED
+    torch.set_num_threads(config.threads)
+    with threadpool_limits(config.threads):
+        game = game_of(config)
+        check_with_game(config, game)
+        seeds = [_open(game, one, labels, record if len(configs) == 1 else None) for one in configs]
+        if config.force:
+            _begin_anew(folder, seeds)
+        due = [not seed.record.trained for seed in seeds]
+        state = SKIPPED
+        if any(due):
+            batch = _batch_folder(folder, seeds, due)
+            _fit(game, list(compress(seeds, due)), config, batch, record)
+            state = FINISHED
+        for seed in seeds:
+            state = FINISHED if _complete(seed) else state
+    record.headline = seeds[0].record.headline
+    return state
 
 
-def _built(game: Game | Subgames, checked: Sequence[Config], client: MlflowClient) -> Tracked:
-    if isinstance(game, Subgames):
-        # Seeds are not done together here.
-        return build_for_subgames(game, checked[0])
-    return together([build(game, c, opponents_of(client, game, c)) for c in checked])
+# -- before ----------------------------------------------------------------------------------------------------------
 
 
-def _trainer(epochs: int, device: str, callbacks: list[pl.Callback], folder: Path) -> pl.Trainer:
-    """Lightning without its own logger, checkpoints and bars: ours are callbacks."""
-    return pl.Trainer(
-        max_epochs=epochs,
-        accelerator="gpu" if device == "cuda" else "cpu",
-        devices=1,
-        callbacks=callbacks,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        default_root_dir=folder,
+def _open(game: Any, config: Config, labels: Mapping[str, str], record: RunRecord | None) -> Seed:
+    """A training's folder, record and MLflow runs, made where there are none."""
+    key = training_key(config)
+    folder = run_folder(config.output_dir, key)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_config(folder, config)
+    record = records.read(folder) if record is None else record
+    record.labels |= labels
+    if not record.trained:
+        record.note_made_with({**provenance.code(), **provenance.hardware(), **provenance.versions()})
+    measuring = Measuring(game, config, folder)
+    mlflow = _mlflow_runs(config, key, record)
+    records.write(folder, record)
+    return Seed(config, folder, record, measuring, mlflow, TrainingRows(folder))
+
+
+def _mlflow_runs(config: Config, key: str, record: RunRecord) -> MLflowRuns:
+    output = Path(config.output_dir).absolute()
+    client = open_store(config.tracking_uri or default_uri(output))
+    game, algorithm = config.game["name"], config.algorithm
+    readouts = [TRAINING, *_readout_names(config)]
+    flat = {k: v for k, v in hyperparameters(config).items() if k not in ("game.name", "algorithm.name")}
+    tags = {
+        **{name: ", ".join(values) for name, values in record.made_with.items()},
+        **{f"target.{target}": scale for target, scale in record.labels.items()},
+    }
+    return MLflowRuns(
+        client,
+        experiment_id(client, game, output / "artifacts"),
+        record,
+        key=key,
+        names={name: f"{algorithm.name if name == TRAINING else name} {game} seed={config.seed}" for name in readouts},
+        params={
+            name: {"algorithm": algorithm.name if name == TRAINING else name, "game": game, "seed": config.seed, **flat}
+            for name in readouts
+        },
+        tags=tags,
     )
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What of a run is still to be done: configurations and MLflow runs, one per seed, and where checkpoints are."""
-
-    configs: list[DictConfig]
-    runs: list[dict[str, Run]]
-    folder: Path
+def _readout_names(config: Config) -> list[str]:
+    """Whatever metrics are measured of: the read-outs, and what evaluations call so."""
+    named = [n for e in config.evaluation.values() for n in e.names(config.algorithm.readouts)]
+    return list(dict.fromkeys([*config.algorithm.readouts, *named]))
 
 
-def _work_left(client: MlflowClient, experiment: str, config: DictConfig, checked: Config, folder: Path) -> _Work:
-    configs = single_runs(config)
-    found = [find_runs(client, experiment, run_key(c)) for c in configs]
-    unfinished = [not is_finished(runs, checked.algorithm.readouts) for runs in found]
-    if checked.force:
-        # Begin anew, as asked.
-        _forget(folder)
-        return _Work(configs, [{} for _ in configs], folder)
-    if not any(unfinished):
-        return _Work([], [], folder)
-    if not all(unfinished) and not any(folder.glob("*.ckpt")):
-        # Some seeds were finished by other commands. Were it this one, stopped just then, it would have a checkpoint.
-        configs, found = list(compress(configs, unfinished)), list(compress(found, unfinished))
-        folder = folder / f"seeds-{'-'.join(str(c.seed) for c in configs)}"
-        folder.mkdir(exist_ok=True)
-    if not all(TRAINING in runs for runs in found):
-        # The store does not know the runs that these checkpoints belong to.
-        _forget(folder)
-    return _Work(configs, found, folder)
-
-
-def _forget(folder: Path) -> None:
+def _begin_anew(folder: Path, seeds: Sequence[Seed]) -> None:
+    """Take nothing of what was done before for done, as asked."""
     for file in folder.glob("*.ckpt"):
         file.unlink()
+    for seed in seeds:
+        seed.record.trained = seed.record.exported = False
+        seed.record.wall_seconds, seed.record.made_with = 0.0, {}
+        seed.record.note_made_with({**provenance.code(), **provenance.hardware(), **provenance.versions()})
+
+
+def _batch_folder(folder: Path, seeds: Sequence[Seed], due: Sequence[bool]) -> Path:
+    """Where checkpoints are; where other commands finished some seeds meanwhile, those of the others lie elsewhere."""
+    if all(due) or any(folder.glob("*.ckpt")):
+        return folder
+    rest = folder / f"seeds-{'-'.join(str(s.config.seed) for s in compress(seeds, due))}"
+    rest.mkdir(exist_ok=True)
+    return rest
+
+
+# -- training --------------------------------------------------------------------------------------------------------
+
+
+def _fit(game: Any, seeds: Sequence[Seed], config: Config, folder: Path, record: RunRecord) -> None:
+    """Train what is not finished, from the newest checkpoint."""
+    model = _model(game, seeds)
+    checkpoint, passed_over = newest_readable(folder)
+    if passed_over:
+        print(f"warning: {passed_over}")
+    callbacks = [Reporting(seeds, folder, record), Checkpoints(folder, config.checkpoint_every_seconds)]
+    trainer = _trainer(config, model, callbacks, folder)
+    with _closing_when_stopped(seeds, model):
+        for seed in seeds:
+            seed.mlflow.begin()
+        trainer.fit(model, datamodule=model.datamodule, ckpt_path=checkpoint, weights_only=True)
+        if model.iteration < model.iterations:
+            raise ReproError(
+                f"training was stopped by a callback after iteration {model.iteration} of {model.iterations}; repeat "
+                "the command without it to continue."
+            )
+    for seed in seeds:
+        seed.record.trained = True
+        records.write(seed.folder, seed.record)
+    for file in folder.glob("*.ckpt"):
+        # Everything that can be played is in the snapshots; the memories serve no one any more.
+        file.unlink()
+
+
+def _model(game: Any, seeds: Sequence[Seed]) -> Training:
+    trainings = [seed.config.algorithm.build(game, seed.config) for seed in seeds]
+    for training, seed in zip(trainings, seeds, strict=True):
+        training.snapshots = snapshots_of(seed.folder)
+    algorithm = seeds[0].config.algorithm
+    return algorithm.together(trainings) if algorithm.MANY_SEEDS else trainings[0]
+
+
+def _trainer(config: Config, model: Training, callbacks: list[pl.Callback], folder: Path) -> pl.Trainer:
+    """Lightning's Trainer as configured, with the suite's callbacks before the user's."""
+    options = dict(config.trainer)
+    users = [instantiate(given) for given in (options.pop("callbacks", None) or {}).values()]
+    loggers = [instantiate(given, save_dir=str(folder)) for given in config.logger.values()]
+    trainer: pl.Trainer = instantiate(
+        {"_target_": "pytorch_lightning.Trainer", **options},
+        max_epochs=model.steps,
+        accelerator="gpu" if config.device == "cuda" else "cpu",
+        callbacks=[*callbacks, *users],
+        logger=loggers or False,
+        enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in users),
+        default_root_dir=str(folder),
+    )
+    return trainer
+
+
+@contextmanager
+def _closing_when_stopped(seeds: Sequence[Seed], model: Training) -> Iterator[None]:
+    """Whatever ends a training before its time, its runs in MLflow say so."""
+    try:
+        yield
+    except BaseException as error:
+        stopped = isinstance(error, KeyboardInterrupt | SystemExit)
+        reason = "interrupted" if stopped else str(error)
+        for seed in seeds:
+            seed.mlflow.finish("KILLED" if stopped else "FAILED", f"iteration {model.iteration}: {reason}")
+        raise
 
 
 def _quiet_lightning() -> None:
@@ -164,95 +240,108 @@ def _quiet_lightning() -> None:
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
 
 
-def _open_tracked_run(
-    client: MlflowClient,
-    experiment: str,
-    config: DictConfig,
-    checked: Config,
-    runs: Mapping[str, Run],
-    parent: str | None,
-) -> TrackedRun:
-    plain = result_config(config)
-    flat = {k: v for k, v in flatten(plain).items() if k not in ("seed", "scale", "target")}
-    short = {"game": checked.game["name"], "seed": checked.seed, "scale": checked.scale, "target": checked.target}
-    tags = {**provenance.code(), **provenance.hardware(), **provenance.versions()}
-    label = f"{checked.game['name']} seed={checked.seed} {checked.scale}"
-    own = _own_folder(config)
-    own.mkdir(parents=True, exist_ok=True)
-    (own / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create(plain)))
-    tracked = TrackedRun(
-        client,
-        experiment,
-        key=run_key(config),
-        label=label,
-        runs=runs,
-        algorithms={TRAINING: checked.algorithm.name, **{name: name for name in checked.algorithm.readouts}},
-        params={**short, **{k: v for k, v in flat.items() if k != "game.name"}},
-        tags=tags,
-        parent=parent,
-    )
-    tracked.artifact(TRAINING, own / "config.yaml")
-    return tracked
+class Reporting(pl.Callback):
+    """After every epoch: store and measure a snapshot where one is due, and report.
 
+    What is measured goes to the training's folder, to MLflow, and through `log_dict` to whatever loggers and callbacks
+    the user has added, as `<read-out>/<metric>` (of several seeds, the first one's).
+    """
 
-def _own_folder(config: DictConfig) -> Path:
-    """Where a single seed's configuration and status are; its checkpoints too, unless it is trained with others."""
-    return Path(config.output_dir).absolute() / "runs" / run_key(config)
-
-
-class _Report(pl.Callback):
-    """Sends each iteration's metrics to MLflow and its progress to the status file."""
-
-    def __init__(self, tracked: Sequence[TrackedRun], folder: Path, state: status.Status) -> None:
-        self._tracked, self._folder, self._state = tracked, folder, state
-        self._started = time.monotonic()
-        self._first = 0
-
-    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, Tracked)
-        if pl_module.iteration == pl_module.iterations:
-            # Stopped between its last checkpoint and its end. Read-outs are draws of their own: repeat them, here,
-            # where networks are still on their device.
-            pl_module.evaluate()
+    def __init__(self, seeds: Sequence[Seed], folder: Path, record: RunRecord) -> None:
+        self._seeds, self._folder, self._record = seeds, folder, record
+        self._started, self._first = time.monotonic(), 0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, Tracked)
-        self._state.iterations = pl_module.iterations
-        self._first = self._state.iteration = pl_module.iteration
+        assert isinstance(pl_module, Training)
+        first = pl_module.iteration
+        for seed in self._seeds:
+            snapshots_of(seed.folder).forget_after(first)
+            seed.measuring.forget_after(first)
+            seed.rows.begin(first)
+            seed.mlflow.catch_up(TRAINING, seed.rows.read())
+            for readout, rows in seed.measuring.rows().items():
+                seed.mlflow.catch_up(readout, rows)
+        self._first = self._record.iteration = first
+        self._record.iterations = pl_module.iterations
         self._started = time.monotonic()
-        status.write(self._folder, self._state)
+        records.write(self._folder, self._record)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, Tracked)
-        for model, tracked in zip(pl_module.replicates, self._tracked, strict=True):
-            for readout, measured in model.metrics.items():
-                tracked.log(readout or TRAINING, measured, model.iteration)
-        self._state.headline = _headline(pl_module) or self._state.headline
-        self._state.iteration = pl_module.iteration
-        done = pl_module.iteration - self._first
-        self._state.seconds_per_iteration = (time.monotonic() - self._started) / done
-        status.write(self._folder, self._state)
+        assert isinstance(pl_module, Training)
+        for training, seed in zip(pl_module.replicates, self._seeds, strict=True):
+            measured = self._measured(training, seed)
+            seed.report(training, measured)
+            seed.record.wall_seconds, seed.record.iteration = training.wall_seconds, training.iteration
+            seed.record.headline = seed.measuring.headline(measured) or training.headline() or seed.record.headline
+            if seed is self._seeds[0]:
+                self._tell_lightning(pl_module, training, measured)
+        self._report(pl_module)
+
+    def _measured(self, training: Training, seed: Seed) -> Measured:
+        if not training.is_due:
+            return {}
+        snapshot = training.snapshot()
+        assert training.snapshots is not None
+        training.snapshots.write(snapshot)
+        return seed.measuring.measure(snapshot)
+
+    def _tell_lightning(self, pl_module: pl.LightningModule, training: Training, measured: Measured) -> None:
+        flat = {f"{readout}/{name}": value for readout, metrics in measured.items() for name, value in metrics.items()}
+        pl_module.log_dict({**training.metrics, **flat, "step": float(training.iteration)}, batch_size=1)
+
+    def _report(self, training: Training) -> None:
+        several = len(self._seeds) > 1
+        first = self._seeds[0].record.headline
+        self._record.headline = f"{first} (seed {self._seeds[0].config.seed})" if several and first else first
+        self._record.iteration = training.iteration
+        done = training.iteration - self._first
+        self._record.seconds_per_iteration = (time.monotonic() - self._started) / done
+        records.write(self._folder, self._record)
 
 
-def _headline(model: Tracked) -> str:
-    """Of several seeds the first one's."""
-    first = model.replicates[0]
-    found = first.headline()
-    return f"{found} (seed {first.seed})" if found and len(model.replicates) > 1 else found
+# -- after -----------------------------------------------------------------------------------------------------------
 
 
-def _write_artifacts(model: Tracked, tracked: TrackedRun, config: DictConfig, folder: Path) -> None:
-    """What was trained and kept, on the training run; a read-out's last strategy as `strategy.csv` on its own."""
-    stored = model.artifact()
-    if stored is not None:
-        torch.save({"config": result_config(config), **stored}, folder / model.ARTIFACT)
-        tracked.artifact(TRAINING, folder / model.ARTIFACT)
-    if isinstance(model, TableAlgorithm) and model.records:
-        save_records(folder / STRATEGIES, result_config(config), model.records)
-        tracked.artifact(TRAINING, folder / STRATEGIES)
-    if isinstance(model, Algorithm) and model.game.infosets <= _MOST_ROWS_IN_A_TABLE:
-        for readout, policy in model.policies.items():
-            path = folder / readout / "strategy.csv"
-            path.parent.mkdir(exist_ok=True)
-            save_strategy(model.game, policy, path)
-            tracked.artifact(readout, path)
+def _complete(seed: Seed) -> bool:
+    """Measure what lacks of a finished training, and leave its files. Whether there was anything to do."""
+    snapshots = snapshots_of(seed.folder)
+    lacking = len(seed.measuring.lacking(snapshots))
+    if seed.record.exported and not lacking:
+        return False
+    seed.mlflow.begin()
+    seed.mlflow.catch_up(TRAINING, seed.rows.read())
+    for readout, rows in seed.measuring.rows().items():
+        seed.mlflow.catch_up(readout, rows)
+    for done, (iteration, measured) in enumerate(seed.measuring.complete(snapshots), start=1):
+        for readout, metrics in measured.items():
+            seed.mlflow.add(readout, metrics, iteration)
+        seed.record.headline = seed.measuring.headline(measured) or seed.record.headline
+        seed.record.message = f"measured {done} of {lacking} snapshots"
+        records.write(seed.folder, seed.record)
+    _leave_files(seed, snapshots)
+    seed.mlflow.finish("FINISHED")
+    seed.record.message, seed.record.exported, seed.record.state = "", True, FINISHED
+    records.write(seed.folder, seed.record)
+    return True
+
+
+def _leave_files(seed: Seed, snapshots: SnapshotFolder) -> None:
+    """What others may want to take along: the last snapshot in one file, and small strategies as tables."""
+    seed.mlflow.artifact(TRAINING, seed.folder / CONFIG)
+    if not seed.measuring.readouts:
+        return
+    snapshot = snapshots.read()
+    save_portable(seed.folder / PORTABLE, seed.config, snapshot)
+    seed.mlflow.artifact(TRAINING, seed.folder / PORTABLE)
+    for name, readout in seed.measuring.readouts.items():
+        _leave_strategy(seed, name, readout, snapshot)
+
+
+def _leave_strategy(seed: Seed, name: str, readout: Readout, snapshot: Snapshot) -> None:
+    game = seed.measuring.game
+    if not isinstance(game, Game) or game.exact != "sequence_form" or game.infosets > MOST_ROWS_IN_A_FILE:
+        return
+    path = seed.folder / name / "strategy.csv"
+    path.parent.mkdir(exist_ok=True)
+    save_strategy(game, tabulated(game, readout.seats(snapshot)), path)
+    seed.mlflow.artifact(name, path)

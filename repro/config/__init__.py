@@ -1,4 +1,4 @@
-"""Configurations: their typed schema. Those of algorithms and evaluations are in the files of what they configure."""
+"""Configurations: their typed schema, their checks, and the keys of trainings and evaluations."""
 
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, ReadoutConfig, RegressionConfig
 

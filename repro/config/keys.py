@@ -1,44 +1,91 @@
-"""What of a configuration determines the results, and the key that names a run by it."""
+"""Keys. A training's is the hash of what is trained; an evaluation's, of a training's key and what is measured.
+
+Neither knows who looks at it: targets, scales, paths and read-outs are in no training's key, so that what several
+figures ask for is done once, and a read-out or an evaluation can be added when the training is finished.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from importlib import import_module
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
-_PATHS_AND_SWITCHES = ("output_dir", "tracking_uri", "force", "checkpoint_every_seconds")
-"""Keys that change where or when something is written, but no result."""
+from repro.config.checks import check, readout_of
+from repro.config.schema import ALGORITHMS, EVALUATIONS, Config
 
+SCHEMA = "schema"
+"""Key under which a stored configuration names the registered dataclass of an algorithm or evaluation."""
 
-def result_config(cfg: DictConfig) -> dict[str, Any]:
-    """The part of a configuration that determines the results, as plain Python."""
-    plain = OmegaConf.to_container(cfg, resolve=True)
-    assert isinstance(plain, dict)
-    # Of a batched run `seed` determines nothing.
-    apart = _PATHS_AND_SWITCHES if plain["seeds"] is None else (*_PATHS_AND_SWITCHES, "seed")
-    return {str(k): v for k, v in plain.items() if k not in apart}
+_TRAINING = ("game", "algorithm", "network", "seed", "device", "threads")
+_NO_HYPERPARAMETERS = ("name", "module", "readouts")
+"""Keys of an algorithm that change nothing that is trained."""
 
 
-def single_runs(cfg: DictConfig) -> list[DictConfig]:
-    """The configuration of each seed of a batched run; of any other run its own."""
-    if cfg.seeds is None:
-        return [cfg]
-    return [OmegaConf.merge(cfg, {"seed": seed, "seeds": None}) for seed in cfg.seeds]  # type: ignore[misc]
+def training_config(config: Config) -> dict[str, Any]:
+    """What a training leaves beside its results, as plain Python: enough to read it out and to repeat it."""
+    plain = {key: _plain(getattr(config, key)) for key in _TRAINING}
+    plain["algorithm"][SCHEMA] = _name_in(ALGORITHMS, config.algorithm)
+    return plain
 
 
-def run_key(cfg: DictConfig) -> str:
-    """Twelve hexadecimal digits that name a run: equal exactly when the configurations agree, paths aside."""
-    text = json.dumps(result_config(cfg), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+def training_key(config: Config) -> str:
+    """Twelve hexadecimal digits that name a training: equal exactly when the same is trained."""
+    plain = training_config(config)
+    plain["algorithm"] = {k: v for k, v in plain["algorithm"].items() if k not in _NO_HYPERPARAMETERS}
+    return _hash(plain)
 
 
-def hyperparameters(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What runs are compared by: `result_config` on one level, without the seed and what follows from it."""
-    apart = ("seed", "algorithm.opponents.")
-    return {k: v for k, v in flatten(config).items() if not k.startswith(apart)}
+def evaluation_key(config: Config, evaluation: str, readout: str) -> str:
+    """Twelve hexadecimal digits that name what is measured of one read-out, among all of one training."""
+    measured = config.evaluation[evaluation]
+    return _hash({
+        SCHEMA: _name_in(EVALUATIONS, measured),
+        "evaluation": measured.identity(),
+        "readout": _plain(config.algorithm.readouts.get(readout)),
+    })  # fmt: skip
+
+
+def as_plain(config: Config) -> dict[str, Any]:
+    """A whole configuration as plain Python, for a process that does it."""
+    plain = _plain(config)
+    plain["algorithm"][SCHEMA] = _name_in(ALGORITHMS, config.algorithm)
+    for name, measured in config.evaluation.items():
+        plain["evaluation"][name][SCHEMA] = _name_in(EVALUATIONS, measured)
+    return dict(plain)
+
+
+def from_plain(plain: Mapping[str, Any]) -> Config:
+    """The configuration that `as_plain` or `training_config` gave.
+
+    Raises:
+        LookupError, TypeError, ValueError, ImportError: it is not such a configuration.
+    """
+    merged: Any = OmegaConf.merge(OmegaConf.structured(Config), {**plain, "algorithm": {}, "evaluation": {}})
+    algorithm = dict(plain["algorithm"])
+    if algorithm.get("module"):
+        import_module(algorithm["module"])
+    merged.algorithm = OmegaConf.merge(OmegaConf.structured(ALGORITHMS[algorithm.pop(SCHEMA)]), algorithm)
+    for name, given in plain.get("evaluation", {}).items():
+        measured = dict(given)
+        merged.evaluation[name] = OmegaConf.merge(OmegaConf.structured(EVALUATIONS[measured.pop(SCHEMA)]), measured)
+    config: Config = OmegaConf.to_object(merged)  # type: ignore[assignment]
+    config.algorithm.readouts = {n: readout_of(n, given) for n, given in config.algorithm.readouts.items()}
+    check(config)
+    return config
+
+
+def hyperparameters(config: Config) -> dict[str, Any]:
+    """What runs are compared by, on one level with dotted keys: what is trained, the seed apart, and its name."""
+    plain = training_config(config)
+    del plain["seed"]
+    for key in ("module", "readouts", SCHEMA):
+        plain["algorithm"].pop(key, None)
+    return flatten(plain)
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -50,3 +97,19 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _name_in(registered: Mapping[str, type], value: object) -> str:
+    return next(name for name, schema in registered.items() if type(value) is schema)
+
+
+def _hash(plain: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]

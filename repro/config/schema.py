@@ -93,7 +93,8 @@ class AlgorithmConfig:
     # '+algorithm.readouts.sd_cfr_20={kind: ensemble, capacity: 20}'. They are no part of a training's key.
     readouts: dict[str, Any] = field(default_factory=dict)
 
-    def load(self, game: Mapping[str, Any], device: str = "cpu") -> Any:
+    @classmethod
+    def load(cls, game: Mapping[str, Any], device: str = "cpu") -> Any:
         """The game of a run, or what else it is about.
 
         Raises:
@@ -156,16 +157,22 @@ class Config:
 
 C = TypeVar("C", bound=type)
 
+ALGORITHMS: dict[str, type[AlgorithmConfig]] = {}
+EVALUATIONS: dict[str, type] = {}
+"""By name, what was registered."""
+
 
 def register_algorithm(name: str, schema: C) -> C:
     """Let files in `conf/algorithm` inherit from `schema_<name>`."""
     STORE.store(group="algorithm", name=f"schema_{name}", node=schema)
+    ALGORITHMS[name] = schema
     return schema
 
 
 def register_evaluation(name: str, schema: C) -> C:
     """Let files in `conf/evaluation` inherit from `schema_<name>`."""
     STORE.store(group="evaluation", name=f"schema_{name}", node=schema)
+    EVALUATIONS[name] = schema
     return schema
 
 

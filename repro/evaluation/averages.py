@@ -15,6 +15,7 @@ from torch import Tensor
 
 from repro.engine.holdem_form import HoldemForm
 from repro.engine.sequence_form import SequenceForm
+from repro.evaluation.exploitability import exact_engine
 from repro.games.game import Game
 from repro.policies.base import Mixture, TabularPolicy, table_of
 from repro.policies.ensemble import Average
@@ -145,3 +146,14 @@ class Averages:
         if len(self._rows.infosets) <= _MOST_KEPT_ROWS:
             kept[number] = member
         return member
+
+
+def tabulated(game: Game, seats: Sequence[Seat]) -> TabularPolicy:
+    """The table of what both seats play, in a game with an exact engine; a mixture's is its average strategy."""
+    return TabularPolicy(Averages(rows_of(game)).table(seats))
+
+
+def rows_of(game: Game) -> ListedRows | BoardRows:
+    """The rows of the game's exact engine."""
+    engine = exact_engine(game)
+    return ListedRows(game, engine) if isinstance(engine, SequenceForm) else BoardRows(game, engine)

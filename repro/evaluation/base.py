@@ -7,7 +7,7 @@ after the other, while they are made or later, and trains nothing.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -88,14 +88,22 @@ class Evaluation(ABC):
             if name not in algorithm.readouts:
                 yield "readouts", self.readouts, f"the read-outs of this run are {', '.join(algorithm.readouts)}"
 
+    def headline(self, game: Game, measured: Measured) -> str:
+        """The newest of what matters most, in a few words, for progress; empty where there is nothing."""
+        return ""
+
     @property
     def others(self) -> list[str]:
         """References (`KEY` or `KEY/READOUT`) to the trainings that this needs beside the measured one."""
         return []
 
-    def names(self, subject: Subject) -> list[str]:
-        """The read-outs that this is about."""
-        return list(subject.readouts) if self.readouts is None else list(self.readouts)
+    def problems_with(self, others: Mapping[str, Other], due: Sequence[int]) -> Iterator[str]:
+        """What is wrong with other trainings for measuring after these iterations, a sentence each."""
+        return iter(())
+
+    def names(self, readouts: Iterable[str]) -> list[str]:
+        """Which of a training's read-outs this is about."""
+        return list(readouts) if self.readouts is None else list(self.readouts)
 
     def identity(self) -> dict[str, Any]:
         """What determines the result, beside training and read-out; part of the evaluation's key."""
@@ -107,4 +115,4 @@ class Costs(Evaluation):
     """Nothing is played: what a snapshot cost, and what the training said of it, are all that is noted."""
 
     def measure(self, subject: Subject) -> Measured:
-        return {name: {} for name in self.names(subject)}
+        return {name: {} for name in self.names(subject.readouts)}

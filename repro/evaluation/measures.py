@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,13 +15,11 @@ from torch import Tensor
 from repro.config.fields import at_least, one_of
 from repro.config.schema import AlgorithmConfig, register_evaluation
 from repro.engine.holdem_form import HoldemForm, sample_boards
-from repro.engine.sequence_form import SequenceForm
-from repro.evaluation.averages import Averages, BoardRows, ListedRows
-from repro.evaluation.base import Costs, Evaluation, Measured, Subject
+from repro.evaluation.averages import Averages, BoardRows, ListedRows, rows_of
+from repro.evaluation.base import Costs, Evaluation, Measured, Other, Subject
 from repro.evaluation.disagreement import disagreement
-from repro.evaluation.exploitability import exact_engine
 from repro.evaluation.head_to_head import exact, play_match
-from repro.evaluation.units import exploitability, milli_units
+from repro.evaluation.units import exploitability, milli_units, unit_name
 from repro.games.game import Game
 from repro.policies.base import Ensemble, Mixture, TabularPolicy
 from repro.policies.readout import Seat
@@ -32,6 +30,9 @@ _REPLICATES = 100
 
 _FEW_INFOSETS = 16
 """Infosets of the largest game whose strategies are metrics."""
+
+_MOST_MATCHES = 3
+"""Matches that a headline shows."""
 
 NAME = r"[a-z0-9_]+"
 """What names of read-outs, evaluations and opponents are made of."""
@@ -63,16 +64,19 @@ class Exploitability(Evaluation):
     def measure(self, subject: Subject) -> Measured:
         rows = self._rows = self._rows or self._rows_of(subject)
         measured = {}
-        for name in self.names(subject):
+        for name in self.names(subject.readouts):
             table = self._tables.setdefault(name, Averages(rows)).table(subject.seats(name))
             measured[name] = self._of_table(subject, rows, table)
         return measured
 
+    def headline(self, game: Game, measured: Measured) -> str:
+        parts = [f"{name} {m['exploitability']:.0f}" for name, m in measured.items() if "exploitability" in m]
+        return f"{', '.join(parts[:2])} {unit_name(game)}" if parts else ""
+
     def _rows_of(self, subject: Subject) -> ListedRows | BoardRows:
         game = subject.game
         if self.boards is None:
-            engine = exact_engine(game)
-            return ListedRows(game, engine) if isinstance(engine, SequenceForm) else BoardRows(game, engine)
+            return rows_of(game)
         draw = generator(subject.seed, "evaluation boards", 0, 0, "cpu")
         return BoardRows(game, HoldemForm(game, sample_boards(game, self.boards, draw)))
 
@@ -131,14 +135,33 @@ class Match(Evaluation):
                 known = ", ".join(algorithm.readouts)
                 yield f"opponents.{name}", reference, f"the read-outs of this run are {known}"
 
+    def problems_with(self, others: Mapping[str, Other], due: Sequence[int]) -> Iterator[str]:
+        for name, reference in self.opponents.items() if self.opponents_at == "same" else ():
+            lacking = sorted(set(due).difference(others[reference].iterations)) if reference in others else []
+            if lacking:
+                yield (
+                    f"opponents.{name} is {reference}, which left no snapshot after iteration {lacking[0]}, and "
+                    "opponents_at is same; give it the same algorithm.iterations and algorithm.snapshot_every, or use "
+                    "opponents_at=last."
+                )
+
     def measure(self, subject: Subject) -> Measured:
-        measured: Measured = {name: {} for name in self.names(subject)}
+        measured: Measured = {name: {} for name in self.names(subject.readouts)}
         for opponent, reference in self.opponents.items():
             seats = self._opponent(subject, reference)
             for name in (n for n in measured if reference != f"/{n}"):
                 values = self._against(subject, name, opponent, seats)
                 measured[name].update({f"match/{opponent}/{k}": milli_units(subject.game, v) for k, v in values.items()})
         return measured
+
+    def headline(self, game: Game, measured: Measured) -> str:
+        parts = [
+            f"{name} against {opponent} {metrics[f'match/{opponent}/value']:+.0f}"
+            for name, metrics in measured.items()
+            for opponent in self.opponents
+            if f"match/{opponent}/value" in metrics
+        ]
+        return f"{', '.join(parts[-_MOST_MATCHES:])} {unit_name(game)}" if parts else ""
 
     def _opponent(self, subject: Subject, reference: str) -> Any:
         if reference.startswith("/"):
@@ -155,9 +178,7 @@ class Match(Evaluation):
         return {"value": exact(subject.game, ours, self._policy(subject, f"opponent {opponent}", seats))}
 
     def _policy(self, subject: Subject, whose: str, seats: Any) -> TabularPolicy:
-        engine = exact_engine(subject.game)
-        assert isinstance(engine, SequenceForm)
-        return TabularPolicy(self._tables.setdefault(whose, Averages(ListedRows(subject.game, engine))).table(seats))
+        return TabularPolicy(self._tables.setdefault(whose, Averages(rows_of(subject.game))).table(seats))
 
 
 @dataclass
@@ -176,7 +197,7 @@ class Disagreement(Evaluation):
             if getattr(self, key) not in algorithm.readouts:
                 yield key, getattr(self, key), f"the read-outs of this run are {', '.join(algorithm.readouts)}"
 
-    def names(self, subject: Subject) -> list[str]:
+    def names(self, readouts: Iterable[str]) -> list[str]:
         return [self.first]
 
     def measure(self, subject: Subject) -> Measured:
@@ -215,11 +236,9 @@ class Strategy(Evaluation):
 
     def measure(self, subject: Subject) -> Measured:
         game, measured = subject.game, {}
-        engine = exact_engine(game)
-        assert isinstance(engine, SequenceForm)
         cells = game.legal.nonzero().tolist()
-        for name in self.names(subject):
-            table = self._tables.setdefault(name, Averages(ListedRows(game, engine))).table(subject.seats(name))
+        for name in self.names(subject.readouts):
+            table = self._tables.setdefault(name, Averages(rows_of(game))).table(subject.seats(name))
             measured[name] = {strategy_metric(game, i, a): float(table[i, a]) for i, a in cells}
         return measured
 

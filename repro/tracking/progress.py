@@ -16,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from repro.tracking.status import FAILED, FINISHED, RUNNING, SKIPPED, Status, read
+from repro.tracking.record import FAILED, FINISHED, RUNNING, SKIPPED, RunRecord, read
 
 _WIDTH_IN_A_FILE = 160
 
@@ -32,14 +32,14 @@ def console(file: TextIO) -> Console:
 
 @dataclass(frozen=True)
 class Job:
-    """A run as shown: its label and the folder its status is in."""
+    """A run as shown: its label and the folder its record is in."""
 
     label: str
     folder: Path
 
 
 class Watcher:
-    """A thread that shows the runs' statuses until it is stopped.
+    """A thread that shows the runs' records until it is stopped.
 
     On a terminal it redraws bars; elsewhere (a log file, CI) it prints a line now and then.
 
@@ -64,7 +64,7 @@ class Watcher:
         self._stop.set()
         self._thread.join()
 
-    def statuses(self) -> list[Status]:
+    def records(self) -> list[RunRecord]:
         """What this command last wrote of every job."""
         return [read(job.folder).of(self._invocation) for job in self._jobs]
 
@@ -72,50 +72,50 @@ class Watcher:
         if self._console.is_terminal:
             with Live(console=self._console, refresh_per_second=4, transient=False) as live:
                 while not self._stop.wait(0.5):
-                    live.update(self._table(self.statuses()))
-                live.update(self._table(self.statuses()))
+                    live.update(self._table(self.records()))
+                live.update(self._table(self.records()))
             return
         next_line = 0.0
         while not self._stop.wait(0.5):
             if time.monotonic() >= next_line:
-                self._console.print(self._summary(self.statuses()), highlight=False, markup=False, soft_wrap=True)
+                self._console.print(self._summary(self.records()), highlight=False, markup=False, soft_wrap=True)
                 next_line = time.monotonic() + _LINE_EVERY_SECONDS
 
-    def _table(self, statuses: list[Status]) -> Table:
+    def _table(self, records: list[RunRecord]) -> Table:
         table = Table.grid(padding=(0, 1))
-        for job, status in zip(self._jobs, statuses, strict=True):
-            if status.state == RUNNING:
-                bar = ProgressBar(total=max(1, status.iterations), completed=status.iteration, width=24)
-                left = status.remaining_seconds
+        for job, record in zip(self._jobs, records, strict=True):
+            if record.state == RUNNING:
+                bar = ProgressBar(total=max(1, record.iterations), completed=record.iteration, width=24)
+                left = record.remaining_seconds
                 eta = f"{_duration(left)} left" if left is not None else "starting"
-                table.add_row(job.label, bar, f"{status.iteration}/{status.iterations}", eta, status.headline)
-            elif status.state == FAILED:
-                table.add_row(job.label, Text("failed", style="red"), "", "", status.message)
-            elif status.state in _DONE:
-                table.add_row(job.label, Text(status.state, style="green"), "", "", status.headline)
+                table.add_row(job.label, bar, f"{record.iteration}/{record.iterations}", eta, record.headline)
+            elif record.state == FAILED:
+                table.add_row(job.label, Text("failed", style="red"), "", "", record.message)
+            elif record.state in _DONE:
+                table.add_row(job.label, Text(record.state, style="green"), "", "", record.headline)
         grid = Table.grid()
         grid.add_row(table)
-        grid.add_row(self._summary(statuses))
+        grid.add_row(self._summary(records))
         return grid
 
-    def _summary(self, statuses: list[Status]) -> str:
-        done = sum(s.state in _DONE for s in statuses)
-        text = f"{done} of {len(statuses)} runs done, {_duration(time.monotonic() - self._started)} so far"
-        left = self._remaining(statuses)
-        if left is not None and done < len(statuses):
+    def _summary(self, records: list[RunRecord]) -> str:
+        done = sum(s.state in _DONE for s in records)
+        text = f"{done} of {len(records)} runs done, {_duration(time.monotonic() - self._started)} so far"
+        left = self._remaining(records)
+        if left is not None and done < len(records):
             text += f", about {_duration(left)} left"
-        running = [(j, s) for j, s in zip(self._jobs, statuses, strict=True) if s.state == RUNNING and s.iteration]
+        running = [(j, s) for j, s in zip(self._jobs, records, strict=True) if s.state == RUNNING and s.iteration]
         detail = "; ".join(f"{j.label} {s.iteration}/{s.iterations} {s.headline}".rstrip() for j, s in running)
         return f"{text} [{detail}]" if detail and not self._console.is_terminal else text
 
-    def _remaining(self, statuses: list[Status]) -> float | None:
+    def _remaining(self, records: list[RunRecord]) -> float | None:
         """Seconds until all runs are done, waiting ones taken to be like those that have begun."""
-        begun = [s for s in statuses if s.seconds_per_iteration]
+        begun = [s for s in records if s.seconds_per_iteration]
         if not begun:
             return None
         typical = sum(s.seconds_per_iteration * s.iterations for s in begun) / len(begun)
         rest = [s.remaining_seconds or 0.0 for s in begun if s.state == RUNNING]
-        waiting = sum(s.state not in _DONE and not s.seconds_per_iteration for s in statuses)
+        waiting = sum(s.state not in _DONE and not s.seconds_per_iteration for s in records)
         return max([sum(rest) + waiting * typical, max(rest, default=0.0) * self._parallel]) / self._parallel
 
 

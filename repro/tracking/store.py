@@ -1,7 +1,7 @@
 """The MLflow side: opening the store, and the runs that belong to one training run.
 
-Experiment = figure. A parent run is one invocation; under it one training run per (game, algorithm, seed); under that
-one run per read-out, all with the same metric keys, so that the MLflow UI overlays algorithms as they are.
+Experiment = game. One run per training, and under it one per read-out, all with the same metric keys, so that the MLflow
+UI overlays algorithms as they are. Targets, scales and commands that asked for a training are tags of its runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import math
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,19 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 
+from repro.config.checks import TRAINING
 from repro.errors import ReproError
+from repro.tracking.record import RunRecord
 
 KEY_TAG = "repro.key"
 READOUT_TAG = "repro.readout"
-TRAINING = "training"
-"""Value of `READOUT_TAG` on the training run itself."""
-
 _SQLITE = "sqlite:///"
 _SQLITE_HEADER = b"SQLite format 3\0"
 _MESSAGE_TAG = "repro.message"
-_PARAMS_AT_ONCE = 100
+_PARAMS_AT_ONCE, _METRICS_AT_ONCE = 100, 1000
+_LONGEST_TAG = 5000
+COST = "wall_seconds"
+"""A metric that every run has at every step."""
 
 
 def default_uri(output_dir: Path) -> str:
@@ -124,96 +126,111 @@ def experiment_id(client: MlflowClient, name: str, artifacts: Path) -> str:
     return str(found.experiment_id)
 
 
-def find_runs(client: MlflowClient, experiment: str, key: str) -> dict[str, Run]:
-    """The newest run of each read-out of a key (`TRAINING` included), whatever its state."""
-    runs: dict[str, Run] = {}
-    for run in client.search_runs([experiment], f"tags.`{KEY_TAG}` = '{key}'", order_by=["attributes.start_time DESC"]):
-        runs.setdefault(run.data.tags.get(READOUT_TAG, TRAINING), run)
-    return runs
+class MLflowRuns:
+    """One training in MLflow: a run of its own, `TRAINING`, and below it one per read-out.
 
-
-def find_finished(client: MlflowClient, key: str) -> Run | None:
-    """The newest finished training run of a key, in whichever experiment."""
-    every = [experiment.experiment_id for experiment in client.search_experiments()]
-    wanted = f"tags.`{KEY_TAG}` = '{key}' AND tags.`{READOUT_TAG}` = '{TRAINING}' AND attributes.status = 'FINISHED'"
-    found = client.search_runs(every, wanted, order_by=["attributes.start_time DESC"], max_results=1)
-    return found[0] if found else None
-
-
-def is_finished(runs: Mapping[str, Run], readouts: Iterable[str]) -> bool:
-    """Whether the training run and all read-outs that it should have are FINISHED."""
-    return all(name in runs and runs[name].info.status == "FINISHED" for name in (TRAINING, *readouts))
-
-
-class TrackedRun:
-    """The MLflow runs of one training run: `TRAINING` and one per read-out.
+    It mirrors what the training's folder holds, and catches up with it where it lags behind: after a kill, or in a
+    store that is new.
 
     Args:
-        runs: those of `find_runs` to go on with; missing ones are created.
-        algorithms: read-out name -> value of its `algorithm` param.
-        params: flat params for every run; tags likewise.
-        parent: id of the invocation's run, if any.
+        experiment: id of the experiment.
+        record: keeps the ids of the runs.
+        key: the training's.
+        names: read-out -> name of its run; `TRAINING` comes first.
+        params: by read-out.
+        tags: of every run.
     """
 
     def __init__(
         self,
         client: MlflowClient,
         experiment: str,
+        record: RunRecord,
         *,
         key: str,
-        label: str,
-        runs: Mapping[str, Run],
-        algorithms: Mapping[str, str],
-        params: Mapping[str, Any],
+        names: Mapping[str, str],
+        params: Mapping[str, Mapping[str, Any]],
         tags: Mapping[str, str],
-        parent: str | None,
     ) -> None:
-        self._client = client
+        self._client, self._last = client, dict.fromkeys(names, -1)
         self._ids: dict[str, str] = {}
-        for readout in (TRAINING, *(name for name in algorithms if name != TRAINING)):
-            if readout in runs:
-                run_id = self._continue(runs[readout], tags)
-            else:
-                above = parent if readout == TRAINING else self._ids[TRAINING]
-                own = {**tags, KEY_TAG: key, READOUT_TAG: readout, **({"mlflow.parentRunId": above} if above else {})}
-                created = client.create_run(experiment, tags=own, run_name=f"{algorithms[readout]} {label}")
-                run_id = created.info.run_id
-                self._log_params(run_id, {"algorithm": algorithms[readout], **params})
-            self._ids[readout] = run_id
+        for readout, name in names.items():
+            run = self._known(record.mlflow.get(readout))
+            if run is None:
+                above = {"mlflow.parentRunId": self._ids[TRAINING]} if readout != TRAINING else {}
+                own = {KEY_TAG: key, READOUT_TAG: readout, **above}
+                run = client.create_run(experiment, tags=own, run_name=name)
+            self._ids[readout] = record.mlflow[readout] = str(run.info.run_id)
+            self._bring_up_to_date(readout, run, params[readout], tags)
 
-    def _continue(self, run: Run, tags: Mapping[str, str]) -> str:
-        """Reopen a run; where it was begun with other code or elsewhere, its tags name both."""
-        run_id = str(run.info.run_id)
-        self._client.update_run(run_id, status="RUNNING")
+    def _known(self, run_id: str | None) -> Run | None:
+        """The run of an id; None if this store has none, or it was deleted in the UI."""
+        try:
+            run = self._client.get_run(run_id) if run_id else None
+        except MlflowException:
+            return None
+        return run if run is not None and run.info.lifecycle_stage == "active" else None
+
+    def _bring_up_to_date(self, readout: str, run: Run, params: Mapping[str, Any], tags: Mapping[str, str]) -> None:
+        run_id = self._ids[readout]
+        lacking = [Param(key, str(value)) for key, value in params.items() if key not in run.data.params]
+        for start in range(0, len(lacking), _PARAMS_AT_ONCE):
+            self._client.log_batch(run_id, params=lacking[start : start + _PARAMS_AT_ONCE])
+        changed = [RunTag(key, value) for key, value in tags.items() if run.data.tags.get(key) != value]
+        if changed:
+            self._client.log_batch(run_id, tags=changed)
         if _MESSAGE_TAG in run.data.tags:
             self._client.delete_tag(run_id, _MESSAGE_TAG)
-        before = run.data.tags
-        changed = {k: f"{before[k]}, {v}" for k, v in tags.items() if k in before and v not in before[k].split(", ")}
-        if changed:
-            self._client.log_batch(run_id, tags=[RunTag(k, v) for k, v in changed.items()])
-        return run_id
+        if COST in run.data.metrics:
+            self._last[readout] = max(m.step for m in self._client.get_metric_history(run_id, COST))
 
-    def _log_params(self, run_id: str, params: Mapping[str, Any]) -> None:
-        entries = [Param(key, str(value)) for key, value in params.items()]
-        for start in range(0, len(entries), _PARAMS_AT_ONCE):
-            self._client.log_batch(run_id, params=entries[start : start + _PARAMS_AT_ONCE])
+    def begin(self) -> None:
+        """Show that the training goes on."""
+        for run_id in self._ids.values():
+            self._client.update_run(run_id, status="RUNNING")
 
     def log(self, readout: str, metrics: Mapping[str, float], step: int) -> None:
-        """One batch of metrics; values that are not finite are left out."""
+        """One batch of metrics; what MLflow has already, and values that are not finite, are left out."""
+        if step <= self._last[readout]:
+            return
+        self._write(readout, self._metrics(metrics, step))
+        self._last[readout] = step
+
+    def catch_up(self, readout: str, rows: Mapping[int, Mapping[str, float]]) -> None:
+        """Log what is known of a read-out and later than what MLflow has."""
+        lacking = [m for step, metrics in rows.items() if step > self._last[readout]
+                   for m in self._metrics(metrics, step)]  # fmt: skip
+        for start in range(0, len(lacking), _METRICS_AT_ONCE):
+            self._write(readout, lacking[start : start + _METRICS_AT_ONCE])
+        self._last[readout] = max([self._last[readout], *rows])
+
+    def add(self, readout: str, metrics: Mapping[str, float], step: int) -> None:
+        """Log metrics of an evaluation that was made later."""
+        self._write(readout, self._metrics(metrics, step))
+        self._last[readout] = max(self._last[readout], step)
+
+    def _metrics(self, metrics: Mapping[str, float], step: int) -> list[Metric]:
         now = int(time.time() * 1000)
-        finite = [Metric(k, float(v), now, step) for k, v in metrics.items() if math.isfinite(v)]
-        self._client.log_batch(self._ids[readout], metrics=finite)
+        return [Metric(name, float(value), now, step) for name, value in metrics.items() if math.isfinite(value)]
+
+    def _write(self, readout: str, metrics: list[Metric]) -> None:
+        if metrics:
+            self._client.log_batch(self._ids[readout], metrics=metrics)
 
     def artifact(self, readout: str, path: Path) -> None:
         """Attach a file."""
         self._client.log_artifact(self._ids[readout], str(path))
 
     def finish(self, status: str, message: str = "") -> None:
-        """Close all runs: FINISHED, FAILED or KILLED (which can be continued).
-
-        The training run comes last: when it is FINISHED, its read-outs are.
-        """
+        """Close all runs: FINISHED, FAILED or KILLED (which can be continued)."""
         for run_id in reversed(self._ids.values()):
             if message:
-                self._client.log_batch(run_id, tags=[RunTag(_MESSAGE_TAG, message)])
+                self._client.log_batch(run_id, tags=[RunTag(_MESSAGE_TAG, message[:_LONGEST_TAG])])
             self._client.set_terminated(run_id, status)
+
+
+def close(client: MlflowClient, record: RunRecord) -> None:
+    """Show that a training's process was ended from outside: KILLED; it can be continued."""
+    for run_id in record.mlflow.values():
+        if client.get_run(run_id).info.status == "RUNNING":
+            client.set_terminated(run_id, "KILLED")

@@ -1,0 +1,268 @@
+"""Launching planned runs: one command's jobs, its progress, and its report.
+
+Runs are launched through Hydra's launchers, which apply unchanged (`hydra/launcher=joblib`). A job is last the number of
+its run in a file that the command has written, and does it (`execute`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import sys
+import threading
+import time
+import traceback
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.plugins import Plugins
+from hydra.types import HydraContext, RunMode
+from omegaconf import DictConfig
+from rich.table import Table
+
+from repro.config.keys import as_plain, from_plain, training_key
+from repro.config.schema import Config
+from repro.errors import ReproError
+from repro.planning import CONF, Run, labels, quoted
+from repro.tracking import record as records
+from repro.tracking.progress import Job, Watcher, console
+from repro.tracking.record import FAILED, FINISHED, INTERRUPTED, SKIPPED, RunRecord
+from repro.trained import run_folder
+
+_INVOCATION = "REPRO_INVOCATION"
+COMMAND_PROCESS = "REPRO_COMMAND_PROCESS"
+"""Environment variable: host and process id of the command that this process must not outlive."""
+LOOK_EVERY_SECONDS = 1.0
+
+
+def prepare_output(output_dir: str) -> Path:
+    """Make the output folder and try to write in it.
+
+    Raises:
+        ReproError: it cannot be written.
+    """
+    folder = Path(output_dir).absolute()
+    probe = folder / f".write-test-{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_text("")
+        probe.unlink()
+    except OSError as error:
+        raise ReproError(
+            f"output_dir is {output_dir!r}; it must be a folder that can be written ({error.strerror})."
+        ) from error
+    return folder
+
+
+# -- one run ---------------------------------------------------------------------------------------------------------
+
+
+def launched(job: DictConfig) -> str:
+    """What a launcher calls: do the run that the job names."""
+    planned = json.loads(Path(job.plan).read_text())[job.number]
+    return execute([from_plain(plain) for plain in planned["configs"]], planned["labels"])
+
+
+def execute(configs: Sequence[Config], of: Mapping[str, str]) -> str:
+    """Do one run and return the state it ended in. Never raises for a fault of one run: its record tells it.
+
+    Args:
+        configs: one per seed.
+        of: target -> scale.
+    """
+    end_with_the_command()
+    folder = run_folder(configs[0].output_dir, Run(configs, of).key)
+    # A run of several seeds does the runs of each, and nobody else may do one of them meanwhile.
+    folders = {folder, *(run_folder(c.output_dir, training_key(c)) for c in configs)}
+    with ExitStack() as stack:
+        # All commands in the same order, so that no two wait for each other.
+        for each in sorted(folders):
+            each.mkdir(parents=True, exist_ok=True)
+            if _wait_for(stack.enter_context((each / "lock").open("w")), each.name):
+                for config in configs:
+                    config.force = False  # It is new.
+        return _execute_alone(configs, of, folder)
+
+
+def _wait_for(lock: IO[str], key: str) -> bool:
+    """Wait for a run if another process does it; afterwards it is finished, or to be continued. Whether one did."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print(f"run {key} is being done by another process; waiting for it", file=sys.stderr, flush=True)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return True
+    return False
+
+
+def _execute_alone(configs: Sequence[Config], of: Mapping[str, str], folder: Path) -> str:
+    record = records.read(folder)
+    record.taken_up(os.environ.get(_INVOCATION, ""))
+    records.write(folder, record)
+    try:
+        from repro.training import train  # noqa: PLC0415  (imports Lightning and MLflow, which takes seconds)
+
+        record.state = train(configs, of, folder, record)
+    except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second.
+        record.state, record.message = INTERRUPTED, "repeat the command to continue"
+        records.write(folder, record)
+        raise KeyboardInterrupt from None
+    except ReproError as error:
+        record.state, record.message = FAILED, str(error)
+    except Exception as error:  # One failed run must not stop the others of a sweep.
+        log = folder / "error.txt"
+        log.write_text(traceback.format_exc())
+        record.state, record.message = FAILED, f"{type(error).__name__}: {error} (traceback in {log})"
+    records.write(folder, record)
+    return record.state
+
+
+def end_with_the_command() -> None:
+    """Let this worker process end when the command that started it on this machine is gone.
+
+    A killed command cannot stop its workers; left alone they would go on beside those of the repeated command.
+    """
+    host, _, pid = os.environ.get(COMMAND_PROCESS, "").rpartition(":")
+    if host != socket.gethostname() or int(pid) == os.getpid():
+        return
+
+    def look() -> None:
+        while True:
+            time.sleep(LOOK_EVERY_SECONDS)
+            try:
+                os.kill(int(pid), 0)
+            except ProcessLookupError:
+                os._exit(1)
+
+    threading.Thread(target=look, daemon=True).start()
+
+
+# -- a command's runs ------------------------------------------------------------------------------------------------
+
+
+class Command:
+    """One command: launches its runs, shows their progress, and reports.
+
+    Args:
+        output: the output folder.
+        tracking_uri: of the MLflow store; None for the one in the output folder.
+        launcher: overrides about Hydra's launcher; None: all runs are done in this process, one after the other.
+
+    Raises:
+        ReproError: the store cannot be opened.
+    """
+
+    def __init__(self, output: Path, tracking_uri: str | None, launcher: Sequence[str] | None) -> None:
+        from repro.tracking.store import default_uri, open_store  # noqa: PLC0415  (MLflow takes seconds)
+
+        # Made before any job starts: several at once would race for it.
+        self._client = open_store(tracking_uri or default_uri(output))
+        self._output, self._launcher = output, launcher
+        self.invocation = uuid.uuid4().hex
+        os.environ[_INVOCATION] = self.invocation
+        os.environ[COMMAND_PROCESS] = f"{socket.gethostname()}:{os.getpid()}"
+
+    def do(self, stages: Sequence[Sequence[Run]]) -> int:
+        """Do runs, stage after stage; returns the exit status: 0, or 1 if one did not finish.
+
+        Raises:
+            KeyboardInterrupt: the command was; its runs are closed.
+        """
+        runs = [run for stage in stages for run in stage]
+        jobs = [Job(label, run_folder(self._output, r.key)) for label, r in zip(labels(runs), runs, strict=True)]
+        print(f"{len(jobs)} run(s); files in {self._output}", file=sys.stderr)
+        interrupted: BaseException | None = None
+        with self._hydra() as master, Watcher(jobs, self.invocation, _parallel(master)) as watcher:
+            try:
+                for stage in stages:
+                    self._launch(stage, master)
+            except KeyboardInterrupt as error:
+                interrupted = error
+            except Exception as error:  # A launcher that lost a worker raises what it likes; the records tell the rest.
+                interrupted = error
+        last = watcher.records()
+        if interrupted is not None:
+            self._close(jobs)
+        failed = report(jobs, last, interrupted)
+        if isinstance(interrupted, KeyboardInterrupt):
+            raise interrupted
+        return 1 if failed else 0
+
+    @contextmanager
+    def _hydra(self) -> Iterator[DictConfig | None]:
+        """What Hydra launches jobs with; None where they are done in this process."""
+        if self._launcher is None:
+            yield None
+            return
+        folder = self._output / "commands" / self.invocation
+        folder.mkdir(parents=True)
+        try:
+            with initialize_config_dir(str(CONF), version_base="1.3"):
+                hydra = GlobalHydra.instance().hydra
+                assert hydra is not None
+                overrides = [*self._launcher, f"folder={quoted(str(folder))}", "plan=none", "number=0"]
+                yield hydra.compose_config("launch", overrides, RunMode.MULTIRUN, with_log_configuration=False)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _launch(self, runs: Sequence[Run], master: DictConfig | None) -> None:
+        if master is None:
+            for run in runs:
+                execute(run.configs, run.labels)
+            return
+        path = Path(master.folder) / "plan.json"
+        planned = [{"configs": [as_plain(c) for c in r.configs], "labels": dict(r.labels)} for r in runs]
+        path.write_text(json.dumps(planned))
+        hydra = GlobalHydra.instance().hydra
+        assert hydra is not None
+        context = HydraContext(config_loader=hydra.config_loader, callbacks=hydra.callbacks)
+        launcher = Plugins.instance().instantiate_launcher(
+            config=master, hydra_context=context, task_function=launched
+        )
+        common = [f"plan={quoted(str(path))}", f"folder={quoted(master.folder)}"]
+        launcher.launch([[*common, f"number={number}"] for number in range(len(runs))], initial_job_idx=0)
+
+    def _close(self, jobs: Sequence[Job]) -> None:
+        """Say of the runs of workers that were ended from outside that they were; they can be continued."""
+        from repro.tracking.store import close  # noqa: PLC0415
+
+        for job in jobs:
+            record = records.read(job.folder)
+            if record.invocation == self.invocation and record.state in (records.RUNNING, INTERRUPTED):
+                record.state = INTERRUPTED
+                records.write(job.folder, record)
+                close(self._client, record)
+
+
+def _parallel(master: DictConfig | None) -> int:
+    """How many runs are done at once (1 for launchers that do not say)."""
+    jobs = 1 if master is None else master.hydra.launcher.get("n_jobs", 1)
+    return (os.cpu_count() or 1) if jobs in (-1, None) else int(jobs)
+
+
+def report(jobs: Sequence[Job], last: Sequence[RunRecord], interrupted: BaseException | None) -> bool:
+    """Print what became of each run; whether any did not finish."""
+    table = Table("run", "key", "state", "result", box=None)
+    failed = False
+    for job, record in zip(jobs, last, strict=True):
+        good = record.state in (FINISHED, SKIPPED)
+        failed |= not good
+        why = record.message or (record.headline if good else f"did not finish: {_reason(interrupted)}")
+        state = "failed" if not good and interrupted is None else record.state
+        table.add_row(job.label, job.folder.name, state, why)
+    console(sys.stderr).print(table)
+    return failed
+
+
+def _reason(interrupted: BaseException | None) -> str:
+    if isinstance(interrupted, KeyboardInterrupt):
+        return "interrupted"
+    return str(interrupted) if interrupted else "see the messages above"

@@ -1,0 +1,141 @@
+"""The evaluations of one training: which are asked for, what is measured already, and measuring what is not.
+
+The same object is used while a training goes on, with the snapshots as they are made, and later, with those that are
+stored; so that adding a read-out, an opponent or more boards to a finished training trains nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from repro.config.keys import evaluation_key
+from repro.config.schema import Config
+from repro.errors import ReproError
+from repro.evaluation.base import Evaluation, Measured, Other, Subject
+from repro.policies.snapshot import Snapshot, SnapshotFolder
+from repro.tracking.rows import EvaluationRows, Metrics
+from repro.trained import Trained, readout_objects
+
+
+class Measuring:
+    """What is measured of one training.
+
+    Args:
+        game: the training's.
+        config: what is trained and measured.
+        folder: the training's.
+
+    Raises:
+        ReproError: an evaluation needs another training that is not there.
+    """
+
+    def __init__(self, game: Any, config: Config, folder: Path) -> None:
+        self.game, self.config, self.folder = game, config, folder
+        self.readouts = readout_objects(game, config)
+        self.evaluations: Mapping[str, Evaluation] = config.evaluation
+        self._others = dict(self._open_others())
+        self._rows = {
+            (name, readout): rows_of(folder, config, name, readout)
+            for name, evaluation in self.evaluations.items()
+            for readout in evaluation.names(self.readouts)
+        }
+
+    def _open_others(self) -> Iterator[tuple[str, Other]]:
+        config = self.config
+        for name, evaluation in self.evaluations.items():
+            opened: dict[str, Other] = {}
+            for reference in evaluation.others:
+                key, _, readout = reference.partition("/")
+                try:
+                    opened[reference] = Trained.open(config.output_dir, key).other(self.game, readout)
+                except ReproError as error:
+                    raise ReproError(
+                        f"evaluation.{name} needs {reference} (seed {config.seed}): {error} Make it first, with the "
+                        "same device and threads."
+                    ) from error
+            for problem in evaluation.problems_with(opened, self.due(evaluation)):
+                raise ReproError(f"evaluation.{name}: {problem}")
+            yield from opened.items()
+
+    def due(self, evaluation: Evaluation) -> list[int]:
+        """The iterations after which an evaluation measures."""
+        algorithm = self.config.algorithm
+        last, every = algorithm.iterations, algorithm.snapshot_every
+        return [last] if evaluation.at == "last" else sorted({*range(every, last + 1, every), last})
+
+    def measure(self, snapshot: Snapshot) -> Measured:
+        """Measure a snapshot, and store what was found: per read-out its metrics, costs among them."""
+        return self._measure(snapshot, list(self.evaluations))
+
+    def _measure(self, snapshot: Snapshot, evaluations: list[str]) -> Measured:
+        subject = Subject(self.game, self.config.seed, snapshot, self.readouts, self._others)
+        together: Measured = {}
+        for name in evaluations:
+            evaluation = self.evaluations[name]
+            if snapshot.iteration not in self.due(evaluation):
+                continue
+            for readout, metrics in evaluation.measure(subject).items():
+                noted = self.readouts[readout].notes(snapshot) if readout in self.readouts else {}
+                everything = {**snapshot.counts, **noted, **metrics}
+                self._rows[name, readout].add(snapshot.iteration, everything)
+                together.setdefault(readout, {}).update(everything)
+        return together
+
+    def headline(self, measured: Measured) -> str:
+        """The newest of what matters most, in a few words."""
+        parts = [evaluation.headline(self.game, measured) for evaluation in self.evaluations.values()]
+        return ", ".join(part for part in parts if part)
+
+    def forget_after(self, iteration: int) -> None:
+        """Drop what was measured of later iterations, which training will come to again."""
+        for rows in self._rows.values():
+            rows.forget_after(iteration)
+
+    def lacking(self, snapshots: SnapshotFolder) -> dict[int, list[str]]:
+        """Of a finished training: stored iteration -> evaluations that have not measured it."""
+        stored = snapshots.iterations
+        lacking: dict[int, list[str]] = {}
+        for name, evaluation in self.evaluations.items():
+            due = set(self.due(evaluation)) & set(stored)
+            done = [set(rows.rows) for (of, _), rows in self._rows.items() if of == name]
+            for iteration in sorted(due - set.intersection(*done) if done else ()):
+                lacking.setdefault(iteration, []).append(name)
+        return dict(sorted(lacking.items()))
+
+    def complete(self, snapshots: SnapshotFolder) -> Iterator[tuple[int, Measured]]:
+        """Measure what lacks, yielding iterations with what was measured there."""
+        for iteration, evaluations in self.lacking(snapshots).items():
+            yield iteration, self._measure(snapshots.read(iteration), evaluations)
+
+    def rows(self) -> dict[str, Metrics]:
+        """Per read-out, everything that is known of the evaluations asked for."""
+        together: dict[str, Metrics] = {}
+        for (_, readout), stored in self._rows.items():
+            for step, metrics in stored.rows.items():
+                together.setdefault(readout, {}).setdefault(step, {}).update(metrics)
+        return together
+
+
+def rows_of(folder: Path, config: Config, evaluation: str, readout: str) -> EvaluationRows:
+    """The file of what an evaluation measured of a read-out."""
+    measured, given = config.evaluation[evaluation], config.algorithm.readouts.get(readout)
+    about = {
+        "evaluation": {"name": evaluation, **measured.identity()},
+        "readout": {"name": readout, **(asdict(given) if given else {})},
+    }
+    return EvaluationRows(folder, evaluation_key(config, evaluation, readout), about)
+
+
+def is_measured(config: Config, folder: Path) -> bool:
+    """Whether a finished training lacks nothing of what a configuration asks for. Opens no other training."""
+    stored = SnapshotFolder(folder / "snapshots").iterations
+    algorithm = config.algorithm
+    for name, evaluation in config.evaluation.items():
+        due = set(stored) if evaluation.at != "last" else {algorithm.iterations} & set(stored)
+        for readout in evaluation.names(algorithm.readouts):
+            if due - set(rows_of(folder, config, name, readout).rows):
+                return False
+    return True

@@ -1,0 +1,130 @@
+"""The record of one training: a small file in its folder that says what became of it, and the only one that does.
+
+MLflow shows the same, and checkpoints are where a training continues from, but neither decides. Trainings may be done
+in other processes or on other machines (launchers), so progress goes through this file, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+RUNNING, FINISHED, FAILED, SKIPPED = "running", "finished", "failed", "skipped"
+WAITING, INTERRUPTED = "not started", "interrupted"
+
+_KEPT = 20
+"""Commands whose last word on a training is kept."""
+
+_FILE = "run.json"
+
+
+@dataclass
+class RunRecord:
+    """State of one training.
+
+    Attributes:
+        state: one of the constants above; `SKIPPED` is what a command says that found it finished.
+        iteration, iterations: CFR iterations done and planned.
+        seconds_per_iteration: mean over this process's iterations, 0 before the first.
+        headline: newest value of the headline metric, with its name and unit, e.g. "sd_cfr 112 mA/g".
+        message: why it failed.
+        invocation: id of the command that wrote this.
+        updated: Unix time of the last write.
+        earlier: state, headline and message that other commands left, by their ids, newest last.
+        trained: whether it was ever finished: its snapshots are complete.
+        exported: whether its files are there for others to take along.
+        wall_seconds: time spent in training.
+        labels: target -> scale, of all the invocations that asked for it.
+        mlflow: name of a read-out, or "training" -> id of its MLflow run.
+        made_with: code, versions and hardware of the processes that trained; where they differ, all values.
+    """
+
+    state: str = WAITING
+    iteration: int = 0
+    iterations: int = 0
+    seconds_per_iteration: float = 0.0
+    headline: str = ""
+    message: str = ""
+    invocation: str = ""
+    updated: float = 0.0
+    earlier: dict[str, list[str]] = field(default_factory=dict)
+    trained: bool = False
+    exported: bool = False
+    wall_seconds: float = 0.0
+    labels: dict[str, str] = field(default_factory=dict)
+    mlflow: dict[str, str] = field(default_factory=dict)
+    made_with: dict[str, list[str]] = field(default_factory=dict)
+
+    def of(self, invocation: str) -> RunRecord:
+        """What a command wrote last, though others may have taken the training up since; "not started" if nothing."""
+        if self.invocation == invocation:
+            return self
+        if invocation not in self.earlier:
+            return RunRecord()
+        state, headline, message = self.earlier[invocation]
+        return RunRecord(state=state, headline=headline, message=message, invocation=invocation)
+
+    def taken_up(self, invocation: str) -> None:
+        """A command begins with this training."""
+        if self.invocation:
+            self.earlier[self.invocation] = [self.state, self.headline, self.message]
+            self.earlier = dict(list(self.earlier.items())[-_KEPT:])
+        self.state, self.message, self.invocation = RUNNING, "", invocation
+        self.seconds_per_iteration = 0.0
+
+    def note_made_with(self, facts: dict[str, str]) -> None:
+        """Add what a process that trains is made of."""
+        for name, value in facts.items():
+            known = self.made_with.setdefault(name, [])
+            if value not in known:
+                known.append(value)
+
+    @property
+    def remaining_seconds(self) -> float | None:
+        """Estimate for the rest of the training, None before the first iteration."""
+        if not self.seconds_per_iteration:
+            return None
+        return self.seconds_per_iteration * (self.iterations - self.iteration)
+
+
+def write(folder: Path, record: RunRecord) -> None:
+    """Write the record, replacing it in one step so that a reader never sees half of it."""
+    record.updated = time.time()
+    write_durably(folder / _FILE, json.dumps(asdict(record), indent=1))
+
+
+def read(folder: Path) -> RunRecord:
+    """The record in a training's folder; "not started" if there is none that can be read."""
+    try:
+        content = json.loads((folder / _FILE).read_text())
+        known = {f.name for f in fields(RunRecord)}
+        return RunRecord(**{k: v for k, v in content.items() if k in known})
+    except (OSError, ValueError, AttributeError, TypeError):
+        return RunRecord()
+
+
+def write_durably(path: Path, text: str, sync: bool = False) -> None:
+    """Write a text file beside and rename it.
+
+    Args:
+        sync: wait until it is on the disk, for what must outlast a loss of power.
+    """
+    beside = path.with_name(f"{path.name}.writing-{os.getpid()}")
+    with beside.open("w") as file:
+        file.write(text)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def load_json(path: Path) -> Any:
+    """What a file holds; None if it cannot be read."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,169 @@
+"""Trainings on the disk, as others meet them: their configuration, their game, and their snapshots read out.
+
+A training lies in `outputs/runs/<key>/`; a portable copy of its last snapshot, `networks.pt` (or whatever it is called),
+is one file that can be taken anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from repro.config.checks import game_of
+from repro.config.keys import from_plain, training_config
+from repro.config.schema import Config, ReadoutConfig
+from repro.errors import ReproError
+from repro.games.game import Game
+from repro.policies.files import NOT_SUCH_A_FILE, check_same_game
+from repro.policies.readout import Readout, Seat
+from repro.policies.snapshot import History, Snapshot, SnapshotFolder, save_durably
+from repro.tracking import record as records
+from repro.tracking.record import RunRecord
+
+CONFIG = "config.yaml"
+PORTABLE = "snapshot.pt"
+"""A training's last snapshot in one file, whatever its history."""
+
+
+def run_folder(output_dir: str | Path, key: str) -> Path:
+    """Where a training's record, snapshots, results and checkpoints are."""
+    return Path(output_dir).absolute() / "runs" / key
+
+
+def snapshots_of(folder: Path) -> SnapshotFolder:
+    """The snapshots in a training's folder."""
+    return SnapshotFolder(folder / "snapshots")
+
+
+def readout_objects(game: Any, config: Config) -> dict[str, Readout]:
+    """The read-outs of a training, by name."""
+    return {name: _readout(game, config, given) for name, given in config.algorithm.readouts.items()}
+
+
+def _readout(game: Any, config: Config, readout: ReadoutConfig) -> Readout:
+    return config.algorithm.READOUTS[readout.kind](game, config, readout)
+
+
+@dataclass
+class Trained:
+    """A training on the disk.
+
+    Attributes:
+        folder: `outputs/runs/<key>`.
+        config: what was trained.
+        record: what became of it.
+    """
+
+    folder: Path
+    config: Config
+    record: RunRecord
+
+    @classmethod
+    def open(cls, output_dir: str | Path, key: str) -> Trained:
+        """A training by its key.
+
+        Raises:
+            ReproError: there is none, or its configuration cannot be read.
+        """
+        folder = run_folder(output_dir, key)
+        if not (folder / CONFIG).is_file():
+            raise ReproError(f"in {Path(output_dir).absolute()} there is no run with the key {key!r}.")
+        try:
+            config = from_plain(yaml.safe_load((folder / CONFIG).read_text()))
+        except (*NOT_SUCH_A_FILE, yaml.YAMLError, ImportError) as error:
+            raise ReproError(f"{folder / CONFIG} is not the configuration of a run ({error}).") from error
+        config.output_dir = str(output_dir)
+        return cls(folder, config, records.read(folder))
+
+    def check_finished(self) -> None:
+        """Refuse a training that is not finished.
+
+        Raises:
+            ReproError: it is not.
+        """
+        if not self.record.trained:
+            raise ReproError(f"the run {self.folder.name} is not finished (its state is {self.record.state!r}).")
+
+    @property
+    def snapshots(self) -> SnapshotFolder:
+        return snapshots_of(self.folder)
+
+    def other(self, game: Game, readout: str = "") -> OtherReadout:
+        """A read-out of this training, to measure another one in the same game against.
+
+        Raises:
+            ReproError: it is not finished, is of another game, or has no such read-out.
+        """
+        self.check_finished()
+        check_same_game(self.folder, "a run", game_of(self.config), game)
+        given = _chosen(self.config.algorithm.readouts, readout, self.config)
+        return OtherReadout(self.snapshots, _readout(game, self.config, given))
+
+
+def _chosen(readouts: Mapping[str, ReadoutConfig], name: str, config: Config) -> ReadoutConfig:
+    """A read-out by name; the only one, if there is one; or one by its kind, if the training was given no such name."""
+    if not name and len(readouts) == 1:
+        return next(iter(readouts.values()))
+    if name in readouts:
+        return readouts[name]
+    known = ", ".join(readouts)
+    raise ReproError(f"its read-out is {name!r}; the run of {config.algorithm.name} has {known}: add /READOUT to the key.")
+
+
+@dataclass(frozen=True)
+class OtherReadout:
+    """A read-out of a finished training; see `repro.evaluation.base.Other`."""
+
+    snapshots: SnapshotFolder
+    readout: Readout
+
+    @property
+    def iterations(self) -> Sequence[int]:
+        return self.snapshots.iterations
+
+    def seats(self, iteration: int | None = None) -> Sequence[Seat]:
+        return self.readout.seats(self.snapshots.read(iteration))
+
+
+def write_config(folder: Path, config: Config) -> None:
+    """Write a training's `config.yaml`; read-outs that are there already stay."""
+    plain = training_config(config)
+    path = folder / CONFIG
+    if path.is_file():
+        before = yaml.safe_load(path.read_text())
+        plain["algorithm"]["readouts"] = {**before["algorithm"]["readouts"], **plain["algorithm"]["readouts"]}
+    records.write_durably(path, yaml.safe_dump(plain, sort_keys=False), sync=True)
+
+
+# -- one file --------------------------------------------------------------------------------------------------------
+
+
+def save_portable(path: Path, config: Config, snapshot: Snapshot) -> None:
+    """Write a snapshot with its whole history and its configuration."""
+    history = {name: [h.since(0) for h in both] for name, both in snapshot.history.items()}
+    content = {
+        "config": training_config(config), "iteration": snapshot.iteration, "counts": dict(snapshot.counts),
+        "state": dict(snapshot.state), "history": history,
+    }  # fmt: skip
+    save_durably(content, path)
+
+
+def load_portable(path: Path | str) -> tuple[Config, Snapshot]:
+    """What `save_portable` wrote; tensors are mapped from the file.
+
+    Raises:
+        ReproError: the file is not of that kind.
+    """
+    try:
+        stored = dict(torch.load(path, map_location="cpu", weights_only=True, mmap=True))
+        config = from_plain(stored["config"])
+        history = {name: [History([rows]) for rows in both] for name, both in stored["history"].items()}
+        snapshot = Snapshot(int(stored["iteration"]), dict(stored["counts"]), dict(stored["state"]), history)
+    except (*NOT_SUCH_A_FILE, ImportError) as error:
+        raise ReproError(f"{path} is not the {PORTABLE} of a finished run.") from error
+    return config, snapshot
