@@ -91,7 +91,13 @@ class DeepCFRConfig(AlgorithmConfig):
         return {"value": self.value} | ({} if self.average is None else {"average": self.average})
 
     def problems(self, config: Config, game: Any) -> Iterator[str]:
-        if config.network is not None and config.network.architecture == "dnet" and not self.DUELING:
+        architecture = "" if config.network is None else config.network.architecture
+        if architecture == "prelu":
+            yield (
+                f"network.architecture is prelu; prelu is for networks of subgames' values, and the algorithm is "
+                f"{self.name}."
+            )
+        if architecture == "dnet" and not self.DUELING:
             yield (
                 f"network.architecture is dnet, whose state value the algorithm {self.name} has no use for; only "
                 "d2cfr takes it."
@@ -102,18 +108,13 @@ class DeepCFRConfig(AlgorithmConfig):
                     f"algorithm.{which}.precision is {regression.precision}, which needs device=cuda; device is "
                     f"{config.device}."
                 )
-        yield from self._readout_problems()
-        yield from self._strategy_problems(game)
-
-    def _readout_problems(self) -> Iterator[str]:
         for name, readout in self.readouts.items():
             if readout.kind == "average_network" and self.average is None:
                 yield (
                     f"algorithm.readouts.{name}.kind is average_network, but algorithm.average is null: S-hat is not "
                     "trained."
                 )
-            if readout.kind != "ensemble" and readout.capacity is not None:
-                yield f"algorithm.readouts.{name}.capacity is {readout.capacity}; only an ensemble has one."
+        yield from self._strategy_problems(game)
 
     def _strategy_problems(self, game: Game) -> Iterator[str]:
         if self.lists(game):
