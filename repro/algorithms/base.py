@@ -133,7 +133,8 @@ class Training(pl.LightningModule):
         for name, both in state["history"].items():
             self.history[name] = stored.get(name) or [History() for _ in both]
             for history, rows in zip(self.history[name], both, strict=True):
-                for row in rows:
+                # A snapshot may have been stored since the checkpoint was made, and have the same rows.
+                for row in rows[max(0, len(history) + len(rows) - self.iteration) :]:
                     history.append(row)
         self.restore(state["progress"])
 

@@ -6,10 +6,14 @@ beside them. Strategies are matched to *rectified* regrets (eq. 6): `Q - (alpha 
 shifted by the same amount, by less from iteration to iteration, and with the other sign once beta is negative (t > 99).
 
 V_MC of an infoset is the mean return of play-outs under the strategies of the moment, those that the player's update
-replaces. The opponent's hand is drawn as likely as the deal and the opponent's own actions make it. In games with one
-private card each all infosets are played out together, whether or not a traversal will visit them; hands in the same
-history are moved on together (see `repro.engine.histories`), so that the cost hardly depends on their number. For
-Hold'em see `repro.algorithms.d2cfr_holdem`.
+replaces. The opponent's hand is drawn as likely as the deal and the opponent's own actions make it. Where strategies
+are listed all infosets are played out together, whether or not a traversal will visit them; hands in the same history
+are moved on together (see `repro.engine.histories`), so that the cost hardly depends on their number.
+
+Where strategies are asked there are too many infosets for that: one is played out when traversals meet it, once for all
+of them that are there in one step down the tree; `repro.engine.beliefs` says how. Play-outs follow the value networks'
+regrets as they are, without rectification: with it, each of their decisions would need play-outs of its own. The first
+betting round is a table, as in Deep CFR there, and has no state value to rectify.
 
 The policy network is trained on from where it was, every `policy_every` iterations. Its loss (eq. 7) has a term
 `-gamma KL[policy || mean of the last c policies]`, the same for all samples; the squared error counts with the sample's
@@ -18,22 +22,118 @@ iteration. As printed, it rewards moving away from the recent policies.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
-from repro.algorithms.deep_cfr import DeepCFR, DeepCFRFamily
-from repro.algorithms.memory import Minibatch
-from repro.config import D2CFRConfig, ReadoutConfig
+from repro.algorithms.base import Training
+from repro.algorithms.deep_cfr import DeepCFR, DeepCFRConfig
+from repro.algorithms.strategies import Rectify
+from repro.config.fields import above, at_least, one_of
+from repro.config.schema import Config, NetworkConfig, register_algorithm
+from repro.engine.beliefs import Beliefs
 from repro.engine.histories import Histories
-from repro.engine.sampling import Traversals
+from repro.engine.sampling import SamplingEngine, Traversals
+from repro.games.game import Game
 from repro.networks.modules import Network, value_network
-from repro.policies.base import TabularPolicy
-from repro.policies.regret_matching import regret_matching
+from repro.policies.base import Policy, TabularPolicy
+from repro.policies.network import AverageNetwork
+from repro.policies.readout import Readout
+
+
+@dataclass
+class D2CFRConfig(DeepCFRConfig):
+    """D2CFR: Deep CFR with a dueling network, rectified state values and another loss of the policy network.
+
+    With `network=fc`, no rectification and `kl_weight` 0 it is Deep CFR.
+    """
+
+    READOUTS: ClassVar[Mapping[str, type[Readout]]] = {"average_network": AverageNetwork}
+    MANY_SEEDS: ClassVar[bool] = False
+    DUELING: ClassVar[bool] = True
+
+    # Where the state value comes from that, mixed with the network's own, advantages are taken against: nowhere (the
+    # network's alone), play-outs from each infoset under the current strategies, or their expectation.
+    rectification: str = one_of("none", "play_outs", "exact")
+    # Play-outs per infoset; null without them.
+    simulations: int | None = at_least(1, None)
+    # Weight of that other value in iteration t: 0.99 - t / (t + 1), printed as it is or clipped to [0, 1].
+    mixing: str = one_of("printed", "clipped", default="printed")
+    # Weight of the squared error of the state value, beside those of the regrets.
+    state_loss: float = above(0, 1.0)
+    # The policy network is trained every so many iterations, and after the last.
+    policy_every: int = at_least(1, 10)
+    # Weight, sign and window of the policy loss's divergence from the mean of the last policies: `minus` is as printed.
+    kl_weight: float = at_least(0, 0.0)
+    kl_sign: str = one_of("minus", "plus", default="minus")
+    kl_window: int = at_least(1, 10)
+
+    def problems(self, config: Config, game: Any) -> Iterator[str]:
+        dueling = config.network is not None and config.network.architecture == "dnet"
+        if config.network is not None and self.rectification != "none" and not dueling:
+            yield (
+                f"algorithm.rectification is {self.rectification}, but network.architecture "
+                f"{config.network.architecture}; only dnet has a state value to rectify."
+            )
+        if (self.rectification == "play_outs") != (self.simulations is not None):
+            yield (
+                f"algorithm.simulations is {self.simulations} and algorithm.rectification {self.rectification}; "
+                "play_outs need a number, others take null: add algorithm.simulations=null."
+            )
+        yield from self._problems_without_effect()
+        if dueling and self.divide_by_legal:
+            yield "algorithm.divide_by_legal is true; regrets and state values must have one unit, use false."
+        yield from self._problems_of_policies()
+        yield from super().problems(config, game)
+        yield from self._problems_of_state_values(game)
+
+    def _problems_without_effect(self) -> Iterator[str]:
+        for key, value, needed in (
+            ("mixing", "clipped", self.rectification != "none"), ("kl_sign", "plus", self.kl_weight > 0)
+        ):  # fmt: skip
+            if getattr(self, key) == value and not needed:
+                other = "rectification is none" if key == "mixing" else "kl_weight is 0"
+                yield f"algorithm.{key} is {value}, which has no effect where algorithm.{other}; leave it out."
+        for which, regression in self.regressions.items():
+            if regression.precision != "fp32":
+                yield f"algorithm.{which}.precision is {regression.precision}; {self.name} takes fp32 only."
+
+    def _problems_of_policies(self) -> Iterator[str]:
+        if self.average is None:
+            yield f"algorithm.average is null; {self.name} has nothing but its policy networks to be played."
+        if self.snapshot_every % self.policy_every:
+            yield (
+                f"algorithm.snapshot_every is {self.snapshot_every}; it must be a multiple of algorithm.policy_every, "
+                f"{self.policy_every}, so that the policy network that is measured is a new one."
+            )
+        if self.memory != "reservoir":
+            yield f"algorithm.memory is {self.memory}; {self.name} takes reservoir only."
+
+    def _problems_of_state_values(self, game: Game) -> Iterator[str]:
+        histories, listed = game.exact == "sequence_form", self.lists(game)
+        if self.rectification == "exact" and not (histories and listed):
+            yield (
+                f"algorithm.rectification is exact; the game {game.name} has too many infosets, use play_outs or none."
+            )
+        if self.rectification == "play_outs" and histories != listed:
+            held, needed = ("listed", "asked") if listed else ("asked", "listed")
+            yield (
+                f"algorithm.rectification is play_outs; in the game {game.name} that needs "
+                f"algorithm.strategies={needed}, and they are {held}."
+            )
+        if self.rectification == "play_outs" and not listed and not self.tables_opening(game):
+            yield "algorithm.opening is network; play-outs start after the first betting round, use table."
+
+    def build(self, game: Game, config: Config) -> Training:
+        assert config.network is not None
+        return D2CFR(game, self, config.network, config.seed)
+
+
+register_algorithm("d2cfr", D2CFRConfig)
 
 
 def rectification_weight(iteration: int, mixing: str) -> float:
@@ -42,21 +142,73 @@ def rectification_weight(iteration: int, mixing: str) -> float:
     return beta if mixing == "printed" else min(max(beta, 0.0), 1.0)
 
 
-class D2CFRFamily(DeepCFRFamily):
-    """What D2CFR does whatever the size of the game: the losses of both networks.
+class StateValues(Protocol):
+    """V_MC: what the players to act win on average when both follow a policy."""
 
-    Comes before the class that knows how strategies are held, which defines what is called by `super()` here.
+    def __call__(self, policy: Policy, infosets: Tensor, draw: torch.Generator) -> Tensor:
+        """`[n]` infosets -> `[n]` float64 chips."""
+        ...
+
+
+class ListedStateValues:
+    """Of a game with one private card each, from its histories; all infosets are played out together.
+
+    Args:
+        game: the game.
+        simulations: play-outs per infoset; None: their expectation.
+    """
+
+    def __init__(self, game: Game, simulations: int | None) -> None:
+        self.histories, self._simulations = Histories(game), simulations
+
+    def __call__(self, policy: Policy, infosets: Tensor, draw: torch.Generator) -> Tensor:
+        assert isinstance(policy, TabularPolicy)
+        if self._simulations is None:
+            values = self.histories.state_values(policy.table)
+        else:
+            values = self.histories.played_out(policy.table, self._simulations, draw)
+        return values.index_select(0, infosets)
+
+
+class AskedStateValues:
+    """Of a Hold'em game, after the first betting round, by play-outs from the infosets that are met, each once.
+
+    Args:
+        engine: the game's.
+        simulations: play-outs per infoset.
+    """
+
+    def __init__(self, engine: SamplingEngine, simulations: int) -> None:
+        self._beliefs, self._simulations = Beliefs(engine), simulations
+
+    def __call__(self, policy: Policy, infosets: Tensor, draw: torch.Generator) -> Tensor:
+        distinct, place = infosets.unique(return_inverse=True)
+        return self._beliefs.played_out(policy, distinct, self._simulations, draw).index_select(0, place)
+
+
+class D2CFR(DeepCFR):
+    """D2CFR.
 
     Attributes:
-        recent: per player, the last policies in the form that `keep_policy` gives them, newest last.
+        recent: per player, the parameters of the last policy networks, flat, newest last.
+        state_values: V_MC; None without rectification.
     """
 
     algorithm: D2CFRConfig
 
-    def prepare_strategies(self) -> None:
-        super().prepare_strategies()  # type: ignore[safe-super]
-        self.recent: list[deque[Tensor]] = [deque(maxlen=self.algorithm.kl_window) for _ in range(2)]
-        self.policy_loss = 0.0
+    def __init__(self, game: Game, algorithm: D2CFRConfig, network: NetworkConfig, seed: int) -> None:
+        super().__init__(game, algorithm, network, seed)
+        self.recent: list[deque[Tensor]] = [deque(maxlen=algorithm.kl_window) for _ in range(2)]
+        self.state_values: StateValues | None = None
+        if algorithm.rectification != "none" and algorithm.lists(game):
+            self.state_values = ListedStateValues(game, algorithm.simulations)
+        elif algorithm.rectification != "none":
+            assert algorithm.simulations is not None
+            self.state_values = AskedStateValues(self.engine, algorithm.simulations)
+
+    def kept(self) -> list[str]:
+        """Nothing: D2CFR has no B^M."""
+        return []
 
     # -- the value network -----------------------------------------------------------------------------------------
 
@@ -65,11 +217,11 @@ class D2CFRFamily(DeepCFRFamily):
         """Whether the value network has a branch for the state's value."""
         return self.network.architecture == "dnet"
 
-    def build(self, which: str) -> Network:
+    def architecture(self, which: str) -> Network:
         if which == "value" and self.dueling:
             scale = self.algorithm.state_loss**0.5
-            return value_network(self.network, self.columns, self.game.num_actions, scale)
-        return super().build(which)
+            return value_network(self.network, self.strategies.columns, self.game.num_actions, scale)
+        return super().architecture(which)
 
     @property
     def value_columns(self) -> int:
@@ -84,51 +236,53 @@ class D2CFRFamily(DeepCFRFamily):
         scale = self.algorithm.state_loss**0.5 / self.algorithm.regret_unit
         return torch.cat([regrets, scale * traversals.state_values[:, None]], 1)
 
-    def rectified(self, output: Tensor, played: Tensor | None, iteration: int) -> Tensor:
+    def rectification(self, player: int) -> Rectify | None:
+        state_values = self.state_values
+        if state_values is None:
+            return None
+        draw = self.draws("play-outs", player)
+
+        def rectify(policy: Policy, infosets: Tensor, output: Tensor, fitted: int) -> Tensor:
+            return self.rectified(output, state_values(policy, infosets, draw), fitted)
+
+        return rectify
+
+    def rectified(self, output: Tensor, played: Tensor, iteration: int) -> Tensor:
         """`[n, actions]` regrets that strategies are matched to, eq. 6.
 
         Args:
             output: `[n, actions + 1]` of a value network with both branches.
-            played: `[n]` chips, V_MC; None without rectification.
+            played: `[n]` chips, V_MC.
             iteration: in which the network was fitted.
         """
         advantages, state = output[:, :-1], output[:, -1] / self.algorithm.state_loss**0.5
-        if played is None:
-            return advantages
         beta = rectification_weight(iteration, self.algorithm.mixing)
         return advantages + beta * (state - played.float() / self.algorithm.regret_unit)[:, None]
 
     # -- the policy network ----------------------------------------------------------------------------------------
 
-    @abstractmethod
-    def keep_policy(self, player: int) -> Tensor:
-        """The player's policy network of the moment, in a form that `reference` can use later."""
-
-    @abstractmethod
-    def reference(self, player: int) -> Callable[[Minibatch], Tensor]:
-        """Maps a minibatch to `[n, actions]`, the mean of the player's last policies at its infosets."""
-
     def advance(self) -> dict[str, float]:
         measured = super().advance()
         if self.iteration % self.algorithm.policy_every == 0 or self.iteration == self.iterations:
-            measured["loss/policy"] = self.policy_loss = self._train_policies()
+            measured.update(self.averaged([self.train_average_network(player) for player in range(2)]))
+            for player, recent in enumerate(self.recent):
+                recent.append(self.learner("average", player).optimizer.flat.detach().clone())
         return measured
 
-    def _train_policies(self) -> float:
-        losses = [self.train_average_network(player) for player in range(2)]
-        for player, recent in enumerate(self.recent):
-            recent.append(self.keep_policy(player))
-        return sum(losses) / 2
+    def prepare_snapshot(self) -> dict[str, float]:
+        """Nothing: policy networks are trained in iterations of their own."""
+        return {}
 
     def train_average_network(self, player: int) -> float:
         if not (self.algorithm.kl_weight and self.recent[player]):
             return super().train_average_network(player)
         learner, batches = self.learner("average", player), self.begin_fit("average", player, merged=False)
-        reference, regression = self.reference(player), self.algorithm.average
+        network = self.architecture("average").to(self.game.device)
+        reference = self.strategies.mean_of(network, list(self.recent[player]), player)
         with self.explaining_divergence("average", player):
-            return self.fit_to(
-                learner.network, learner.optimizer, batches, player, steps=regression.steps,
-                schedule=regression.schedule,
+            return self.strategies.fit_to(
+                learner.network, learner.optimizer, batches, player, steps=learner.regression.steps,
+                schedule=learner.regression.schedule,
                 penalty=lambda batch, output: self._divergence_gradient(output, reference(batch)),
             )  # fmt: skip
 
@@ -144,68 +298,10 @@ class D2CFRFamily(DeepCFRFamily):
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
     def progress(self) -> dict[str, Any]:
-        recent = [torch.stack(list(r)) if r else torch.empty(0) for r in self.recent]
-        before = super().progress()  # type: ignore[safe-super]
-        return {**before, "recent": recent, "policy_loss": self.policy_loss}
+        return {**super().progress(), "recent": [[each.clone() for each in recent] for recent in self.recent]}
 
     def restore(self, saved: dict[str, Any]) -> None:
-        super().restore(saved)  # type: ignore[safe-super]
-        for recent, tables in zip(self.recent, saved["recent"], strict=True):
-            recent.extend(tables.unbind() if len(tables) else ())
-        self.policy_loss = saved["policy_loss"]
-
-
-class D2CFR(D2CFRFamily, DeepCFR):
-    """D2CFR on a game with one private card each; `recent` holds tables `[infosets of the player, actions]`."""
-
-    def prepare_strategies(self) -> None:
-        super().prepare_strategies()
-        self._histories = None if self.algorithm.rectification == "none" else Histories(self.game)
-
-    @torch.no_grad()
-    def _strategy_of(self, player: int) -> Tensor:
-        if not self.dueling:
-            return super()._strategy_of(player)
-        mine = self.game.player_slice[player]
-        legal = self.game.legal[mine]
-        output = self.value_networks[player](self.features[mine], legal)
-        played = self._state_values(player)
-        regrets = self.rectified(output, None if played is None else played[mine], self.iteration)
-        return regret_matching(regrets, legal, self.algorithm.when_no_positive)
-
-    def _state_values(self, player: int) -> Tensor | None:
-        """`[infosets]` V_MC in chips, under the strategies that the update replaces."""
-        if self._histories is None:
-            return None
-        if self.algorithm.rectification == "exact":
-            return self._histories.state_values(self.strategy)
-        assert self.algorithm.simulations is not None
-        draw = self.draws("play-outs", player)
-        return self._histories.played_out(self.strategy, self.algorithm.simulations, draw)
-
-    def _keep(self, player: int) -> None:
-        """Nothing: D2CFR has no B^M."""
-
-    @torch.no_grad()
-    def keep_policy(self, player: int) -> Tensor:
-        mine = self.game.player_slice[player]
-        table: Tensor = self.average_networks[player](self.features[mine], self.game.legal[mine])
-        return table
-
-    def reference(self, player: int) -> Callable[[Minibatch], Tensor]:
-        mean = torch.stack(list(self.recent[player])).mean(0)
-
-        def at(batch: Minibatch) -> Tensor:
-            assert batch.infosets is not None
-            return mean.index_select(0, batch.infosets)
-
-        return at
-
-    def read_out(self, readout: ReadoutConfig) -> tuple[TabularPolicy, dict[str, float]]:
-        table = torch.cat([recent[-1] for recent in self.recent]).double()
-        return TabularPolicy(table / table.sum(1, keepdim=True)), {"loss/policy": self.policy_loss}
-
-    def artifact(self) -> dict[str, Any]:
-        """`value`, `average`: per player the state of the last network of each kind."""
-        kinds = (("value", self.value_networks), ("average", self.average_networks))
-        return {kind: [{k: v.cpu() for k, v in n.state_dict().items()} for n in networks] for kind, networks in kinds}
+        super().restore(saved)
+        for recent, parameters in zip(self.recent, saved["recent"], strict=True):
+            recent.clear()
+            recent.extend(each.to(self.game.device) for each in parameters)

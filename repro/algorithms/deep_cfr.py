@@ -3,41 +3,168 @@
 One `training_step` is one CFR iteration: for each player in turn collect samples by external sampling against the
 opponent's current strategy, fit the value network, and store it in B^M. Player 0 goes first, so player 1's traversals
 meet player 0's new strategy (alternating updates, as in the SD-CFR code). The epoch counter of Lightning is the CFR
-iteration.
+iteration. How current strategies are held is a part of its own (`repro.algorithms.strategies`).
 
 Both algorithms train exactly this. They differ in the *read-outs* that turn what was stored into an average strategy:
-the average of B^M (SD-CFR), or the network S-hat trained on the strategy memory B^s (Deep CFR).
+the average of B^M (SD-CFR), or the network S-hat trained on the strategy memory B^s (Deep CFR). S-hat is trained
+whenever a snapshot is left.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 
-from repro.algorithms.base import Algorithm, TableAlgorithm
+from repro.algorithms.base import Algorithm, Training
 from repro.algorithms.memory import Aggregated, Memory, Minibatch, Reservoir
-from repro.algorithms.regression import fit
-from repro.config import DeepCFRConfig, NetworkConfig, ReadoutConfig, RegressionConfig
+from repro.algorithms.strategies import Asked, Listed, Rectify, Strategies
+from repro.config.fields import above, at_least, one_of
+from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, RegressionConfig, register_algorithm
 from repro.engine.sampling import Samples, SamplingEngine, Traversals
 from repro.errors import ReproError
-from repro.evaluation.exploitability import exact_engine
-from repro.evaluation.head_to_head import Opponent, exact
-from repro.evaluation.units import milli_units
 from repro.games.game import Game
-from repro.networks.features import Columns, feature_columns, infoset_features
 from repro.networks.modules import Network, average_network, value_network
 from repro.networks.optimizers import FlatAdam
-from repro.policies.base import Policy, TabularPolicy, table_of
-from repro.policies.ensemble import StrategyBuffer, reservoir_members
-from repro.policies.record import StrategyRecord
-from repro.policies.regret_matching import regret_matching
+from repro.policies.base import Policy
+from repro.policies.ensemble import BM
+from repro.policies.network import AverageNetwork
+from repro.policies.readout import Readout
+from repro.policies.snapshot import History
 from repro.seeding import initialisation
+
+MOST_LISTED = 1 << 16
+"""Infosets of the largest game whose strategies are listed unless the configuration says otherwise."""
+
+
+@dataclass
+class DeepCFRConfig(AlgorithmConfig):
+    """Deep CFR and SD-CFR, which differ in their read-outs only.
+
+    Attributes:
+        DUELING: whether it has a use for the state value of a dueling network.
+    """
+
+    READOUTS: ClassVar[Mapping[str, type[Readout]]] = {"ensemble": BM, "average_network": AverageNetwork}
+    MANY_SEEDS: ClassVar[bool] = True
+    DUELING: ClassVar[bool] = False
+
+    # External-sampling traversals per player and iteration.
+    traversals: int = at_least(1)
+    # How current strategies are held. listed: in a table over all infosets, evaluated after every fit; asked: by the
+    # networks, which are asked about the infosets that come up; null: listed in games of at most 65,536 infosets.
+    strategies: str | None = one_of("listed", "asked", default=None)
+    # What plays the first betting round: a table of sums beside the networks (only where strategies are asked), or the
+    # networks, too; null: the table where strategies are asked.
+    opening: str | None = one_of("table", "network", default=None)
+    # reservoir: the papers' B^v and B^s; aggregated: sums per infoset, this suite's own option.
+    memory: str = one_of("reservoir", "aggregated", default="reservoir")
+    # Capacity of B^v and of B^s, entries per player.
+    value_capacity: int = at_least(1)
+    strategy_capacity: int = at_least(1)
+    # Loss weight of a sample from iteration t when training in iteration T.
+    loss_weight: str = one_of("t/T", "2t/T", default="t/T")
+    # Divide sampled regrets by the number of legal actions, as the SD-CFR code does.
+    divide_by_legal: bool = True
+    # Divide sampled regrets by this many chips.
+    regret_unit: float = above(0, 1.0)
+    # Strategy where no advantage is positive: the highest advantage (Deep CFR) or uniform (CFR).
+    when_no_positive: str = one_of("argmax", "uniform", default="argmax")
+    # How value networks are trained, and S-hat; null: S-hat is not trained and B^s not kept (SD-CFR alone).
+    value: RegressionConfig = field(default_factory=RegressionConfig)
+    average: RegressionConfig | None = field(default_factory=RegressionConfig)
+
+    def lists(self, game: Game) -> bool:
+        """Whether strategies in a game are listed."""
+        return game.infosets <= MOST_LISTED if self.strategies is None else self.strategies == "listed"
+
+    def tables_opening(self, game: Game) -> bool:
+        """Whether the first betting round of a game has a table."""
+        return not self.lists(game) if self.opening is None else self.opening == "table"
+
+    @property
+    def regressions(self) -> dict[str, RegressionConfig]:
+        """How networks are trained, by the key that says so."""
+        return {"value": self.value} | ({} if self.average is None else {"average": self.average})
+
+    def problems(self, config: Config, game: Any) -> Iterator[str]:
+        architecture = "" if config.network is None else config.network.architecture
+        if architecture == "prelu":
+            yield (
+                f"network.architecture is prelu; prelu is for networks of subgames' values, and the algorithm is "
+                f"{self.name}."
+            )
+        if architecture == "dnet" and not self.DUELING:
+            yield (
+                f"network.architecture is dnet, whose state value the algorithm {self.name} has no use for; only "
+                "d2cfr takes it."
+            )
+        for which, regression in self.regressions.items():
+            if regression.precision != "fp32" and config.device != "cuda":
+                yield (
+                    f"algorithm.{which}.precision is {regression.precision}, which needs device=cuda; device is "
+                    f"{config.device}."
+                )
+        for name, readout in self.readouts.items():
+            if readout.kind == "average_network" and self.average is None:
+                yield (
+                    f"algorithm.readouts.{name}.kind is average_network, but algorithm.average is null: S-hat is not "
+                    "trained."
+                )
+        yield from self._strategy_problems(game)
+
+    def _strategy_problems(self, game: Game) -> Iterator[str]:
+        if self.lists(game):
+            yield from self._problems_of_listed(game)
+            return
+        if self.memory != "reservoir":
+            yield (
+                f"algorithm.memory is {self.memory}; it sums per infoset, but the strategies of the game {game.name} "
+                "are asked, not listed: use reservoir."
+            )
+        if self.tables_opening(game) and game.tree.rounds == 1:
+            yield (
+                f"algorithm.opening is table; the game {game.name} has one betting round, which would leave nothing to "
+                "networks: use network."
+            )
+
+    def _problems_of_listed(self, game: Game) -> Iterator[str]:
+        if not game.listed:
+            yield f"algorithm.strategies is listed; the game {game.name} has {game.infosets:,} infosets, use asked."
+        if self.opening == "table":
+            yield (
+                f"algorithm.opening is table; the strategies of the game {game.name} are listed, which takes network "
+                "only (or algorithm.strategies=asked)."
+            )
+        for which, regression in self.regressions.items():
+            if regression.precision != "fp32":
+                yield (
+                    f"algorithm.{which}.precision is {regression.precision}; the strategies of the game {game.name} "
+                    "are listed, which takes fp32 only."
+                )
+
+    def build(self, game: Game, config: Config) -> Training:
+        assert config.network is not None
+        return DeepCFR(game, self, config.network, config.seed)
+
+    def together(self, trainings: list[Any]) -> Training:
+        from repro.algorithms.replicates import Replicates  # noqa: PLC0415  (they are made of what is below)
+
+        first: DeepCFR = trainings[0]
+        if not self.lists(first.game) and (len(trainings) > 1 or first.game.device.type == "cuda"):
+            return Replicates(trainings)
+        if len(trainings) > 1:
+            raise ReproError(
+                f"seeds is {[each.seed for each in trainings]}; in the game {first.game.name} each is trained alone: "
+                "leave seeds out, and use -m seed=0,1."
+            )
+        return first
+
+
+register_algorithm("deep_cfr", DeepCFRConfig)
 
 
 @dataclass(frozen=True)
@@ -50,82 +177,68 @@ class Learner:
     regression: RegressionConfig
 
 
-class DeepCFRFamily(Algorithm):
-    """What Deep CFR and SD-CFR do whatever the size of the game; how strategies are held is a subclass's.
+class DeepCFR(Algorithm):
+    """Deep CFR and SD-CFR.
 
     Args:
         game: the game; its tensors decide the device.
         algorithm: hyperparameters.
         network: architecture of value and average networks.
         seed: names all random draws of the run.
-        opponents: what the read-outs are measured against.
 
     Attributes:
-        columns: what the columns of the networks' features show.
+        strategies: the current strategies of both players.
+        history: B^M: `value`, the value networks' parameters, flat; `opening`, `[infosets, actions]` float64, the
+            strategy in the first betting round, where that has a table.
+        average_networks: S-hat of both players; none where it is not trained.
+        policy_loss: of S-hat's last training, mean over the players.
     """
 
-    columns: Columns
+    algorithm: DeepCFRConfig
 
-    def __init__(
-        self,
-        game: Game,
-        algorithm: DeepCFRConfig,
-        network: NetworkConfig,
-        seed: int,
-        opponents: Mapping[str, Opponent] | None = None,
-    ) -> None:
+    def __init__(self, game: Game, algorithm: DeepCFRConfig, network: NetworkConfig, seed: int) -> None:
         super().__init__(game, algorithm, seed)
-        self.opponents = dict(opponents or {})
         self.algorithm, self.network = algorithm, network
         self.engine = SamplingEngine(game)
-        self.prepare_strategies()
+        self.strategies = self._new_strategies()
         self.value_networks = nn.ModuleList(self._new_network("value", 0, p) for p in range(2))
-        self.average_networks = nn.ModuleList(self._new_network("average", 0, p) for p in range(2))
-        self._value_optimizers = [self._adam(n, algorithm.value) for n in self.value_networks]
-        self._average_optimizers = [self._adam(n, algorithm.average) for n in self.average_networks]
-        columns = self.value_columns
-        self.value_memories = [self._new_memory(algorithm.value_capacity, p, columns) for p in range(2)]
-        self.strategy_memories = [self._new_memory(algorithm.strategy_capacity, p, game.num_actions) for p in range(2)]
-
-    # -- what depends on the size of the game --------------------------------------------------------------------
-
-    @abstractmethod
-    def prepare_strategies(self) -> None:
-        """Set `columns`, and make what holds the current strategies and B^M."""
-
-    @abstractmethod
-    def current_policy(self) -> Policy:
-        """The strategies of both players that the next traversal meets."""
-
-    @abstractmethod
-    def store_strategy(self, player: int) -> None:
-        """Take the player's newly trained value network for the current strategy, and add it to B^M."""
-
-    @abstractmethod
-    def fit_to(
-        self, network: nn.Module, optimizer: FlatAdam, batches: Iterator[Minibatch], player: int, **how: Any
-    ) -> float:
-        """Take one SGD step per minibatch of the player's infosets; returns the loss. `how` goes to `fit`."""
-
-    def remember(self, player: int, regrets: Samples, strategies: Samples) -> None:
-        """Store what the player's traversals collected: her regrets and the opponent's strategies."""
-        keep = self.draws("reservoir", player)
-        self.value_memories[player].add(regrets, self.iteration, keep)
-        self.strategy_memories[1 - player].add(strategies, self.iteration, keep)
+        averages = 0 if algorithm.average is None else 2
+        self.average_networks = nn.ModuleList(self._new_network("average", 0, p) for p in range(averages))
+        self._adams = {
+            "value": [self._adam(n, algorithm.value) for n in self.value_networks],
+            "average": [self._adam(n, algorithm.average) for n in self.average_networks],
+        }
+        self.value_memories = [self._new_memory(algorithm.value_capacity, p, self.value_columns) for p in range(2)]
+        self.strategy_memories = [
+            self._new_memory(algorithm.strategy_capacity, p, game.num_actions) for p in range(averages)
+        ]
+        self.policy_loss = 0.0
+        self.history = {name: [History(), History()] for name in self.kept()}
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
-    def build(self, which: str) -> Network:
+    def _new_strategies(self) -> Strategies:
+        game, algorithm = self.game, self.algorithm
+        if algorithm.lists(game):
+            return Listed(game, algorithm.when_no_positive)
+        return Asked(game, algorithm.when_no_positive, algorithm.tables_opening(game))
+
+    def kept(self) -> list[str]:
+        """The names of what B^M holds of every iteration."""
+        return ["value", "opening"] if self.strategies.openings else ["value"]
+
+    def architecture(self, which: str) -> Network:
         """A fresh `value` or `average` network."""
         make = value_network if which == "value" else average_network
-        return make(self.network, self.columns, self.game.num_actions)
+        return make(self.network, self.strategies.columns, self.game.num_actions)
 
     def _new_network(self, which: str, iteration: int, player: int) -> Network:
         with initialisation(self.seed, f"initial {which}", iteration, player):
-            built = self.build(which)
+            built = self.architecture(which)
         return built.to(self.game.device)
 
-    def _adam(self, network: nn.Module, regression: RegressionConfig) -> FlatAdam:
+    def _adam(self, network: nn.Module, regression: RegressionConfig | None) -> FlatAdam:
+        assert regression is not None
         return FlatAdam(network, regression.learning_rate, regression.clip_norm)
 
     @property
@@ -134,12 +247,12 @@ class DeepCFRFamily(Algorithm):
         return self.game.num_actions
 
     def _new_memory(self, capacity: int, player: int, columns: int) -> Memory:
-        mine = self.game.player_slice[player]
-        shape = (mine.start, mine.stop - mine.start, columns, self.game.device)
+        part = self.game.player_slice[player]
+        shape = (part.start, part.stop - part.start, columns, self.game.device)
         return Reservoir(capacity, *shape) if self.algorithm.memory == "reservoir" else Aggregated(*shape)
 
     def configure_optimizers(self) -> list[FlatAdam]:
-        return self._value_optimizers
+        return self._adams["value"]
 
     # -- one iteration -------------------------------------------------------------------------------------------
 
@@ -158,15 +271,24 @@ class DeepCFRFamily(Algorithm):
         """Collect, fit, store: player's half of an iteration. Returns the value loss."""
         self.collect(player)
         loss = self._fit("value", player, self._lightning_step(player))
-        self.store_strategy(player)
+        self.renew_strategy(player)
         return loss
+
+    def rectification(self, player: int) -> Rectify | None:
+        """What is done to regrets, in this player's half of an iteration, before strategies are matched to them."""
+        del player
+        return None
+
+    def current_policy(self, player: int = 0) -> Policy:
+        """The strategies of both players that this player's traversals meet."""
+        return self.strategies.policy(self.value_networks, self.rectification(player))
 
     def collect(self, player: int) -> Traversals:
         """Traverse, and store the samples."""
-        draw = self.draws("traversals", player)
-        traversals = self.engine.external_sampling(self.current_policy(), player, self.algorithm.traversals, draw)
+        draw, policy = self.draws("traversals", player), self.current_policy(player)
+        traversals = self.engine.external_sampling(policy, player, self.algorithm.traversals, draw)
         targets = Samples(traversals.advantages.infosets, self.value_targets(traversals))
-        self.remember(player, targets, traversals.opponent_strategies)
+        self._remember(player, targets, traversals.opponent_strategies)
         self.nodes_touched += traversals.nodes_touched
         return traversals
 
@@ -177,33 +299,54 @@ class DeepCFRFamily(Algorithm):
             regrets = regrets / self.game.legal_at(traversals.advantages.infosets).sum(1, keepdim=True)
         return regrets
 
-    def _check_batch(self, which: str, memory: Memory) -> None:
-        batch_size = getattr(self.algorithm, which).batch_size
-        if self.algorithm.memory == "reservoir" and batch_size > memory.size:
+    def _remember(self, player: int, regrets: Samples, strategies: Samples) -> None:
+        """Store what the player's traversals collected: her regrets and the opponent's strategies."""
+        keep, opponent = self.draws("reservoir", player), 1 - player
+        regrets = self.strategies.set_apart(player, regrets, "regrets", self.iteration)
+        self.value_memories[player].add(regrets, self.iteration, keep)
+        if self.strategy_memories:
+            strategies = self.strategies.set_apart(opponent, strategies, "sums", self.iteration)
+            self.strategy_memories[opponent].add(strategies, self.iteration, keep)
+
+    def renew_strategy(self, player: int) -> None:
+        """Take the player's newly trained value network for the current strategy, and add it to B^M."""
+        self.strategies.renew(player, self.value_networks[player], self.iteration, self.rectification(player))
+        if "value" in self.history:
+            self.history["value"][player].append(self._adams["value"][player].flat)
+        if "opening" in self.history:
+            self.history["opening"][player].append(self.strategies.opening_strategies[player])
+
+    # -- training of networks ------------------------------------------------------------------------------------
+
+    def _check_batch(self, which: str, learner: Learner) -> None:
+        batch_size, size = learner.regression.batch_size, learner.memory.size
+        if self.algorithm.memory == "reservoir" and batch_size > size:
             raise ReproError(
-                f"algorithm.{which}.batch_size is {batch_size}, but only {memory.size} samples are in the memory in "
+                f"algorithm.{which}.batch_size is {batch_size}, but only {size} samples are in the memory in "
                 f"iteration {self.iteration}; it must be at most that (or raise algorithm.traversals)."
             )
 
     def learner(self, which: str, player: int) -> Learner:
         """The player's `value` or `average` network, and what belongs to its training."""
-        if which == "value":
-            network, memory = self.value_networks[player], self.value_memories[player]
-            return Learner(network, self._value_optimizers[player], memory, self.algorithm.value)
-        network, memory = self.average_networks[player], self.strategy_memories[player]
-        return Learner(network, self._average_optimizers[player], memory, self.algorithm.average)
+        is_value = which == "value"
+        return Learner(
+            (self.value_networks if is_value else self.average_networks)[player],
+            self._adams[which][player],
+            (self.value_memories if is_value else self.strategy_memories)[player],
+            self.algorithm.regressions[which],
+        )
 
     def begin_fit(self, which: str, player: int, merged: bool = True) -> Iterator[Minibatch]:
         """Put the network where its fit starts; the fit's minibatches, `merged` as a memory's are."""
-        mine = self.learner(which, player)
-        self._check_batch(which, mine.memory)
-        if mine.regression.start == "random":
+        learner = self.learner(which, player)
+        self._check_batch(which, learner)
+        if learner.regression.start == "random":
             fresh = self._new_network(which, self.iteration, player)
-            mine.network.load_state_dict(fresh.state_dict())
+            learner.network.load_state_dict(fresh.state_dict())
         draw = self.draws(f"minibatches {which}", player)
         scale = 2.0 if self.algorithm.loss_weight == "2t/T" else 1.0
-        steps, rows = mine.regression.steps, mine.regression.batch_size
-        return mine.memory.minibatches(steps, rows, self.iteration, scale, draw, merged)
+        steps, rows = learner.regression.steps, learner.regression.batch_size
+        return learner.memory.minibatches(steps, rows, self.iteration, scale, draw, merged)
 
     @contextmanager
     def explaining_divergence(self, which: str, player: int) -> Iterator[None]:
@@ -211,16 +354,17 @@ class DeepCFRFamily(Algorithm):
         try:
             yield
         except FloatingPointError as error:
+            rate = self.algorithm.regressions[which].learning_rate
             raise ReproError(
                 f"the {which} network of player {player} diverged in iteration {self.iteration}: {error}; "
-                f"algorithm.{which}.learning_rate is {getattr(self.algorithm, which).learning_rate}, try a lower one."
+                f"algorithm.{which}.learning_rate is {rate}, try a lower one."
             ) from error
 
     def _fit(self, which: str, player: int, last_step: Any = None) -> float:
-        batches, mine = self.begin_fit(which, player), self.learner(which, player)
-        how = {"steps": mine.regression.steps, "schedule": mine.regression.schedule, "last_step": last_step}
+        batches, learner = self.begin_fit(which, player), self.learner(which, player)
+        how = {"steps": learner.regression.steps, "schedule": learner.regression.schedule, "last_step": last_step}
         with self.explaining_divergence(which, player):
-            return self.fit_to(mine.network, mine.optimizer, batches, player, **how)
+            return self.strategies.fit_to(learner.network, learner.optimizer, batches, player, **how)
 
     def _lightning_step(self, player: int) -> Any:
         """The fit's last optimiser step, taken through Lightning so that `global_step` counts fitted networks."""
@@ -232,109 +376,47 @@ class DeepCFRFamily(Algorithm):
     def train_average_network(self, player: int) -> float:
         """Train the player's S-hat on B^s as it stands; returns the training loss.
 
-        The draws are S-hat's own, so that evaluating more or less often does not change what is learned.
+        The draws are S-hat's own, so that leaving more or fewer snapshots does not change what is learned.
         """
         return self._fit("average", player)
 
+    # -- snapshots -----------------------------------------------------------------------------------------------
 
-class DeepCFR(DeepCFRFamily, TableAlgorithm):
-    """Deep CFR / SD-CFR on a game whose infosets are listed.
+    def prepare_snapshot(self) -> dict[str, float]:
+        if not self.average_networks:
+            return {}
+        return self.averaged([self.train_average_network(player) for player in range(2)])
 
-    The value network is evaluated once per iteration on all of its player's infosets; traversals then read a table.
-    Matches against opponents are exact: metrics `match/<opponent>/value`, in thousandths of the ante per game.
+    def averaged(self, losses: Sequence[float]) -> dict[str, float]:
+        """Note that S-hat was trained, with these losses; returns the measurement."""
+        self.policy_loss = sum(losses) / 2
+        return {"loss/policy": self.policy_loss}
 
-    Attributes:
-        strategy_buffers: per player, B^M.
-    """
-
-    def prepare_strategies(self) -> None:
-        self.features = infoset_features(self.game)
-        self.columns = feature_columns(self.game)
-        self.strategy_buffers = [StrategyBuffer(self.game, p) for p in range(2)]
-        self.strategy = self.game.uniform.float()
-
-    def current_policy(self) -> Policy:
-        return TabularPolicy(self.strategy)
-
-    def store_strategy(self, player: int) -> None:
-        mine = self.game.player_slice[player]
-        self.strategy[mine] = self._strategy_of(player)
-        self._keep(player)
-
-    def _keep(self, player: int) -> None:
-        """Add the player's strategy to B^M."""
-        mine = self.game.player_slice[player]
-        reach = exact_engine(self.game).own_reach(table_of(self.game, TabularPolicy(self.strategy)))[mine]
-        self.strategy_buffers[player].add(self._value_optimizers[player].flat.detach(), self.strategy[mine], reach)
-
-    def fit_to(
-        self, network: nn.Module, optimizer: FlatAdam, batches: Iterator[Minibatch], player: int, **how: Any
-    ) -> float:
-        mine = self.game.player_slice[player]
-        return fit(network, optimizer, batches, features=self.features[mine], legal=self.game.legal[mine], **how)
-
-    @torch.no_grad()
-    def _strategy_of(self, player: int) -> Tensor:
-        mine = self.game.player_slice[player]
-        legal = self.game.legal[mine]
-        advantages = self.value_networks[player](self.features[mine], legal)
-        return regret_matching(advantages, legal, self.algorithm.when_no_positive)
-
-    # -- read-outs -----------------------------------------------------------------------------------------------
-
-    def read_out(self, readout: ReadoutConfig) -> tuple[TabularPolicy, dict[str, float]]:
-        if readout.kind == "average_network":
-            policy, loss = self.train_average_networks()
-            return policy, {"loss/policy": loss}
-        return self.average_policy(readout.capacity), {}
-
-    def evaluate(self) -> None:
-        super().evaluate()
-        same = self.algorithm.opponents_at == "same"
-        for opponent, record in self.opponents.items():
-            assert isinstance(record, StrategyRecord)
-            against = record.at(self.iteration) if same else record.last()
-            for name, policy in self.policies.items():
-                chips = exact(self.game, policy, against)
-                self.metrics[name][f"match/{opponent}/value"] = milli_units(self.game, chips)
-
-    def average_policy(self, capacity: int | None = None) -> TabularPolicy:
-        """SD-CFR's average strategy: B^M, or the part of it that a reservoir of `capacity` networks would hold."""
-        tables = []
-        for player, buffer in enumerate(self.strategy_buffers):
-            members = None if capacity is None else reservoir_members(len(buffer), capacity, self.seed, player)
-            tables.append(buffer.average(members))
-        return TabularPolicy(torch.cat(tables))
-
-    def train_average_networks(self) -> tuple[TabularPolicy, float]:
-        """Deep CFR's average strategy: train S-hat on B^s as it stands. Returns it and the mean training loss."""
-        losses = [self.train_average_network(player) for player in range(2)]
-        tables = []
-        for mine, network in zip(self.game.player_slice, self.average_networks, strict=True):
-            with torch.no_grad():
-                table = network(self.features[mine], self.game.legal[mine]).double()
-            tables.append(table / table.sum(1, keepdim=True))
-        return TabularPolicy(torch.cat(tables)), sum(losses) / 2
+    def state(self) -> dict[str, Any]:
+        """What `AverageNetwork` reads: S-hat, its average of the first betting round, and the loss of its training."""
+        if not self.average_networks:
+            return {}
+        averages = [{k: v.detach().cpu().clone() for k, v in n.state_dict().items()} for n in self.average_networks]
+        state = {"average": averages, "loss/policy": self.policy_loss}
+        if self.strategies.openings:
+            state["average_opening"] = [opening.average().cpu() for opening in self.strategies.openings]
+        return state
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
     def progress(self) -> dict[str, Any]:
         return {
-            "strategy": self.strategy.clone(),
-            "strategy_buffers": [b.state_dict() for b in self.strategy_buffers],
+            "strategies": self.strategies.progress(),
             "value_memories": [m.state_dict() for m in self.value_memories],
             "strategy_memories": [m.state_dict() for m in self.strategy_memories],
+            "policy_loss": self.policy_loss,
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        self.strategy.copy_(saved["strategy"])
-        for name in ("strategy_buffers", "value_memories", "strategy_memories"):
-            for part, state in zip(getattr(self, name), saved[name], strict=True):
-                part.load_state_dict(state)
-
-    def artifact(self) -> dict[str, Any]:
-        """`value`: per player `[iterations, parameters]`; `average`: per player the state of S-hat."""
-        return {
-            "value": [torch.stack(b.parameters) for b in self.strategy_buffers],
-            "average": [{k: v.cpu() for k, v in n.state_dict().items()} for n in self.average_networks],
-        }
+        self.strategies.restore(saved["strategies"])
+        for memories, states in (
+            (self.value_memories, saved["value_memories"]), (self.strategy_memories, saved["strategy_memories"])
+        ):  # fmt: skip
+            for memory, state in zip(memories, states, strict=True):
+                memory.load_state_dict(state)
+        self.policy_loss = saved["policy_loss"]

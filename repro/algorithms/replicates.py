@@ -2,9 +2,9 @@
 
 Each seed does what it would do alone, with its own draws and memories; only the SGD steps are taken in common, on
 stacked parameters (see `repro.algorithms.stacked`). So a seed's run is the one that it would be alone, to rounding,
-until rounding first changes what is sampled; after that it is another of the same distribution. Every seed has a run
-of its own in the tracking store, charged with an equal part of the time. On a CUDA device a single seed is trained
-this way too, for its steps are replayed as one graph.
+until rounding first changes what is sampled; after that it is another of the same distribution. Every seed leaves its
+own snapshots, charged with an equal part of the time. On a CUDA device a single seed is trained this way too, for its
+steps are replayed as one graph.
 """
 
 from __future__ import annotations
@@ -12,58 +12,68 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
-from repro.algorithms.base import Algorithm
-from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR
+from repro.algorithms.base import Iterative
+from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.stacked import StackedAdam, fit_together
+from repro.networks.inputs import fixed_inputs
 
 
-class Replicates(Algorithm):
-    """The runs of `models`, which differ in their seeds only."""
+class Replicates(Iterative):
+    """The runs of `models`, which differ in their seeds only, and whose strategies are asked of networks."""
 
-    def __init__(self, models: Sequence[HoldemDeepCFR]) -> None:
+    def __init__(self, models: Sequence[DeepCFR]) -> None:
         first = models[0]
-        super().__init__(first.game, first.algorithm, first.seed)
+        super().__init__(first.algorithm, first.seed)
+        self.game = first.game
         self.models = nn.ModuleList(models)
         self._stacks: dict[tuple[str, int], StackedAdam] = {}
 
     @property
-    def replicates(self) -> list[Algorithm]:
+    def replicates(self) -> list[DeepCFR]:
         return list(self._runs())
 
-    def _runs(self) -> Iterator[HoldemDeepCFR]:
+    def _runs(self) -> Iterator[DeepCFR]:
         for model in self.models:
-            assert isinstance(model, HoldemDeepCFR)
+            assert isinstance(model, DeepCFR)
             yield model
 
-    def advance(self) -> dict[str, float]:
-        for model in self._runs():
-            model.iteration = self.iteration
-        losses = [self._update(player) for player in range(2)]
-        for model, mine in zip(self._runs(), zip(*losses, strict=True), strict=True):
-            model.metrics = {"": model.measurements(mine)}
-        return {}
+    def counts(self) -> dict[str, float]:
+        """Of all runs together."""
+        touched = sum(model.nodes_touched for model in self._runs())
+        return {"player_updates": 2.0 * self.iteration * len(self.models), "nodes_touched": float(touched)}
 
     def charge(self, seconds: float) -> None:
         super().charge(seconds)
         for model in self._runs():
             model.charge(seconds / len(self.models))
 
+    # -- one iteration -------------------------------------------------------------------------------------------
+
+    def advance(self) -> dict[str, float]:
+        for model in self._runs():
+            model.iteration = self.iteration
+        losses = [self._update(player) for player in range(2)]
+        for model, its_losses in zip(self._runs(), zip(*losses, strict=True), strict=True):
+            model.metrics = model.measurements(its_losses)
+        return {}
+
     def _update(self, player: int) -> list[float]:
         for model in self._runs():
             model.collect(player)
         losses = self._fit("value", player)
         for model in self._runs():
-            model.store_strategy(player)
+            model.renew_strategy(player)
         return losses
 
-    def evaluate(self) -> None:
-        losses = [[0.0] * len(self.models)] * 2
-        if any(readout.kind == "average_network" for readout in self.readouts.values()):
+    def prepare_snapshot(self) -> dict[str, float]:
+        """Train all S-hats; their losses are metrics of their own runs."""
+        if next(self._runs()).average_networks:
             losses = [self._fit("average", player) for player in range(2)]
-        for model, mine in zip(self._runs(), zip(*losses, strict=True), strict=True):
-            model.measure(sum(mine) / 2)
+            for model, its_losses in zip(self._runs(), zip(*losses, strict=True), strict=True):
+                model.metrics.update(model.averaged(its_losses))
+        return {}
 
     def _fit(self, which: str, player: int) -> list[float]:
         """Train the `value` or `average` networks of a player in all runs; returns their losses."""
@@ -81,21 +91,27 @@ class Replicates(Algorithm):
     def _stack(self, which: str, player: int) -> StackedAdam:
         """What trains these networks: made (and on a CUDA device captured) once."""
         if (which, player) not in self._stacks:
-            run = next(self._runs())
-            mine, first = run.learner(which, player), self.game.player_slice[player].start
+            run, first = next(self._runs()), self.game.player_slice[player].start
+            regression, inputs = run.learner(which, player).regression, fixed_inputs(self.game)
+
+            def of_player(rows: Tensor) -> tuple[Tensor, Tensor]:
+                return inputs(rows + first)
+
             self._stacks[which, player] = StackedAdam(
-                run.build(which).to(self.game.device),
-                lambda infosets: run.features.fixed_rows(infosets + first),
+                run.architecture(which).to(self.game.device),
+                of_player,
                 len(self.models),
-                mine.regression.batch_size,
-                mine.regression.clip_norm,
-                mine.regression.precision == "bf16",
+                regression.batch_size,
+                regression.clip_norm,
+                regression.precision == "bf16",
             )
         return self._stacks[which, player]
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------
 
     def progress(self) -> dict[str, Any]:
         return {"runs": [model.saved() for model in self._runs()]}
 
     def restore(self, saved: dict[str, Any]) -> None:
-        for model, mine in zip(self._runs(), saved["runs"], strict=True):
-            model.resume(mine)
+        for model, state in zip(self._runs(), saved["runs"], strict=True):
+            model.resume(state)

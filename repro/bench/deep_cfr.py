@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from repro.algorithms.deep_cfr import DeepCFR
+from repro.algorithms.deep_cfr import DeepCFR, DeepCFRConfig
 from repro.algorithms.memory import Reservoir
 from repro.algorithms.regression import fit
+from repro.algorithms.strategies import Listed
 from repro.bench.measure import Effort, Row, interleaved, open_spiel, seconds
-from repro.config import DeepCFRConfig, NetworkConfig, RegressionConfig
+from repro.config import NetworkConfig, RegressionConfig
 from repro.games import Game, load
 from repro.networks.features import feature_columns
 from repro.networks.modules import MaskedLinear, Network, fc, value_network
@@ -58,7 +59,7 @@ def prepare(effort: Effort) -> Setup:
     game = load("leduc")
     regression = RegressionConfig(STEPS, BATCH_SIZE, LEARNING_RATE, CLIP_NORM, "previous")
     algorithm = DeepCFRConfig(
-        name="bench", iterations=sys.maxsize, evaluate_every=sys.maxsize, traversals=TRAVERSALS,
+        name="bench", iterations=sys.maxsize, snapshot_every=sys.maxsize, traversals=TRAVERSALS,
         value_capacity=CAPACITY, strategy_capacity=CAPACITY, value=regression, average=regression,
     )  # fmt: skip
     trainer = DeepCFR(game, algorithm, NetworkConfig("fc", WIDTH, LAYERS), seed=0)
@@ -72,11 +73,17 @@ def prepare(effort: Effort) -> Setup:
     return Setup(effort, game, trainer, solver, pyspiel)
 
 
+def listed(trainer: DeepCFR) -> Listed:
+    """The table of current strategies, and the features of all infosets."""
+    assert isinstance(trainer.strategies, Listed)
+    return trainer.strategies
+
+
 def fill_ours(trainer: DeepCFR) -> None:
     """Fill every memory with samples of the uniform strategy, repeated until it is full."""
     for traverser in range(2):
         draw = generator(0, "bench fill", 0, traverser)
-        policy = TabularPolicy(trainer.strategy)
+        policy = TabularPolicy(listed(trainer).table)
         traversals = trainer.engine.external_sampling(policy, traverser, 20_000, draw)
         destinations = (
             (trainer.value_memories[traverser], traversals.advantages),
@@ -105,7 +112,7 @@ def traverse_ours(setup: Setup, networks: Sequence[Network], player: int, draw: 
     tables = []
     for network, mine in zip(networks, game.player_slice, strict=True):
         legal = game.legal[mine]
-        tables.append(regret_matching(network(trainer.features[mine], legal), legal, "argmax"))
+        tables.append(regret_matching(network(listed(trainer).features[mine], legal), legal, "argmax"))
     traversals = trainer.engine.external_sampling(TabularPolicy(torch.cat(tables)), player, TRAVERSALS, draw)
     trainer.value_memories[player].add(traversals.advantages, 1, draw)
     trainer.strategy_memories[1 - player].add(traversals.opponent_strategies, 1, draw)
@@ -122,7 +129,8 @@ def fit_seconds(setup: Setup, network: nn.Module, optimizer: FlatAdam, player: i
     trainer, mine = setup.trainer, setup.game.player_slice[player]
     draw = generator(0, "bench minibatches", 0, player)
     batches = trainer.value_memories[player].minibatches(steps, BATCH_SIZE, 1, 1.0, draw)
-    return seconds(lambda: fit(network, optimizer, batches, steps, trainer.features[mine], setup.game.legal[mine]))
+    features, legal = listed(trainer).features[mine], setup.game.legal[mine]
+    return seconds(lambda: fit(network, optimizer, batches, steps, features, legal))
 
 
 def rows(effort: Effort) -> list[Row]:
@@ -145,7 +153,7 @@ def leduc_traversals(setup: Setup) -> Row:
     randomly initialised ones. OpenSpiel's have a LayerNorm before the output that ours lack.
     """
     game, solver, effort = setup.game, setup.solver, setup.effort
-    features, actions = setup.trainer.features, game.num_actions
+    features, actions = listed(setup.trainer).features, game.num_actions
     pairs = [
         [fc(features.shape[1], WIDTH, actions, LAYERS, MaskedLinear()) for _ in game.player_slice]
         for _ in range(effort.small)
@@ -205,7 +213,7 @@ def leduc_sgd_overhead(setup: Setup) -> Row:
     trainer = setup.trainer
 
     def bare() -> float:
-        parts = zip(trainer.value_networks, trainer._value_optimizers, strict=True)
+        parts = zip(trainer.value_networks, trainer.configure_optimizers(), strict=True)
         return sum(fit_seconds(setup, n, optimizer, player, STEPS) for player, (n, optimizer) in enumerate(parts))
 
     iteration, steps = interleaved(
@@ -291,7 +299,7 @@ def plain_steps(trainer: DeepCFR, memory: Reservoir) -> Callable[[int], None]:
     infosets, weights = entries["infoset"].long(), entries["iteration"].float()[:, None]
     targets = entries["target"].t().contiguous()
     mine = trainer.game.player_slice[0]
-    features, legal = trainer.features[mine], trainer.game.legal[mine]
+    features, legal = listed(trainer).features[mine], trainer.game.legal[mine]
     draw = generator(0, "bench plain")
 
     def take(steps: int) -> None:

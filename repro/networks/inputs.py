@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from torch import Tensor
 
@@ -17,11 +18,26 @@ Inputs = Callable[[Tensor], tuple[Tensor, Tensor]]
 def network_inputs(game: Game) -> tuple[Inputs, Columns]:
     """How to make a network's inputs, and what their columns are."""
     if game.cards.features == "cards":
-        made = HoldemFeatures(game)
-        return made.rows, made.columns
+        features = _holdem_features(game)
+        return features.rows, features.columns
+    return _looked_up(game), feature_columns(game)
+
+
+def fixed_inputs(game: Game) -> Inputs:
+    """The same, by operations that do not depend on the infosets, so that a CUDA graph can replay them."""
+    return _holdem_features(game).fixed_rows if game.cards.features == "cards" else _looked_up(game)
+
+
+@lru_cache(maxsize=2)
+def _holdem_features(game: Game) -> HoldemFeatures:
+    """Those of a game, listed once: a training and its read-outs share them."""
+    return HoldemFeatures(game)
+
+
+def _looked_up(game: Game) -> Inputs:
     features = infoset_features(game)
 
     def looked_up(infosets: Tensor) -> tuple[Tensor, Tensor]:
         return features.index_select(0, infosets), game.legal.index_select(0, infosets)
 
-    return looked_up, feature_columns(game)
+    return looked_up

@@ -6,13 +6,19 @@ The first betting round is a table beside the network ("at most a few thousand i
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
+from repro.errors import ReproError
 from repro.games.game import Game
-from repro.networks.inputs import Inputs
+from repro.networks.features import Columns
+from repro.networks.inputs import Inputs, network_inputs
+from repro.networks.modules import average_network
 from repro.policies.base import Policy
+from repro.policies.readout import Readout
+from repro.policies.snapshot import Snapshot
 
 Reading = Callable[[Tensor, Tensor, Tensor], Tensor]
 """`[n]` infosets, a network's output for them and the legal mask, `[n, actions]` each -> probabilities."""
@@ -91,3 +97,36 @@ class Uniform:
     def probabilities(self, infosets: Tensor) -> Tensor:
         legal = self._game.legal_at(infosets).float()
         return legal / legal.sum(1, keepdim=True)
+
+
+class AverageNetwork(Readout):
+    """The networks that were trained on average strategies: Deep CFR's S-hat, D2CFR's policy networks, NFSP's.
+
+    Of a snapshot's state it needs `average`, per player a network's state; `average_opening`, if networks leave the
+    first betting round to tables, `[infosets, actions]` probabilities per player; and `loss/policy`, if that is known.
+    """
+
+    @cached_property
+    def _inputs(self) -> tuple[Inputs, Columns]:
+        return network_inputs(self.game)
+
+    def seats(self, snapshot: Snapshot) -> list[NetworkPolicy]:
+        if "average" not in snapshot.state:
+            raise ReproError("the training has no average networks: algorithm.average is null.")
+        return [self._seat(snapshot, player) for player in range(2)]
+
+    def _seat(self, snapshot: Snapshot, player: int) -> NetworkPolicy:
+        game, architecture, (inputs, columns) = self.game, self.config.network, self._inputs
+        assert architecture is not None
+        network = average_network(architecture, columns, game.num_actions).to(game.device)
+        try:
+            network.load_state_dict(snapshot.state["average"][player])
+        except RuntimeError as error:
+            raise ReproError("the training's average networks have another shape than this architecture.") from error
+        openings = snapshot.state.get("average_opening")
+        opening = torch.zeros(0, game.num_actions) if openings is None else openings[player]
+        first = game.player_slice[player].start
+        return NetworkPolicy(network, inputs, as_they_are, opening.to(game.device), first)
+
+    def notes(self, snapshot: Snapshot) -> dict[str, float]:
+        return {"loss/policy": snapshot.state["loss/policy"]} if "loss/policy" in snapshot.state else {}
