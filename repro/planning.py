@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from itertools import count, product
+from itertools import chain, count, product
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
@@ -125,8 +125,8 @@ def _with(config: Config, other: Config) -> Config:
     evaluation = dict(config.evaluation)
     for name, measure in other.evaluation.items():
         if measure not in evaluation.values():
-            free = (n for n in (name, *(f"{name}_{i}" for i in count(2))) if n not in evaluation)
-            evaluation[next(free)] = measure
+            names = chain([name], (f"{name}_{i}" for i in count(2)))
+            evaluation[next(n for n in names if n not in evaluation)] = measure
     readouts = {**config.algorithm.readouts, **other.algorithm.readouts}
     return replace(
         config,
