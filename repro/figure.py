@@ -1,8 +1,8 @@
-"""Make a figure: `python -m repro.figure figure1 --scale laptop`.
+"""Make figures: `python -m repro.figure figure1 --scale laptop`, several at once, or `figures` for all of them.
 
-Runs the sweep of `conf/experiment/<target>/<scale>.yaml`, or those of `conf/experiment/<target>/<part>/<scale>.yaml`
-one after the other (finished runs are skipped), then draws from what MLflow holds. Targets that draw from the same runs
-name them in `RUNS`. `--draw` draws again from the exported CSV alone and touches nothing else.
+A target's sweeps are command lines in its module (`SWEEPS`). The trainings that all targets ask for are planned once, so
+that what they share is done once; then each target is drawn from what its runs left. `--draw` draws again from the
+exported CSV alone and touches nothing else.
 """
 
 from __future__ import annotations
@@ -13,28 +13,79 @@ import json
 import os
 import shlex
 import shutil
-import socket
-import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from paper_figures import claims as claims_of
+from paper_figures import frame, page
 from repro.errors import ReproError
+
+if TYPE_CHECKING:
+    from repro.config.schema import Config
+    from repro.planning import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 INTERRUPTED = 130
 """Exit status after Ctrl-C."""
 
-SCALES = ("smoke", "laptop", "paper")
+SCALES = ("smoke", "laptop", "night", "paper")
+ALL = "figures"
+"""Names all targets."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How targets are made.
+
+    Attributes:
+        scale: which departures from the published settings.
+        output: the output folder.
+        jobs: runs at once.
+        device: cpu or cuda.
+        force: run again what is finished.
+    """
+
+    scale: str
+    output: Path
+    jobs: int
+    device: str
+    force: bool
+
+    def folder(self, target: str) -> Path:
+        """Where a target is drawn."""
+        return self.output / "figures" / f"{target}-{self.scale}"
+
+
+@dataclass(frozen=True)
+class PlannedSweep:
+    """One sweep of a target at a scale.
+
+    Attributes:
+        name: of the sweep within the target; empty where there is only one.
+        command: as a user could type it.
+        configs: of its runs.
+        published: those of the published setting.
+    """
+
+    name: str
+    command: str
+    configs: Sequence[Config]
+    published: Sequence[Config]
+
+
+# -- targets ---------------------------------------------------------------------------------------------------------
 
 
 def targets() -> list[str]:
     """Names of all targets: those that have a page."""
-    return sorted(page.stem for page in (ROOT / "paper_figures").glob("*.md"))
+    return sorted(path.stem for path in (ROOT / "paper_figures").glob("*.md"))
 
 
 def module_of(target: str) -> ModuleType:
@@ -46,219 +97,11 @@ def module_of(target: str) -> ModuleType:
     if target not in targets():
         raise ReproError(f"target {target!r} is unknown; the targets are {', '.join(targets())}.")
     module = importlib.import_module(f"paper_figures.{target}")
-    lacking = [name for name in ("TITLE", "GAME", "SHOWS", "draw", "claims", "table") if not hasattr(module, name)]
+    needed = ("TITLE", "GAME", "SHOWS", "SWEEPS", "draw", "claims", "table")
+    lacking = [name for name in needed if not hasattr(module, name)]
     if lacking:
         raise ReproError(f"paper_figures/{target}.py lacks {', '.join(lacking)}.")
     return module
-
-
-def experiments(target: str, scale: str) -> list[str]:
-    """The experiments that a target consists of, as `+experiment=` takes them.
-
-    They are made in the order of its `RUNS`, or else alphabetically: a part that refers to another's runs must come
-    after it.
-    """
-    named = getattr(module_of(target), "RUNS", None)
-    if named is not None:
-        return [f"{part}/{scale}" for part in named]
-    folder = ROOT / "conf" / "experiment"
-    found = [*(folder / target).glob(f"{scale}.yaml"), *(folder / target).glob(f"*/{scale}.yaml")]
-    return sorted(str(path.relative_to(folder).with_suffix("")) for path in found)
-
-
-def sweep_arguments(experiment: str, output: Path, jobs: int, device: str, force: bool) -> list[str]:
-    """Arguments after `python -m repro.run`."""
-    arguments = ["-m", f"+experiment={experiment}", "hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"]
-    if output != Path("outputs").absolute():
-        arguments.append(f"output_dir={output}")
-    if device != "cpu":
-        arguments += [f"device={device}", *_batched(experiment)]
-    return [*arguments, "force=true"] if force else arguments
-
-
-def _batched(experiment: str) -> list[str]:
-    """Arguments that make one batched run of the seeds of a sweep, if its algorithm can: they fill a GPU together."""
-    from repro.config import DeepCFRConfig, settings  # noqa: PLC0415  (--draw needs none of this)
-    from repro.games import load_game  # noqa: PLC0415
-    from repro.games.holdem import HoldemCards  # noqa: PLC0415
-    from repro.run import plan, without_hydra  # noqa: PLC0415
-
-    configs = [settings(without_hydra(c)) for c in plan([f"+experiment={experiment}"], multirun=True)]
-    if type(configs[0].algorithm) is not DeepCFRConfig:
-        return []
-    if not isinstance(load_game(configs[0].game).cards, HoldemCards):
-        return []
-    return ["seed=0", f"seeds={sorted({c.seed for c in configs})}"]
-
-
-def run_sweep(arguments: list[str]) -> int:
-    """Do the sweep in a process of its own, as a user would; returns its exit status."""
-    from repro.run import COMMAND_PROCESS  # noqa: PLC0415  (--draw needs none of this)
-
-    print("$ python -m repro.run " + shlex.join(arguments), flush=True)
-    ours = {COMMAND_PROCESS: f"{socket.gethostname()}:{os.getpid()}"}
-    process = subprocess.Popen([sys.executable, "-m", "repro.run", *arguments], env=os.environ | ours)
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            # The terminal sent it to the sweep as well, which closes its runs and says so.
-            continue
-
-
-def planned(arguments: list[str]) -> list[Any]:
-    """Configurations of a sweep's runs, a run per seed."""
-    from repro.config import single_runs  # noqa: PLC0415  (--draw needs none of this)
-    from repro.run import plan, without_hydra  # noqa: PLC0415
-
-    return [one for c in plan(arguments[1:], multirun=True) for one in single_runs(without_hydra(c))]
-
-
-def stored(configs: list[Any], output: Path) -> tuple[Any, str, list[dict[str, Any]]]:
-    """MLflow's client, the experiment, and of each run what is stored by read-out."""
-    from repro.config import run_key  # noqa: PLC0415
-    from repro.tracking.store import default_uri, experiment_id, find_runs, open_store  # noqa: PLC0415
-
-    client = open_store(configs[0].tracking_uri or default_uri(output))
-    experiment = experiment_id(client, configs[0].target, output / "artifacts")
-    return client, experiment, [find_runs(client, experiment, run_key(c)) for c in configs]
-
-
-def unfinished(configs: list[Any], found: list[dict[str, Any]]) -> int:
-    """How many of the runs are not finished."""
-    from repro.tracking.store import is_finished  # noqa: PLC0415
-
-    return sum(not is_finished(f, c.algorithm.readouts) for f, c in zip(found, configs, strict=True))
-
-
-def collect(arguments: list[str], configs: list[Any], output: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """The sweep's data, and the provenance of its runs.
-
-    Raises:
-        ReproError: a run of the sweep is not finished.
-    """
-    from repro.config import result_config, run_key  # noqa: PLC0415
-    from repro.tracking.results import tidy  # noqa: PLC0415
-    from repro.tracking.store import TRAINING  # noqa: PLC0415
-
-    client, experiment, found = stored(configs, output)
-    missing = unfinished(configs, found)
-    if missing:
-        raise ReproError(f"{missing} of {len(configs)} runs are not finished; nothing is drawn.")
-    keys = [run_key(c) for c in configs]
-    finished = [f[TRAINING] for f in found]
-    named = variants(configs)
-    parts = []
-    for name in sorted(set(named)):
-        mine = tidy(client, experiment, [key for key, variant in zip(keys, named, strict=True) if variant == name])
-        parts.append(mine.assign(variant=name) if name else mine)
-    data = pd.concat(parts, ignore_index=True)
-    _, *part, _ = arguments[1].removeprefix("+experiment=").split("/")
-    if part:
-        data = data.assign(part=part[0])
-    tags = ("git_commit", "git_dirty", "cpu", "cores", "gpu", "platform", "python", "repro", "torch",
-            "pytorch-lightning", "hydra-core", "mlflow", "pandas", "numpy", "matplotlib")  # fmt: skip
-    provenance = {
-        "command": "python -m repro.run " + shlex.join(arguments),
-        **{tag: sorted({run.data.tags[tag] for run in finished}) for tag in tags},
-        "experiment": arguments[1].removeprefix("+experiment="),
-        "seeds": sorted({int(run.data.params["seed"]) for run in finished}),
-        "wall_seconds": [round(run.data.metrics["wall_seconds"], 1) for run in finished],
-        "config": {k: v for k, v in result_config(configs[0]).items() if k != "seed"},
-        "deviations_from_paper": deviations(arguments[1].removeprefix("+experiment="), configs),
-    }
-    return data, provenance
-
-
-def variants(configs: list[Any]) -> list[str]:
-    """Per run of a sweep, what it has that others have not, e.g. `algorithm.traversals=3000`; seeds apart.
-
-    The column `variant` of a figure's data; figures that compare algorithms only have none.
-    """
-    from repro.config import hyperparameters, result_config  # noqa: PLC0415  (--draw needs none of this)
-
-    flat = [hyperparameters(result_config(c)) for c in configs]
-    # Read-outs have a column of their own.
-    keys = [k for k in flat[0] if not k.startswith("algorithm.readouts")]
-    swept = sorted(k for k in keys if len({str(f.get(k)) for f in flat}) > 1)
-    return [", ".join(f"{k}={f.get(k)}" for k in swept) for f in flat]
-
-
-def deviations(experiment: str, configs: list[Any]) -> dict[str, list[Any]]:
-    """Keys in which a sweep differs from the published one: `{key: [paper, here]}`; of swept keys all values."""
-    from repro.run import plan, without_hydra  # noqa: PLC0415  (--draw needs none of this)
-
-    published = plan([f"+experiment={experiment.rsplit('/', 1)[0]}/paper"], multirun=True)
-    theirs, ours = _values([without_hydra(c) for c in published]), _values(configs)
-    return {
-        k: [theirs.get(k), ours.get(k)]
-        for k in sorted(theirs.keys() | ours.keys())
-        if k != "scale" and theirs.get(k) != ours.get(k)
-    }
-
-
-def _values(configs: list[Any]) -> dict[str, Any]:
-    """Every key with its value, or, where runs differ, with all of them in order of the runs, as text."""
-    from repro.config import hyperparameters, result_config  # noqa: PLC0415
-
-    flat = [hyperparameters(result_config(c)) for c in configs]
-    found = {}
-    for key in flat[0]:
-        values = list(dict.fromkeys(str(f.get(key)) for f in flat))
-        found[key] = flat[0][key] if len(values) == 1 else ", ".join(values)
-    return found
-
-
-def draw(module: ModuleType, data: pd.DataFrame, folder: Path, target: str) -> None:
-    """Write png and pdf, `claims.json`, and print the verdicts."""
-    from paper_figures import claims as claims_of  # noqa: PLC0415
-
-    folder.mkdir(parents=True, exist_ok=True)
-    figure = module.draw(data)
-    for ending in ("png", "pdf"):
-        # No creation date in the file: the same data gives the same bytes.
-        figure.savefig(folder / f"{target}.{ending}", metadata={"CreationDate": None} if ending == "pdf" else None)
-    found = module.claims(data)
-    claims_of.write(found, folder / "claims.json")
-    _print_claims(found)
-    print(f"figure, data and verdicts: {folder}")
-
-
-def _print_claims(found: list[Any]) -> None:
-    from rich.table import Table  # noqa: PLC0415
-
-    from paper_figures import claims as claims_of  # noqa: PLC0415
-    from repro.tracking.progress import console  # noqa: PLC0415
-
-    table = Table("claim", "paper", "ours, mean [95% CI]", "verdict", box=None)
-    testable = [c for c in found if c.verdict != claims_of.NOT_TESTABLE]
-    for c in testable:
-        paper = "" if c.paper is None else f"{c.paper:.3g}"
-        table.add_row(c.statement, paper, f"{c.measured} {c.unit}" if c.measured else "", c.verdict)
-    if testable:
-        console(sys.stdout).print(table)
-    if len(testable) < len(found):
-        print(f"{len(found) - len(testable)} of {len(found)} claims are not testable at this scale (see claims.json)")
-
-
-def publish(target: str, scale: str, output: Path) -> None:
-    """Copy a drawn figure to `paper_figures/results/` and bring its page up to date."""
-    from paper_figures import page  # noqa: PLC0415
-
-    source, results = figure_folder(output, target, scale), ROOT / "paper_figures" / "results" / f"{target}-{scale}"
-    if not (source / "claims.json").exists():
-        raise ReproError(f"{source} holds no finished figure; make it first with `make {target} SCALE={scale}`.")
-    page.check(target, scale)
-    results.mkdir(parents=True, exist_ok=True)
-    for name in (f"{target}.png", f"{target}.pdf", "data.csv", "claims.json", "provenance.json"):
-        shutil.copy(source / name, results / name)
-    page.update(target, scale, module_of(target))
-    print(f"published to {results} and paper_figures/{target}.md")
-
-
-def figure_folder(output: Path, target: str, scale: str) -> Path:
-    """Where a target is drawn."""
-    return output / "figures" / f"{target}-{scale}"
 
 
 def list_targets() -> None:
@@ -274,45 +117,252 @@ def list_targets() -> None:
     console(sys.stdout).print(table)
 
 
-def make(target: str, scale: str, output: Path, jobs: int, device: str, force: bool) -> int:
-    """Run what is not finished, then draw."""
-    module = module_of(target)
+# -- planning --------------------------------------------------------------------------------------------------------
+
+
+def plan_target(target: str, options: Options) -> tuple[list[PlannedSweep], list[Run]]:
+    """A target's sweeps, and the runs that they ask for.
+
+    Raises:
+        ReproError: a sweep cannot be composed.
+    """
+    planned, runs = [], []
+    for sweep in module_of(target).SWEEPS:
+        overrides = [*sweep.arguments(options.scale), f"target={target}", *_where(options)]
+        asked = _planned(tuple(overrides))
+        configs = [config for run in asked for config in run.configs]
+        published = [config for run in _planned(tuple(sweep.arguments("paper"))) for config in run.configs]
+        command = "python -m repro.run -m " + shlex.join([*overrides, "hydra/launcher=joblib"])
+        planned.append(PlannedSweep(sweep.name, command, configs, published))
+        runs += asked
+    return planned, _batched(runs) if options.device != "cpu" else runs
+
+
+def _where(options: Options) -> list[str]:
+    """What is about the machine."""
+    from repro.planning import quoted  # noqa: PLC0415
+
+    output = [] if options.output == Path("outputs").absolute() else [f"output_dir={quoted(str(options.output))}"]
+    return [*output, *([] if options.device == "cpu" else [f"device={options.device}"])]
+
+
+def _planned(overrides: tuple[str, ...]) -> Sequence[Run]:
+    from repro.planning import plan  # noqa: PLC0415  (--draw needs none of this)
+
+    return plan(overrides, multirun=True).runs
+
+
+def _batched(runs: Sequence[Run]) -> list[Run]:
+    """Runs that differ by their seed alone as one, where their algorithm can: together they fill a GPU."""
+    from repro.config.keys import hyperparameters  # noqa: PLC0415
+    from repro.planning import Run  # noqa: PLC0415
+
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        alike = json.dumps(hyperparameters(run.config), sort_keys=True)
+        alone = "" if run.config.algorithm.trains_together(run.config) else run.key
+        groups.setdefault(alike + alone, []).append(run)
+    return [Run([c for run in group for c in run.configs], group[0].labels) for group in groups.values()]
+
+
+# -- making ----------------------------------------------------------------------------------------------------------
+
+
+def make(names: Sequence[str], options: Options) -> int:
+    """Run what is not finished of all targets together, then draw each; returns the exit status."""
     started = time.monotonic()
-    sweeps = [sweep_arguments(experiment, output, jobs, device, force) for experiment in experiments(target, scale)]
-    configs = [planned(arguments) for arguments in sweeps]
-    failed: list[int] = []
-    for arguments, mine in zip(sweeps, configs, strict=True):
-        *_, found = stored(mine, output)
-        if not force and not unfinished(mine, found):
-            print(f"{arguments[1].removeprefix('+experiment=')}: all {len(mine)} run(s) are finished", flush=True)
+    planned = {target: plan_target(target, options) for target in names}
+    status = _run([run for _, runs in planned.values() for run in runs], planned, options)
+    for target, (sweeps, _) in planned.items():
+        missing = _missing(sweeps)
+        if missing:
+            print(f"error: {missing} run(s) of {target} did not finish; repeat the command to continue.", file=sys.stderr)
+            status = status or 1
             continue
-        status = run_sweep(arguments)
-        # A failed sweep does not stop the others; an interrupted one does.
-        failed += [status] if status else []
-        if status == INTERRUPTED:
-            break
-    if failed:
-        print(f"error: the runs of {target} did not all finish; repeat the command to continue.", file=sys.stderr)
-        return failed[-1]
-    collected = [collect(arguments, mine, output) for arguments, mine in zip(sweeps, configs, strict=True)]
-    data = pd.concat([frame for frame, _ in collected], ignore_index=True)
+        _collect_and_draw(target, sweeps, options)
+        print(f"{target} at scale {options.scale}: done, {(time.monotonic() - started) / 60:.1f} minutes so far")
+    return status
+
+
+def _run(runs: Sequence[Run], planned: dict[str, tuple[list[PlannedSweep], list[Run]]], options: Options) -> int:
+    from repro.launching import Command, prepare_output  # noqa: PLC0415
+    from repro.planning import stages, union  # noqa: PLC0415
+
+    if options.force:
+        runs = [replace(run, configs=[replace(config, force=True) for config in run.configs]) for run in runs]
+    for sweeps, _ in planned.values():
+        for sweep in sweeps:
+            print(f"$ {sweep.command}", flush=True)
+    distinct = union(runs)
+    due = [run for run in distinct if options.force or any(not _is_done(config) for config in run.configs)]
+    print(f"{len(runs)} run(s) asked for, {len(distinct)} different trainings, {len(due)} to be done", flush=True)
+    if not due:
+        return 0
+    launcher = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={options.jobs}"]
+    command = Command(prepare_output(str(options.output)), due[0].config.tracking_uri, launcher)
+    return command.do(stages(due))
+
+
+def _is_done(config: Config) -> bool:
+    """Whether a training is finished and measured as asked."""
+    from repro.config.keys import training_key  # noqa: PLC0415
+    from repro.measuring import is_measured  # noqa: PLC0415
+    from repro.tracking import record as records  # noqa: PLC0415
+    from repro.trained import run_folder  # noqa: PLC0415
+
+    folder = run_folder(config.output_dir, training_key(config))
+    record = records.read(folder)
+    return record.trained and record.exported and is_measured(config, folder)
+
+
+def _missing(sweeps: Sequence[PlannedSweep]) -> int:
+    return sum(not _is_done(config) for sweep in sweeps for config in sweep.configs)
+
+
+# -- collecting ------------------------------------------------------------------------------------------------------
+
+
+def _collect_and_draw(target: str, sweeps: Sequence[PlannedSweep], options: Options) -> None:
+    module, folder = module_of(target), options.folder(target)
+    data = collect(target, options.scale, sweeps)
     if hasattr(module, "select"):
         data = module.select(data)
-    provenance = {"drawn_on": time.strftime("%Y-%m-%d"), "sweeps": [made_with for _, made_with in collected]}
-    folder = figure_folder(output, target, scale)
+    provenance = {"drawn_on": time.strftime("%Y-%m-%d"), "sweeps": [provenance_of(sweep) for sweep in sweeps]}
     folder.mkdir(parents=True, exist_ok=True)
-    data.to_csv(folder / "data.csv", index=False, float_format="%.8g")
+    frame.write(data, folder / "data.csv")
     (folder / "provenance.json").write_text(json.dumps(provenance, indent=2) + "\n")
     draw(module, data, folder, target)
-    minutes = (time.monotonic() - started) / 60
-    print(f"{target} at scale {scale}: done in {minutes:.1f} minutes")
-    return 0
+
+
+def collect(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataFrame:
+    """Everything that was measured of a target's runs, as `paper_figures.frame` describes it."""
+    from repro.config.keys import hyperparameters  # noqa: PLC0415
+    from repro.measuring import measured_rows  # noqa: PLC0415
+
+    columns = frame.swept_columns([[hyperparameters(config) for config in sweep.configs] for sweep in sweeps])
+    parts = []
+    for sweep, swept in zip(sweeps, columns, strict=True):
+        runs = [
+            pd.DataFrame(measured_rows(config), columns=["readout", *frame.MEASURED]).assign(
+                target=target, scale=scale, algorithm=config.algorithm.name, seed=config.seed
+            )
+            for config in sweep.configs
+        ]
+        parts.append(frame.of_sweep(sweep.name, runs, swept))
+    return pd.concat(parts, ignore_index=True)
+
+
+def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
+    """What a sweep's runs were made with, and how they depart from the published setting."""
+    from repro.config.keys import flatten, hyperparameters, training_config, training_key  # noqa: PLC0415
+    from repro.tracking import record as records  # noqa: PLC0415
+    from repro.trained import run_folder  # noqa: PLC0415
+
+    made = [records.read(run_folder(c.output_dir, training_key(c))) for c in sweep.configs]
+    facts = sorted({fact for record in made for fact in record.made_with})
+    first = training_config(sweep.configs[0])
+    del first["seed"]
+    return {
+        "command": sweep.command,
+        **{fact: sorted({v for record in made for v in record.made_with.get(fact, [])}) for fact in facts},
+        "sweep": sweep.name,
+        "seeds": sorted({config.seed for config in sweep.configs}),
+        "wall_seconds": [round(record.wall_seconds, 1) for record in made],
+        "config": first,
+        "evaluation": flatten({n: e.identity() for n, e in sweep.configs[0].evaluation.items()}),
+        "deviations_from_paper": deviations(
+            [hyperparameters(c) for c in sweep.published], [hyperparameters(c) for c in sweep.configs]
+        ),
+    }
+
+
+def deviations(theirs: Sequence[dict[str, Any]], ours: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Keys in which a sweep differs from the published one: `{key: [paper, here]}`; of swept keys all values."""
+    published, here = _values(theirs), _values(ours)
+    return {
+        key: [published.get(key), here.get(key)]
+        for key in sorted(published.keys() | here.keys())
+        if published.get(key) != here.get(key)
+    }
+
+
+def _values(flat: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Every key with its value, or, where runs differ, with all of them in order of the runs, as text."""
+    together = {}
+    for key in flat[0]:
+        values = list(dict.fromkeys(str(f.get(key)) for f in flat))
+        together[key] = flat[0][key] if len(values) == 1 else ", ".join(values)
+    return together
+
+
+# -- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def draw(module: ModuleType, data: pd.DataFrame, folder: Path, target: str) -> None:
+    """Write png and pdf, `claims.json`, and print the verdicts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figure = module.draw(data)
+    for ending in ("png", "pdf"):
+        # No creation date in the file: the same data gives the same bytes.
+        figure.savefig(folder / f"{target}.{ending}", metadata={"CreationDate": None} if ending == "pdf" else None)
+    claims = module.claims(data)
+    claims_of.write(claims, folder / "claims.json")
+    _print_claims(claims)
+    print(f"figure, data and verdicts: {folder}")
+
+
+def _print_claims(claims: Sequence[claims_of.Claim]) -> None:
+    from rich.table import Table  # noqa: PLC0415
+
+    from repro.tracking.progress import console  # noqa: PLC0415
+
+    table = Table("claim", "paper", "ours, mean [95% CI]", "verdict", box=None)
+    testable = [c for c in claims if c.verdict != claims_of.NOT_TESTABLE]
+    for c in testable:
+        paper = "" if c.paper is None else f"{c.paper:.3g}"
+        table.add_row(c.statement, paper, f"{c.measured} {c.unit}" if c.measured else "", c.verdict)
+    if testable:
+        console(sys.stdout).print(table)
+    if len(testable) < len(claims):
+        print(f"{len(claims) - len(testable)} of {len(claims)} claims are not testable at this scale (see claims.json)")
+
+
+def draw_again(target: str, options: Options) -> None:
+    """Draw from the exported CSV alone.
+
+    Raises:
+        ReproError: there is none.
+    """
+    folder = options.folder(target)
+    if not (folder / "data.csv").exists():
+        raise ReproError(f"{folder / 'data.csv'} does not exist; make the figure first.")
+    draw(module_of(target), frame.read(folder / "data.csv"), folder, target)
+
+
+def publish(target: str, options: Options) -> None:
+    """Copy a drawn figure to `paper_figures/results/` and bring its page up to date.
+
+    Raises:
+        ReproError: it is not drawn, or its page has no place for it.
+    """
+    source, results = options.folder(target), ROOT / "paper_figures" / "results" / f"{target}-{options.scale}"
+    if not (source / "claims.json").exists():
+        raise ReproError(f"{source} holds no finished figure; make it first with `make {target} SCALE={options.scale}`.")
+    page.check(target, options.scale)
+    results.mkdir(parents=True, exist_ok=True)
+    for name in (f"{target}.png", f"{target}.pdf", "data.csv", "claims.json", "provenance.json"):
+        shutil.copy(source / name, results / name)
+    page.update(target, options.scale, module_of(target))
+    print(f"published to {results} and paper_figures/{target}.md")
+
+
+# -- the command -----------------------------------------------------------------------------------------------------
 
 
 def main() -> int:
-    """Entry point; exit status 2 for a faulty request, the sweep's own if a run failed."""
+    """Entry point; exit status 2 for a faulty request, 1 if a run failed."""
     parser = argparse.ArgumentParser(prog="python -m repro.figure", description=__doc__)
-    parser.add_argument("target", help="a target, or 'list'")
+    parser.add_argument("targets", nargs="+", metavar="target", help=f"targets, '{ALL}', or 'list'")
     parser.add_argument("--scale", default="laptop", choices=SCALES)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: cores)")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
@@ -320,30 +370,33 @@ def main() -> int:
     parser.add_argument("--force", action="store_true", help="run again what is finished")
     parser.add_argument("--draw", action="store_true", help="draw again from the exported CSV, run nothing")
     parser.add_argument("--publish", action="store_true", help="copy a drawn figure to paper_figures/results")
-    options = parser.parse_args()
-    output = options.output.absolute()
+    given = parser.parse_args()
+    options = Options(given.scale, given.output.absolute(), given.jobs, given.device, given.force)
     try:
-        if options.target == "list":
-            list_targets()
-            return 0
-        module = module_of(options.target)
-        if options.jobs < 1:
-            raise ReproError(f"--jobs is {options.jobs}; it must be at least 1.")
-        if options.publish:
-            publish(options.target, options.scale, output)
-            return 0
-        folder = figure_folder(output, options.target, options.scale)
-        if options.draw:
-            if not (folder / "data.csv").exists():
-                raise ReproError(f"{folder / 'data.csv'} does not exist; make the figure first.")
-            draw(module, pd.read_csv(folder / "data.csv"), folder, options.target)
-            return 0
-        return make(options.target, options.scale, output, options.jobs, options.device, options.force)
+        return _answer(given, options)
     except ReproError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        print("interrupted; repeat the command to continue from the last checkpoints.", file=sys.stderr)
         return INTERRUPTED
+
+
+def _answer(given: argparse.Namespace, options: Options) -> int:
+    if given.targets == ["list"]:
+        list_targets()
+        return 0
+    names = targets() if given.targets == [ALL] else given.targets
+    for target in names:
+        module_of(target)
+    if options.jobs < 1:
+        raise ReproError(f"--jobs is {options.jobs}; it must be at least 1.")
+    each: Callable[[str, Options], None] | None = publish if given.publish else draw_again if given.draw else None
+    if each is None:
+        return make(names, options)
+    for target in names:
+        each(target, options)
+    return 0
 
 
 if __name__ == "__main__":

@@ -15,23 +15,19 @@ from pathlib import Path
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from repro.errors import ReproError
-from repro.evaluation.head_to_head import Match, average_policy, exact, play_match
+from repro.evaluation.averages import tabulated
+from repro.evaluation.head_to_head import MatchResult, exact, play_match
 from repro.evaluation.units import milli_units, unit_name
 from repro.games import Game, load
-from repro.games.one_card import OneCard
-from repro.policies import TabularPolicy, load_strategy, table_of
-from repro.policies.blueprint import Blueprint, is_blueprint, load_blueprint
-from repro.policies.ensemble import NetworkSampling, load_average_networks, load_networks
-from repro.policies.network import NetworkPolicy, Seats, Uniform
+from repro.policies import load_strategy
+from repro.policies.network import Uniform
+from repro.policies.readout import Seat
 from repro.seeding import generator
 from repro.tracking.progress import console
+from repro.trained import CONFIG, PORTABLE, Trained, portable_readout, run_folder
 
-AVERAGE = ":average"
-"""After `networks.pt`: the average network, instead of the value networks that SD-CFR averages."""
-
-Networks = tuple[NetworkSampling, NetworkSampling]
-Player = TabularPolicy | Uniform | Blueprint | Networks | tuple[NetworkPolicy, NetworkPolicy]
-"""What a command line can name: a strategy for both seats, or the stored networks of each seat."""
+Player = Sequence[Seat]
+"""What a command line can name: a player for each seat."""
 
 _WORDS: dict[str, bool] = {"true": True, "false": False}
 
@@ -72,32 +68,36 @@ def _value(text: str) -> object:
     return text
 
 
-def read_player(game: Game, argument: str, text: str) -> Player:
-    """The player that A or B names: `uniform`, or a `strategy.csv`, `blueprint.pt` or `networks.pt[:average]`.
+def read_player(game: Game, argument: str, text: str, output: str = "outputs") -> Player:
+    """The player that A or B names: `uniform`, a `strategy.csv`, `snapshot.pt[:READOUT]`, or a run's `KEY[/READOUT]`.
 
     Raises:
         ReproError: it is none of these, or for another game.
     """
     if text == "uniform":
-        return Uniform(game)
-    path = Path(text.removesuffix(AVERAGE))
-    if path.suffix not in (".csv", ".pt"):
-        raise ReproError(
-            f"{argument} is {text!r}; it must be uniform, a strategy.csv, a blueprint.pt, a networks.pt or a "
-            f"networks.pt{AVERAGE}."
-        )
-    if not path.is_file():
-        raise ReproError(f"{argument} is {text!r}; there is no such file.")
+        return Uniform(game), Uniform(game)
+    path = Path(text.partition(":")[0])
     try:
-        if is_blueprint(path):
-            if text.endswith(AVERAGE):
-                raise ReproError(f"{path} is a blueprint, which is an average as it is; {AVERAGE} is for networks.pt.")
-            return load_blueprint(game, path)
-        if text.endswith(AVERAGE):
-            return load_average_networks(game, path)
-        return load_networks(game, path) if path.suffix == ".pt" else load_strategy(game, path)
+        if path.suffix == ".csv":
+            table = load_strategy(game, _existing(path))
+            return table, table
+        if path.suffix == ".pt":
+            return portable_readout(game, _existing(path), text.partition(":")[2])
+        key, _, readout = text.partition("/")
+        if (run_folder(output, key) / CONFIG).is_file():
+            return Trained.open(output, key).other(game, readout).seats()
     except ReproError as error:
         raise ReproError(f"{argument}: {error}") from error
+    raise ReproError(
+        f"{argument} is {text!r}; it must be uniform, a strategy.csv, a {PORTABLE} (with :READOUT), or the key of a run "
+        f"in {output}/runs (with /READOUT)."
+    )
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise ReproError(f"there is no file {path}.")
+    return path
 
 
 def _whole_number(option: str, text: str, least: int) -> int:
@@ -127,30 +127,15 @@ def _bars() -> Progress:
     return Progress(*columns, console=shown, transient=True, disable=not shown.is_terminal)
 
 
-def _sampled(game: Game, a: Player, b: Player, hands: int, seed: int, bars: Progress) -> Match:
+def _sampled(game: Game, a: Player, b: Player, hands: int, seed: int, bars: Progress) -> MatchResult:
     task = bars.add_task("hands", total=hands)
 
-    def advance(match: Match) -> None:
+    def advance(match: MatchResult) -> None:
         half = milli_units(game, match.interval[1] - match.mean)
         so_far = f"{milli_units(game, match.mean):.1f} ± {half:.1f} {unit_name(game)}"
         bars.update(task, completed=match.hands, description=f"hands, {so_far}")
 
     return play_match(game, a, b, hands, generator(seed, "match"), progress=advance)
-
-
-def _table(game: Game, name: str, player: Player, bars: Progress) -> TabularPolicy:
-    """The table of a player; that of stored networks is their average strategy."""
-    if isinstance(player, TabularPolicy):
-        return player
-    if not isinstance(player, tuple):
-        return TabularPolicy(table_of(game, player))
-    first, second = player
-    if isinstance(first, NetworkPolicy) and isinstance(second, NetworkPolicy):
-        return TabularPolicy(table_of(game, Seats(game, first, second)))
-    assert isinstance(first, NetworkSampling)
-    assert isinstance(second, NetworkSampling)
-    task = bars.add_task(f"average strategy of {name}", total=sum(len(seat.weight) for seat in (first, second)))
-    return average_policy(game, (first, second), lambda done: bars.update(task, completed=done))
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -161,7 +146,7 @@ def run(arguments: argparse.Namespace) -> None:
     """
     hands, seed = _hands(arguments.hands), _whole_number("--seed", arguments.seed, 0)
     game = read_game(arguments.game)
-    a, b = (read_player(game, name, getattr(arguments, name)) for name in ("A", "B"))
+    a, b = (read_player(game, name, getattr(arguments, name), arguments.output) for name in ("A", "B"))
     print(f"{arguments.game}: what {arguments.A} wins against {arguments.B}, mean over both seatings")
     with _bars() as bars:
         match = _sampled(game, a, b, hands, seed, bars)
@@ -170,25 +155,22 @@ def run(arguments: argparse.Namespace) -> None:
     digits = max(0, 2 - math.floor(math.log10(high - low))) if high > low else 1
     mean, unit = milli_units(game, match.mean), unit_name(game)
     print(f"sampled  {mean:.{digits}f} {unit}, 95% CI [{low:.{digits}f}, {high:.{digits}f}], {match.hands} hands")
-    if not isinstance(game.cards, OneCard):
+    if game.exact != "sequence_form":
         return
-    with _bars() as bars:
-        value = exact(game, _table(game, "A", a, bars), _table(game, "B", b, bars))
+    value = exact(game, tabulated(game, a), tabulated(game, b))
     print(f"exact    {milli_units(game, value):.3f} {unit}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, or 2 if the request was at fault."""
-    player = (
-        "uniform, a strategy.csv, a blueprint.pt, a networks.pt (one network is drawn per hand), or "
-        "networks.pt:average (S-hat)"
-    )
+    player = f"uniform, a strategy.csv, a {PORTABLE}[:READOUT], or the KEY[/READOUT] of a finished run"
     parser = argparse.ArgumentParser(prog="python -m repro.match", description="Play A against B.", allow_abbrev=False)
     parser.add_argument("game", metavar="GAME", help="name of a game, with :KEY=VALUE for each parameter to change")
     parser.add_argument("A", help=player)
     parser.add_argument("B", help="likewise")
     parser.add_argument("--hands", default="1000000", help="hands to play, an even number (default: %(default)s)")
     parser.add_argument("--seed", default="0", help="names all random draws (default: %(default)s)")
+    parser.add_argument("--output", default="outputs", help="where runs are (default: %(default)s)")
     try:
         run(parser.parse_args(arguments))
     except ReproError as error:

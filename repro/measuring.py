@@ -11,13 +11,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from repro.config.keys import evaluation_key
+from repro.config.checks import TRAINING
+from repro.config.keys import evaluation_key, training_key
 from repro.config.schema import Config
 from repro.errors import ReproError
 from repro.evaluation.base import Evaluation, Measured, Other, Subject
 from repro.policies.snapshot import Snapshot, SnapshotFolder
-from repro.tracking.rows import EvaluationRows, Metrics
-from repro.trained import Trained, readout_objects
+from repro.tracking.rows import EvaluationRows, Metrics, TrainingRows
+from repro.trained import Trained, readout_objects, run_folder
 
 
 class Measuring:
@@ -42,6 +43,8 @@ class Measuring:
             for name, evaluation in self.evaluations.items()
             for readout in evaluation.names(self.readouts)
         }
+        for (name, readout), stored in self._rows.items():
+            self.evaluations[name].recall(readout, stored.rows)
 
     def _open_others(self) -> Iterator[tuple[str, Other]]:
         config = self.config
@@ -139,3 +142,19 @@ def is_measured(config: Config, folder: Path) -> bool:
             if due - set(rows_of(folder, config, name, readout).rows):
                 return False
     return True
+
+
+def measured_rows(config: Config) -> list[tuple[str, str, int, float]]:
+    """Everything that is stored of a run and asked for: read-out (or "training"), metric, iteration, value."""
+    folder = run_folder(config.output_dir, training_key(config))
+    together: dict[str, Metrics] = {TRAINING: TrainingRows(folder).read()}
+    for name, evaluation in config.evaluation.items():
+        for readout in evaluation.names(config.algorithm.readouts):
+            for step, metrics in rows_of(folder, config, name, readout).rows.items():
+                together.setdefault(readout, {}).setdefault(step, {}).update(metrics)
+    return [
+        (readout, metric, step, value)
+        for readout, rows in together.items()
+        for step, metrics in rows.items()
+        for metric, value in metrics.items()
+    ]

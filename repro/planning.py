@@ -95,7 +95,7 @@ def stages(runs: Iterable[Run]) -> list[list[Run]]:
     Raises:
         ReproError: runs need each other.
     """
-    left = _union(runs)
+    left = union(runs)
     found: list[list[Run]] = []
     while left:
         keys = {training_key(config) for run in left for config in run.configs}
@@ -107,7 +107,7 @@ def stages(runs: Iterable[Run]) -> list[list[Run]]:
     return found
 
 
-def _union(runs: Iterable[Run]) -> list[Run]:
+def union(runs: Iterable[Run]) -> list[Run]:
     """Each training once, with everything that is to be measured of it and all its labels."""
     by_key: dict[str, Run] = {}
     for run in runs:

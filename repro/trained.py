@@ -1,7 +1,7 @@
 """Trainings on the disk, as others meet them: their configuration, their game, and their snapshots read out.
 
-A training lies in `outputs/runs/<key>/`; a portable copy of its last snapshot, `networks.pt` (or whatever it is called),
-is one file that can be taken anywhere.
+A training lies in `outputs/runs/<key>/`; its last snapshot is there as one file, too, `snapshot.pt`, which can be taken
+anywhere.
 """
 
 from __future__ import annotations
@@ -101,18 +101,23 @@ class Trained:
         """
         self.check_finished()
         check_same_game(self.folder, "a run", game_of(self.config), game)
-        given = _chosen(self.config.algorithm.readouts, readout, self.config)
-        return OtherReadout(self.snapshots, _readout(game, self.config, given))
+        return OtherReadout(self.snapshots, _readout(game, self.config, _chosen(self.config, readout)))
 
 
-def _chosen(readouts: Mapping[str, ReadoutConfig], name: str, config: Config) -> ReadoutConfig:
-    """A read-out by name; the only one, if there is one; or one by its kind, if the training was given no such name."""
+def _chosen(config: Config, name: str) -> ReadoutConfig:
+    """A read-out by its name, or the only one.
+
+    Raises:
+        ReproError: there is none of that name.
+    """
+    readouts: Mapping[str, ReadoutConfig] = config.algorithm.readouts
     if not name and len(readouts) == 1:
         return next(iter(readouts.values()))
-    if name in readouts:
-        return readouts[name]
-    known = ", ".join(readouts)
-    raise ReproError(f"its read-out is {name!r}; the run of {config.algorithm.name} has {known}: add /READOUT to the key.")
+    if name not in readouts:
+        raise ReproError(
+            f"its read-out is {name!r}; the run of {config.algorithm.name} has {', '.join(readouts)}: name one of them."
+        )
+    return readouts[name]
 
 
 @dataclass(frozen=True)
@@ -167,3 +172,17 @@ def load_portable(path: Path | str) -> tuple[Config, Snapshot]:
     except (*NOT_SUCH_A_FILE, ImportError) as error:
         raise ReproError(f"{path} is not the {PORTABLE} of a finished run.") from error
     return config, snapshot
+
+
+def portable_readout(game: Game, path: Path, readout: str = "") -> Sequence[Seat]:
+    """A player for each seat from a portable snapshot.
+
+    Raises:
+        ReproError: the file is not of that kind, is of another game, or has no such read-out.
+    """
+    config, snapshot = load_portable(path)
+    check_same_game(path, "a snapshot", game_of(config), game)
+    try:
+        return _readout(game, config, _chosen(config, readout)).seats(snapshot)
+    except (RuntimeError, LookupError) as error:
+        raise ReproError(f"{path} does not hold what its configuration says ({error}).") from error

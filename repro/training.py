@@ -176,8 +176,9 @@ def _fit(game: Any, seeds: Sequence[Seed], config: Config, folder: Path, record:
     checkpoint, passed_over = newest_readable(folder)
     if passed_over:
         print(f"warning: {passed_over}")
-    callbacks = [Reporting(seeds, folder, record), Checkpoints(folder, config.checkpoint_every_seconds)]
-    trainer = _trainer(config, model, callbacks, folder)
+    trainer = _trainer(config, model, [Reporting(seeds, folder, record)], folder)
+    # Last, so that what a user's callback stops can be continued.
+    trainer.callbacks.append(Checkpoints(folder, config.checkpoint_every_seconds))  # type: ignore[attr-defined]
     with _closing_when_stopped(seeds, model):
         for seed in seeds:
             seed.mlflow.begin()

@@ -6,11 +6,14 @@ from typing import Any
 
 import torch
 
-from repro.algorithms.nfsp import NFSP, TablePlayer
+from repro.algorithms.nfsp import NFSP, NFSPConfig, Player
+from repro.algorithms.nfsp_strategies import Listed
 from repro.algorithms.replay import Transitions
-from repro.config import NetworkConfig, NFSPConfig, ReadoutConfig
+from repro.config import NetworkConfig, ReadoutConfig
 from repro.games import Game
-from tests.small import seeded
+from repro.networks.inputs import network_inputs
+from repro.policies import TabularPolicy
+from tests.trained import config_of, seeded, tables_of
 
 ONE_LAYER = NetworkConfig("fc", 32, 1)
 
@@ -19,7 +22,7 @@ def small_config(**changes: Any) -> NFSPConfig:
     values: dict[str, Any] = {
         "name": "nfsp",
         "iterations": 8,
-        "evaluate_every": 2,
+        "snapshot_every": 2,
         "readouts": {"nfsp": ReadoutConfig("average_network")},
         "hands": 60,
         "eta": 0.3,
@@ -39,8 +42,19 @@ def small_model(game: Game, seed: int = 0, **changes: Any) -> NFSP:
     return NFSP(game, small_config(**changes), ONE_LAYER, seed)
 
 
-def small_player(game: Game, player: int = 0, **changes: Any) -> TablePlayer:
-    return TablePlayer(game, player, small_config(**changes), ONE_LAYER, 0)
+def played(model: NFSP) -> TabularPolicy:
+    """The average strategy now, as it is read out, in a game with an exact engine."""
+    return tables_of(model.game, config_of(model.algorithm, ONE_LAYER, model.seed), model)["nfsp"]
+
+
+def small_player(game: Game, player: int = 0, **changes: Any) -> Player:
+    return Player(game, player, small_config(**changes), ONE_LAYER, *network_inputs(game), seed=0)
+
+
+def listed(player: Player) -> Listed:
+    """The player's strategies, in a game with few infosets."""
+    assert isinstance(player.strategies, Listed)
+    return player.strategies
 
 
 def made_up(start: int, n: int, first: int, infosets: int) -> Transitions:

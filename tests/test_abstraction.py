@@ -58,6 +58,7 @@ def test_lossless_is_the_identity(name):
     assert torch.equal(lossless.rows(every(game)), every(game))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buckets", [1, 2, 12, 300, 1260])
 def test_rows_are_node_and_bucket(buckets):
     game = small_game()
@@ -160,6 +161,7 @@ def strongest(strength: dict[Any, Any], count: int) -> dict[tuple[int, int], flo
     return {h: min(max((count - above[h]) / equal[h], 0.0), 1.0) for h in strength}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
@@ -254,6 +256,7 @@ def test_every_hand_in_a_bucket_of_its_own_is_lossless(monkeypatch):
     assert torch.equal(grouped.average().table, lossless.average().table)
 
 
+@pytest.mark.slow
 def test_converges():
     game = load("fhp", ranks=4, suits=2)
     solver = solved(game, 0, linear=True, traversals=1000)
@@ -328,7 +331,10 @@ def test_updates_are_sums_over_the_samples_of_a_bucket(monkeypatch, linear):
         met = full.probabilities(every(game)).clone()
         expected = full_engine.external_sampling(full, player, traversals, draw.clone_state())
         found = original(policy, player, traversals, draw)
-        for ours, theirs in ((found.advantages, expected.advantages), (found.strategies, expected.strategies)):
+        for ours, theirs in (
+            (found.advantages, expected.advantages),
+            (found.opponent_strategies, expected.opponent_strategies),
+        ):
             assert torch.equal(ours.infosets, rows[theirs.infosets])
             assert torch.equal(ours.targets, theirs.targets)
         assert found.nodes_touched == expected.nodes_touched
@@ -347,7 +353,7 @@ def test_updates_are_sums_over_the_samples_of_a_bucket(monkeypatch, linear):
             torch.testing.assert_close(met, expected, rtol=0, atol=1e-6)
             owners = {int(o) for o in game.infoset_player[found.advantages.infosets].unique()}
             assert owners == {player}
-            for samples, into in ((found.advantages, regrets), (found.strategies, sums)):
+            for samples, into in ((found.advantages, regrets), (found.opponent_strategies, sums)):
                 for infoset, target in zip(samples.infosets.tolist(), samples.targets.double(), strict=True):
                     into[rows[infoset]] += weight * target
     torch.testing.assert_close(solver.regrets, regrets, rtol=1e-6, atol=1e-3)

@@ -11,14 +11,14 @@ import torch
 
 from repro.config.schema import SolverConfig, TabularCFRConfig
 from repro.errors import ReproError
-from repro.values import batched, dataset
-from repro.values.batched import BatchedSolver, solve_batched
-from repro.values.dataset import Dataset, Recipe
-from repro.values.kernels import BEST, MEAN
-from repro.values.plain import PlainSolver
-from repro.values.sampling import random_subgame
-from repro.values.solver import SubgameSolver, Variant, solve
-from repro.values.subgames import Deck, Subgame, Subgames
+from repro.subgames import batched, dataset
+from repro.subgames.batched import BatchedSolver, solve_batched
+from repro.subgames.dataset import Dataset, Recipe
+from repro.subgames.kernels import BEST, MEAN
+from repro.subgames.plain import PlainSolver
+from repro.subgames.sampling import random_subgame
+from repro.subgames.solver import SubgameSolver, Variant, solve
+from repro.subgames.subgames import Deck, Subgame, Subgames
 
 SMALL = Deck(ranks=4)
 VARIANTS: dict[str, Variant] = {
@@ -35,6 +35,7 @@ def subgames(board_cards: int, deck: Deck = SMALL, count: int = 3) -> list[Subga
     return [Subgame(s.board, 900.0 + 10 * i, s.ranges, deck) for i, s in enumerate(found)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("board_cards", [4, 5])
@@ -51,6 +52,7 @@ def test_iterations_equal_the_plain_solvers(board_cards: int, name: str, device:
         np.testing.assert_allclose(together.values(mode).cpu().numpy(), expected, rtol=1e-5, atol=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("board_cards", "deck"), [(4, Deck(ranks=6)), (5, Deck())])
 def test_larger_decks_equal_the_compiled_solvers(board_cards: int, deck: Deck, device: str):
@@ -81,6 +83,7 @@ def test_those_that_are_left_go_on_as_if_alone():
     np.testing.assert_allclose(every.values().numpy(), one.values().numpy(), rtol=1e-5, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_solutions_are_in_order_whatever_their_trees(monkeypatch: pytest.MonkeyPatch):
     # Pots of all sizes, and small batches.
     some = [random_subgame(1, number, 5, SMALL) for number in range(7)]
@@ -117,6 +120,7 @@ def test_trees_must_have_one_shape():
         BatchedSolver([small, large], SolverConfig())
 
 
+@pytest.mark.slow
 def test_datasets_are_solved_on_another_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(dataset, "_SHARD", {4: 2, 5: 4})
     recipe = Recipe.of(Subgames("river_subgames", Deck(4)), 0, SolverConfig(tolerance=0.01))

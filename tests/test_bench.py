@@ -9,6 +9,7 @@ import sys
 import pytest
 
 
+@pytest.mark.slow
 def test_quick_benchmark_writes_every_row(tmp_path):
     pytest.importorskip("pyspiel")
     output = tmp_path / "bench.json"

@@ -105,6 +105,7 @@ def random_weights(made: Abstraction) -> Tensor:
 # -- the policy --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_probabilities_are_the_weights_of_the_row_in_proportion():
     game = small_game()
     made = abstraction(game, BUCKETS)
@@ -158,6 +159,7 @@ def test_games_of_several_boards_are_solved_for_a_blueprint():
     assert type(build(load("fhp", ranks=4, suits=2), config)) is TabularCFR
 
 
+@pytest.mark.slow
 def test_it_beats_who_knows_less():
     """The uniform policy, a blueprint that has hardly been trained, and one that does not look at the board."""
     game, best = small_game(), blueprint_of(trained(40))
@@ -197,6 +199,7 @@ def test_the_artifact_is_the_summed_strategies_and_the_centres():
     assert all(torch.equal(a, b) for a, b in zip(left["centres"], solver.abstraction.buckets.centres, strict=True))
 
 
+@pytest.mark.slow
 def test_a_resumed_run_equals_an_uninterrupted_one():
     straight = trained(10)
     half = model_of("algorithm.iterations=10")

@@ -150,7 +150,6 @@ def test_memories_hold_regrets_and_state_values():
     model.iteration = 2
     found = model.collect(1)
     stored = model.value_memories[1].state_dict()["target"].t()
-    assert found.state_values is not None
     torch.testing.assert_close(stored[:, :3], found.advantages.targets / 2)
     torch.testing.assert_close(stored[:, 3], 0.5 * found.state_values / 2)
     # A traversal's value is the state value of the traverser's first decision in it, on average over the deals.

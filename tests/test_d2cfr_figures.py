@@ -252,6 +252,7 @@ def test_choices_are_judged_against_each_other():
 # -- what is compared is comparable -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
 @pytest.mark.parametrize("target", ["figure7", "figure8", "table3"])
 def test_opponents_are_runs_of_the_same_figure_with_the_same_budget(target, scale):

@@ -110,7 +110,7 @@ def test_divergence_is_from_the_mean_of_the_last_policies(rectified):
     assert [len(recent) for recent in rectified.recent] == [2, 2]
     mine = rectified.game.player_slice[0]
     draw = torch.Generator().manual_seed(0)
-    sampled = rectified.engine.external_sampling(Uniform(rectified.game), 1, 50, draw).strategies.infosets
+    sampled = rectified.engine.external_sampling(Uniform(rectified.game), 1, 50, draw).opponent_strategies.infosets
     infosets = sampled[rectified.game.tree.round[rectified.game.locate(sampled)[0]] > 0][:20] - mine.start
     batch = rectified._with_inputs(Minibatch(infosets, torch.ones(20, 1), torch.zeros(20, 4), torch.zeros(())), 0)
     found = rectified.reference(0)(batch)
@@ -129,6 +129,7 @@ def test_its_policy_networks_are_measured_against_opponents(rectified):
     assert rectified.metrics["d2cfr"]["match/uniform/value"] == pytest.approx(10 * match.mean)
 
 
+@pytest.mark.slow
 def test_resuming_equals_never_stopping(tmp_path):
     def make() -> HoldemD2CFR:
         return d2cfr(small_game(), kl_weight=0.5, policy_every=1, traversals=60, **PLAYED)

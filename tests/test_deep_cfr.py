@@ -205,7 +205,7 @@ def test_memories_hold_what_the_engine_sampled_in_the_configured_unit():
     values, strategies = model.value_memories[0].state_dict(), model.strategy_memories[1].state_dict()
     actions = game.legal[sampled.advantages.infosets].sum(1)
     assert torch.allclose(values["target"].t(), sampled.advantages.targets / 2.6 / actions[:, None])
-    assert torch.equal(strategies["target"].t(), sampled.strategies.targets)
+    assert torch.equal(strategies["target"].t(), sampled.opponent_strategies.targets)
     assert set(values["iteration"].tolist()) == set(strategies["iteration"].tolist()) == {3}
     assert model.strategy_memories[0].size == model.value_memories[1].size == 0
 

@@ -86,7 +86,7 @@ def test_opening_tables_sum_what_was_sampled_weighted_by_iteration(monkeypatch, 
     for iteration, player, _, found in recorded.calls:
         for table, owner, samples in (
             (regrets, player, found.advantages),
-            (sums, 1 - player, found.strategies),
+            (sums, 1 - player, found.opponent_strategies),
         ):
             for infoset, target in zip(samples.infosets.tolist(), samples.targets.double(), strict=True):
                 if int(game.tree.round[game.infoset_node[infoset]]) == 0:
@@ -125,7 +125,10 @@ def test_memories_hold_what_was_sampled_after_the_first_round(monkeypatch, name)
         model.advance()
     expected: dict[tuple[str, int], list[tuple[int, Tensor, Tensor]]] = {}
     for iteration, player, _, found in recorded.calls:
-        for which, owner, samples in (("value", player, found.advantages), ("strategy", 1 - player, found.strategies)):
+        for which, owner, samples in (
+            ("value", player, found.advantages),
+            ("strategy", 1 - player, found.opponent_strategies),
+        ):
             late = game.tree.round[game.infoset_node[samples.infosets]] > 0
             assert 0 < int(late.sum()) < len(late)
             targets = samples.targets[late]
@@ -291,6 +294,7 @@ def test_bad_configuration_is_refused(overrides, sentence):
 # -- the command line --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_from_the_command_line(tmp_path):
     overrides = (
         "game=fhp", "game.ranks=5", "game.suits=2", "algorithm=sd_cfr_and_deep_cfr", "network=deep_cfr",

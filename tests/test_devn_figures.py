@@ -363,6 +363,7 @@ def test_the_curve_over_sgd_steps():
     assert lines[11].endswith("| 3 [3, 3] | 3 [3, 3] |")
 
 
+@pytest.mark.slow
 def test_networks_that_learn_longer_are_table_6s_otherwise():
     for scale, times in (("laptop", 5), ("paper", 1)):
         mine, theirs = (

@@ -162,6 +162,7 @@ def test_the_enumeration_can_tell_wrong_averages(player):
         assert max(apart) > 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("player", [0, 1])
 def test_the_average_itself_is_not_apart(player):
     game = small_game()

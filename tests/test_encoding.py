@@ -18,10 +18,10 @@ from repro.errors import ReproError
 from repro.tracking import status
 from repro.tracking.results import tidy
 from repro.tracking.store import default_uri
-from repro.values import buckets, dataset
-from repro.values.buckets import K_MEANS, K_MEDIANS, BucketRecipe, cluster, distribution, find, nearest
-from repro.values.dataset import Dataset
-from repro.values.encoding import (
+from repro.subgames import buckets, dataset
+from repro.subgames.buckets import K_MEANS, K_MEDIANS, BucketRecipe, cluster, distribution, find, nearest
+from repro.subgames.dataset import Dataset
+from repro.subgames.encoding import (
     CFV,
     EV,
     averaged,
@@ -34,8 +34,8 @@ from repro.values.encoding import (
     sizes,
     summed,
 )
-from repro.values.runs import EncodingErrors
-from repro.values.subgames import Array, Deck, Subgames, matchups
+from repro.subgames.runs import EncodingErrors
+from repro.subgames.subgames import Array, Deck, Subgames, matchups
 from tests.small import straight_and_resumed
 
 SMALL = Deck(ranks=4)
@@ -50,6 +50,7 @@ def _small_shards(monkeypatch: pytest.MonkeyPatch):
 # -- buckets -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_distribution_is_that_of_the_share_beaten():
     board = (0, 5, 10, 15)
     hands, found = SMALL.hands(board), distribution(SMALL, board)
@@ -225,6 +226,7 @@ def errors(folder: Path, iterations: int = 4, count: int | None = 8) -> Encoding
     return EncodingErrors(Subgames("river_subgames", SMALL), config, 0, folder, 1)
 
 
+@pytest.mark.slow
 def test_a_run_measures_what_the_definition_says(tmp_path: Path):
     config = run.plan([*RUN, "algorithm.iterations=3", f"output_dir={tmp_path}"], multirun=False)[0]
     assert run.execute(config) == status.FINISHED
@@ -267,6 +269,7 @@ def test_without_a_number_each_description_has_a_bucket(tmp_path: Path):
     assert 0 < measured(None) < measured(8)
 
 
+@pytest.mark.slow
 def test_resuming_equals_never_stopping(tmp_path: Path):
     straight, resumed = straight_and_resumed(lambda: errors(tmp_path), 4, 2, tmp_path)
     # What was killed after its last checkpoint is measured again.

@@ -151,6 +151,7 @@ def test_the_page_is_filled_in_and_its_prose_kept(tmp_path, monkeypatch):
 EXPERIMENTS = sorted({e for t in figure.targets() for scale in figure.SCALES for e in figure.experiments(t, scale)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_experiment_composes_and_passes_its_checks(experiment):
     configs = run.plan([f"+experiment={experiment}"], multirun=True)

@@ -1,6 +1,8 @@
 """Games: infosets, betting, chips, deals, and what is said to somebody who asks for an impossible game."""
 
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from itertools import permutations
 from math import sqrt
 from typing import Any
@@ -8,9 +10,11 @@ from typing import Any
 import pytest
 import torch
 
+from repro.abstraction.abstract_game import abstraction
 from repro.errors import ReproError
-from repro.games import GAMES, load
+from repro.games import GAMES, Game, load, register_game
 from repro.games.betting import CALL, FOLD, RAISE, SHOWDOWN, BettingRound, BettingRules, compile_tree
+from repro.games.one_card import one_card_each
 from tests.reference import TINY_GAMES, Reference
 
 BY_CARD: dict[str, Any] = {"suit_isomorphism": False}
@@ -199,6 +203,41 @@ def test_units():
     assert load("leduc", ante=4).chips_per_unit == 4
 
 
+# -- what a game can do ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "exact", "unit", "is_mean", "features"),
+    [
+        ("kuhn", {}, "sequence_form", "mA/g", True, "classes"),
+        ("leduc", {"ante": 4.0}, "sequence_form", "mA/g", True, "classes"),
+        ("big_leduc", {}, "sequence_form", "mA/g", True, "classes"),
+        ("fhp", {"ranks": 5, "suits": 2}, "boards", "mbb/g", False, "cards"),
+        # Equal blinds are no antes.
+        ("fhp", {"ranks": 5, "suits": 2, "blinds": (50.0, 50.0)}, "boards", "mbb/g", False, "cards"),
+        # Too large to be listed: its boards are still enumerated, in portions.
+        ("fhp5", {}, "boards", "mbb/g", False, "cards"),
+        ("hunl_pot", {"ranks": 4, "suits": 3}, None, "mbb/g", False, "cards"),
+        ("hnlh", {"ranks": 4, "suits": 3}, None, "mbb/g", False, "cards"),
+    ],
+)
+def test_what_a_game_can_do(name, parameters, exact, unit, is_mean, features):
+    game = load(name, **parameters)
+    assert (game.exact, game.unit, game.exploitability_is_mean) == (exact, unit, is_mean)
+    assert game.cards.features == features
+
+
+def test_one_card_each_with_blinds_is_quoted_in_big_blinds():
+    rules = BettingRules((1, 2), (BettingRound(bet=2, max_raises=2),))
+    game = Game("blinds", {}, rules, one_card_each(3, 1, (0,), True), chips_per_unit=2.0)
+    assert (game.unit, game.exploitability_is_mean) == ("mbb/g", True)
+
+
+def test_an_abstraction_is_played_and_not_measured():
+    game = abstraction(load("fhp", ranks=5, suits=2), buckets=5).abstract
+    assert (game.exact, game.unit, game.exploitability_is_mean) == (None, "mbb/g", False)
+
+
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 WRONG: list[tuple[str, dict[str, Any], list[str]]] = [
@@ -269,6 +308,86 @@ def test_parameters_are_kept_with_defaults():
         "ante": 1.0,
         "suit_isomorphism": True,
     }
+
+
+# -- games from outside the package ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _games_restored() -> Iterator[None]:
+    before = dict(GAMES)
+    yield
+    GAMES.clear()
+    GAMES.update(before)
+
+
+@dataclass(frozen=True)
+class Named:
+    """Kuhn poker with a parameter of every type but tuples."""
+
+    ranks: int = 3
+    chips: float = 1.0
+    limit: float | None = None
+    isomorphic: bool = True
+    title: str = "plain"
+
+    def build(self, name: str) -> Game:
+        rules = BettingRules((1, 1), (BettingRound(bet=self.chips, max_raises=1),))
+        return Game(name, asdict(self), rules, one_card_each(self.ranks, 1, (0,), self.isomorphic), 1.0)
+
+
+@dataclass(frozen=True)
+class ManySizes(Named):
+    sizes: tuple[int, ...] = (1, 2)
+
+
+@pytest.mark.usefixtures("_games_restored")
+def test_a_game_from_outside_is_loaded_by_its_name():
+    assert register_game("named")(Named) is Named
+    game = load("named", ranks=4, title="fancy")
+    assert game.infosets == load("kuhn", ranks=4).infosets
+    assert (game.name, game.parameters["title"], game.parameters["chips"]) == ("named", "fancy", 1.0)
+    with pytest.raises(ReproError, match=r"^game named: title is 3; text is needed\.$"):
+        load("named", title=3)
+    register_game("named")(Named)
+
+
+@pytest.mark.usefixtures("_games_restored")
+def test_a_name_is_not_given_to_a_second_game():
+    with pytest.raises(ReproError, match=r"^game kuhn is repro\.games\.registry\.Kuhn; .*\.Named needs another"):
+        register_game("kuhn")(Named)
+    assert load("kuhn").infosets == 12
+
+
+@pytest.mark.usefixtures("_games_restored")
+def test_a_parameter_of_an_unknown_type_is_explained():
+    sentence = (
+        r"^game many: the parameter sizes is of type tuple\[int, \.\.\.\]; allowed are int, float, bool, str, "
+        r"float \| None, tuple\[float, float\], tuple\[int, int\]\.$"
+    )
+    with pytest.raises(ReproError, match=sentence):
+        register_game("many")(ManySizes)
+    assert "many" not in GAMES
+    # Entered by hand, and asked for another parameter or none.
+    GAMES["many"] = ManySizes
+    for parameters in ({"sizes": (1, 2)}, {"ranks": 4}, {}):
+        with pytest.raises(ReproError, match=sentence):
+            load("many", **parameters)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("_games_restored")
+def test_only_a_dataclass_that_builds_is_a_game():
+    @dataclass
+    class Nothing:
+        ranks: int = 3
+
+    class Plain:
+        def build(self, name: str) -> Game:
+            return load("kuhn")
+
+    for kind in (Nothing, Plain):
+        with pytest.raises(ReproError, match=r"^game odd: .*\.(Nothing|Plain) is no dataclass with a method build\.$"):
+            register_game("odd")(kind)  # type: ignore[type-var]
 
 
 # -- cards -------------------------------------------------------------------------------------------------------------

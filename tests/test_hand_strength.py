@@ -140,6 +140,7 @@ def test_every_flush(cards, strengths):
     assert torch.equal(place(strength(torch.tensor(hands)), strengths), library_rank(hands))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cards", "n"), [(5, 400_000), (6, 300_000), (7, 300_000)])
 def test_random_hands(cards, n, strengths):
     hands = random_hands(n, cards, torch.arange(DECK), seed=cards)

@@ -333,6 +333,7 @@ class PlayOut:
                     assert to == state.min_completion_betting_or_raising_to_amount
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "parameters", "times"),
     [

@@ -53,6 +53,7 @@ def figure5_data(by_traversals: tuple[float, ...], by_steps: tuple[float, ...]) 
     return pd.concat(frames, ignore_index=True)
 
 
+@pytest.mark.slow
 def test_figure5_claims_hold():
     found = verdicts(figure5, figure5_data((1000, 500, 400), (900, 300, 290)))
     assert set(found.values()) == {HELD}
@@ -260,6 +261,7 @@ def test_reference_policies():
     assert fhp_curves.reference("call-only") == pytest.approx(3097.0692271785274)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
 def test_variants_of_a_sweep(scale):
     found = {}
@@ -272,6 +274,7 @@ def test_variants_of_a_sweep(scale):
     assert len(found["steps"]) >= 2
 
 
+@pytest.mark.slow
 def test_departures_of_a_swept_key_list_its_values():
     configs = [without_hydra(c) for c in plan(["+experiment=figure5/steps/laptop"], multirun=True)]
     found = deviations("figure5/steps/laptop", configs)

@@ -29,6 +29,7 @@ def tables_of(game):
 # -- explicit deals ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", SMALL)
 def test_equals_explicit_deals(key):
     game = game_of(key)
@@ -85,6 +86,7 @@ def test_evaluation_is_the_form():
         assert expected_value(game, response)[player] == pytest.approx(value, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "drawn"), [("fhp", 2), ("fhp5", 2)])
 def test_single_boards_of_the_full_deck_equal_explicit_deals(name, drawn):
     """With all 52 cards: own reach, and what actions are worth on a board, on average and to a best response."""
@@ -191,6 +193,7 @@ def test_results_do_not_depend_on_threads(key, boards):
 # -- OpenSpiel ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -255,6 +258,7 @@ def by_strength(game, player):
     return TabularPolicy(table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "hands"), [("full", 200_000), ("three_suits", 100_000), ("limit", 100_000)])
 def test_sampled_hands_win_the_exact_value(key, hands):
     """Neither value is that of equal players: one is uniform, the other never folds and bets its strength."""

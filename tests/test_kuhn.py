@@ -246,6 +246,7 @@ def test_final_policies_are_those_of_the_last_step():
         assert policy.table.numpy() == pytest.approx(late.table.numpy())
 
 
+@pytest.mark.slow
 def test_it_draws_and_tabulates(tmp_path):
     data = tidy(all_playing(TabularPolicy(0.5 * uniform(kuhn.kuhn()).table + 0.5 * kuhn.equilibrium(0.1).table)))
     kuhn.draw(data).savefig(tmp_path / "kuhn.png")

@@ -60,6 +60,24 @@ def loss_of(batch: Minibatch, outputs: Tensor) -> Tensor:
     return (batch.weight * (rows - batch.target).square()).sum() + batch.constant
 
 
+# -- whose infosets ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("infosets", [[FIRST - 1, FIRST], [FIRST, FIRST + COUNT], [FIRST + (1 << 32)]])
+@pytest.mark.parametrize("kind", [Reservoir, Aggregated])
+def test_rows_of_the_other_player_are_refused(kind, infosets):
+    memory = reservoir(50) if kind is Reservoir else Aggregated(FIRST, COUNT, ACTIONS, "cpu")
+    memory.add(numbered(0, 4), 1, seeded(0))
+    before = memory.state_dict()
+    samples = Samples(torch.tensor(infosets), torch.zeros(len(infosets), ACTIONS))
+    sentence = rf"^infosets {min(infosets)} to {max(infosets)} .* memory of a player with infosets 100 to 105\.$"
+    with pytest.raises(ValueError, match=sentence):
+        memory.add(samples, 2, seeded(0))
+    # Nothing of the batch was stored.
+    after = memory.state_dict()
+    assert all(torch.equal(after[key], value) for key, value in before.items())
+
+
 # -- what a reservoir keeps ------------------------------------------------------------------------------------------
 
 

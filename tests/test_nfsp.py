@@ -7,28 +7,29 @@ from pathlib import Path
 
 import pytest
 import torch
-from mlflow import MlflowClient
 from torch import Tensor, nn
 
-from repro import run
-from repro.algorithms.nfsp import NFSP, Seat, tabled
+from repro.algorithms.nfsp import NFSP, SelfPlaySeat
+from repro.algorithms.nfsp_strategies import Asked, Listed, tabled
 from repro.algorithms.replay import Replay, Transitions
-from repro.config import run_key
+from repro.config import NetworkConfig
 from repro.engine.sampling import SamplingEngine
 from repro.errors import ReproError
 from repro.games import Game, load
 from repro.games.betting import SHOWDOWN
+from repro.launching import execute
+from repro.planning import plan
 from repro.policies import deterministic_policy, random_policy, uniform
-from repro.tracking import status
-from repro.tracking.store import TRAINING, default_uri, find_runs
-from tests.small import seeded, straight_and_resumed
-from tests.small_nfsp import ONE_LAYER, made_up, small_config, small_model, small_player
+from repro.tracking import record as records
+from tests.commands import results
+from tests.small_nfsp import ONE_LAYER, listed, made_up, played, small_config, small_model, small_player
+from tests.trained import config_of, measured, seeded, straight_and_resumed
 
 
-def seats_of(game: Game, average: Tensor, response: Tensor, eta: float) -> list[Seat]:
+def seats_of(game: Game, average: Tensor, response: Tensor, eta: float) -> list[SelfPlaySeat]:
     """Both players, each with its part of the two tables."""
     tables = [(average[mine].float(), response[mine].float(), mine.start) for mine in game.player_slice]
-    return [Seat(tabled(*own), game.num_actions, eta) for own in tables]
+    return [SelfPlaySeat(tabled(*own), game.num_actions, eta) for own in tables]
 
 
 # -- self-play ---------------------------------------------------------------------------------------------------------
@@ -99,7 +100,7 @@ def test_a_player_follows_its_best_response_in_a_fraction_eta_of_the_hands():
 def test_the_best_response_is_greedy_and_explores_with_probability_epsilon():
     game = load("leduc")
     player = small_player(game, 1, eta=1.0)
-    greedy = player.values().argmax(1)
+    greedy = listed(player).values().argmax(1)
     for epsilon, hands in ((0.0, 500), (0.4, 20_000)):
         seat = player.seat(epsilon)
         SamplingEngine(game).play([uniform(game), seat], hands, seeded(7))
@@ -122,8 +123,8 @@ def test_exploration_falls_with_the_square_root_of_the_iteration():
         model.play()
         for player, before in zip(model.players, seen, strict=True):
             rows, action, _ = player.replay.state_dict()["step"][:, before:].long()
-            expected = float((0.8 / iteration**0.5 * (1 - 1 / player.legal[rows].sum(1))).mean())
-            other = float((action != player.values().argmax(1)[rows]).float().mean())
+            expected = float((0.8 / iteration**0.5 * (1 - 1 / listed(player).legal[rows].sum(1))).mean())
+            other = float((action != listed(player).values().argmax(1)[rows]).float().mean())
             assert abs(other - expected) < 4 * (expected / len(rows)) ** 0.5
 
 
@@ -222,21 +223,22 @@ def test_seeds_differ_and_the_same_seed_repeats():
     models = [small_model(game, seed) for seed in (0, 0, 1)]
     for model in models:
         model.training_step(None, 0)
-    tables = [model.policies["nfsp"].table for model in models]
+    tables = [played(model).table for model in models]
     assert torch.equal(tables[0], tables[1])
     assert not torch.equal(tables[0], tables[2])
 
 
-def test_evaluating_more_often_changes_nothing_that_is_learned():
+def test_more_snapshots_change_nothing_that_is_learned():
     game = load("kuhn")
-    often, once = small_model(game, evaluate_every=1), small_model(game, evaluate_every=8)
+    often, once = small_model(game, snapshot_every=1), small_model(game, snapshot_every=8)
     for _ in range(8):
         often.training_step(None, 0)
     once.training_step(None, 0)
     assert often.iteration == once.iteration == 8
-    assert often.metrics["nfsp"]["nash_conv"] == once.metrics["nfsp"]["nash_conv"]
+    assert torch.equal(played(often).table, played(once).table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [1, 3])
 def test_resuming_equals_never_stopping(tmp_path, stop):
     """Memories that overflow, target networks older than the checkpoint, SGD steps due from before it."""
@@ -247,11 +249,52 @@ def test_resuming_equals_never_stopping(tmp_path, stop):
     assert straight.players[0].reservoir.seen > straight.players[0].reservoir.capacity
     assert straight.players[0].updates > 20
     for ours, theirs in zip(straight.players, resumed.players, strict=True):
-        assert torch.equal(ours.values(), theirs.values())
-        assert torch.equal(ours.average(), theirs.average())
-        assert torch.equal(ours.next_value, theirs.next_value)
-    for key in ("nash_conv", "nodes_touched", "episodes"):
-        assert straight.metrics["nfsp"][key] == resumed.metrics["nfsp"][key]
+        assert torch.equal(listed(ours).values(), listed(theirs).values())
+        assert torch.equal(listed(ours).average(), listed(theirs).average())
+        assert torch.equal(listed(ours).next_value, listed(theirs).next_value)
+    assert torch.equal(played(straight).table, played(resumed).table)
+    assert straight.counts() == resumed.counts()
+
+
+@pytest.mark.parametrize("architecture", [ONE_LAYER, NetworkConfig("sd_cfr", 16)])
+def test_listed_and_asked_networks_give_the_same(architecture):
+    """Twelve iterations on Leduc with both ways to answer: the same hands, memories, networks and targets."""
+    game = load("leduc")
+    made = [
+        NFSP(game, small_config(iterations=12, snapshot_every=12, strategies=how), architecture, seed=3)
+        for how in ("listed", "asked")
+    ]
+    for model in made:
+        model.training_step(None, 0)
+    tables, asked = made
+    for ours, theirs in zip(tables.players, asked.players, strict=True):
+        assert isinstance(ours.strategies, Listed)
+        assert isinstance(theirs.strategies, Asked)
+        assert ours.steps == theirs.steps
+        assert ours.updates == theirs.updates > 20
+        for a, b in zip(ours.reservoir.state_dict().values(), theirs.reservoir.state_dict().values(), strict=True):
+            assert torch.equal(a, b)
+        everywhere = torch.arange(ours.count + 1)
+        expected = theirs.strategies.value_after(everywhere)
+        torch.testing.assert_close(ours.strategies.value_after(everywhere), expected, rtol=1e-4, atol=1e-5)
+        infosets = ours.first + everywhere[:-1]
+        for which in (0, 1):
+            answers = [p.strategies.at(0.2)(infosets, torch.full_like(infosets, which)) for p in (ours, theirs)]
+            torch.testing.assert_close(*answers, rtol=1e-4, atol=1e-5)
+    for key, value in tables.metrics.items():
+        assert key == "wall_seconds" or asked.metrics[key] == pytest.approx(value, rel=1e-4)
+    values = [measured(game, config_of(m.algorithm, architecture), m)["nfsp"]["nash_conv"] for m in made]
+    assert values[0] == pytest.approx(values[1], rel=1e-5)
+
+
+def test_small_games_are_listed_and_large_ones_asked():
+    config = small_config()
+    assert config.strategies_in(load("leduc")) is Listed
+    assert config.strategies_in(load("big_leduc")) is Listed
+    assert config.strategies_in(load("hnlh")) is Asked
+    assert small_config(strategies="asked").strategies_in(load("kuhn")) is Asked
+    (problem,) = small_config(strategies="listed").problems(config_of(config, ONE_LAYER), load("hnlh"))
+    assert "algorithm.strategies is listed; the game hnlh has" in problem
 
 
 @pytest.mark.parametrize("which", ["value", "average"])
@@ -265,7 +308,7 @@ def test_a_diverging_network_is_refused_with_its_iteration(which):
 
 
 NFSP_RUN = (
-    "algorithm=nfsp", "game=kuhn", "algorithm.iterations=4", "algorithm.hands=64", "algorithm.evaluate_every=2",
+    "algorithm=nfsp", "game=kuhn", "algorithm.iterations=4", "algorithm.hands=64", "algorithm.snapshot_every=2",
     "algorithm.batch_size=16", "network.width=16",
 )  # fmt: skip
 
@@ -292,23 +335,17 @@ NFSP_RUN = (
 )
 def test_bad_configuration_is_refused_before_any_work(override, sentence):
     with pytest.raises(ReproError) as caught:
-        run.plan([*NFSP_RUN, override], multirun=False)
+        plan([*NFSP_RUN, override], multirun=False)
     assert sentence in str(caught.value)
 
 
-def test_a_run_is_tracked(tmp_path: Path):
-    config = run.plan([*NFSP_RUN, f"output_dir={tmp_path}"], multirun=False)[0]
-    assert run.execute(config) == status.FINISHED
-    client = MlflowClient(default_uri(tmp_path))
-    found = client.get_experiment_by_name("runs")
-    assert found is not None
-    runs = find_runs(client, found.experiment_id, run_key(run.without_hydra(config)))
-    measured = runs["nfsp"].data.metrics
-    assert {"exploitability", "nash_conv", "episodes", "nodes_touched", "wall_seconds"} <= measured.keys()
-    assert measured["episodes"] == 256
-    assert {"loss/value", "loss/policy", "memory/value", "memory/strategy"} <= runs[TRAINING].data.metrics.keys()
-    steps = [m.step for m in client.get_metric_history(runs["nfsp"].info.run_id, "exploitability")]
-    assert steps == [2, 4]
-    path = client.download_artifacts(runs[TRAINING].info.run_id, "networks.pt", str(tmp_path))
-    networks = torch.load(path, weights_only=True)
-    assert len(networks["value"]) == len(networks["average"]) == 2
+def test_a_run_is_measured(tmp_path: Path):
+    (done,) = plan([*NFSP_RUN, f"output_dir={tmp_path}"], multirun=False).runs
+    assert execute(done.configs, done.labels) == records.FINISHED
+    rows = results(tmp_path, NFSP_RUN)
+    measured_ = rows[rows.readout == "nfsp"]
+    assert {"exploitability", "nash_conv", "episodes", "nodes_touched"} <= set(measured_.metric)
+    assert measured_[measured_.metric == "episodes"].value.tolist() == [128, 256]
+    assert measured_[measured_.metric == "exploitability"].step.tolist() == [2, 4]
+    own = set(rows[rows.readout == "training"].metric)
+    assert {"loss/value", "loss/policy", "memory/value", "memory/strategy"} <= own

@@ -20,8 +20,8 @@ from repro.networks.gradients import Autograd, HandDifferentiated, gradients_of
 from repro.networks.modules import Network, average_network, value_network
 from repro.networks.optimizers import FlatSGD
 from repro.policies import TabularPolicy, random_policy, uniform
-from tests.small import seeded
-from tests.small_nfsp import ONE_LAYER, made_up, small_config, small_player
+from tests.small_nfsp import ONE_LAYER, listed, made_up, small_config, small_player
+from tests.trained import config_of, measured, seeded
 
 # -- gradients ---------------------------------------------------------------------------------------------------------
 
@@ -106,21 +106,21 @@ def test_a_step_of_q_learning_is_torchs(architecture):
 def test_the_target_network_is_refreshed_after_so_many_steps():
     player = small_player(load("leduc"), target_every=5)
     player.replay.add(made_up(0, 300, 0, 144))
-    initial = player.values().amax(1)
-    assert torch.equal(player.next_value[:-1], initial)
+    initial = listed(player).values().amax(1)
+    assert torch.equal(listed(player).next_value[:-1], initial)
     player.fit_values(4, seeded(0))
-    assert torch.equal(player.next_value[:-1], initial)
+    assert torch.equal(listed(player).next_value[:-1], initial)
     player.fit_values(1, seeded(1))
-    fifth = player.values().amax(1)
-    assert torch.equal(player.next_value[:-1], fifth)
+    fifth = listed(player).values().amax(1)
+    assert torch.equal(listed(player).next_value[:-1], fifth)
     player.fit_values(3, seeded(2))
-    assert torch.equal(player.next_value[:-1], fifth)
-    assert not torch.equal(player.values().amax(1), fifth)
-    assert float(player.next_value[-1]) == 0
+    assert torch.equal(listed(player).next_value[:-1], fifth)
+    assert not torch.equal(listed(player).values().amax(1), fifth)
+    assert float(listed(player).next_value[-1]) == 0
     # In the middle of a call, what comes after the refresh meets the new targets.
     assert player.updates == 8
     player.fit_values(4, seeded(3))
-    assert not torch.equal(player.next_value[:-1], fifth)
+    assert not torch.equal(listed(player).next_value[:-1], fifth)
 
 
 def test_the_average_network_clones_the_frequencies_in_the_reservoir():
@@ -136,7 +136,7 @@ def test_the_average_network_clones_the_frequencies_in_the_reservoir():
     player.reservoir.add(Samples(infosets, nn.functional.one_hot(actions, 3).float()), 1, seeded(3))
     loss = player.fit_average(1500, seeded(4))
     frequency = counts / counts.sum(1, keepdim=True)
-    assert (player.average() - frequency).abs().max() < 0.06
+    assert (listed(player).average() - frequency).abs().max() < 0.06
     entropy = -float((torch.xlogy(frequency, frequency).sum(1) * counts.sum(1)).sum()) / 4000
     assert loss == pytest.approx(entropy, abs=0.15)
 
@@ -159,28 +159,26 @@ def test_q_learning_finds_the_best_response_to_a_fixed_opponent(player):
         learner.fit_values(learner.remember(t, 500, draw), draw)
         is_first = torch.cat([torch.tensor([True]), t.following[:-1] < 0])
         starts = t.infosets[is_first] - learner.first
-    values = learner.values().amax(1)
+    values = listed(learner).values().amax(1)
     table = opponent.table.clone()
     mine = game.player_slice[player]
-    table[mine] = nn.functional.one_hot(learner.values().argmax(1), 3).double()
+    table[mine] = nn.functional.one_hot(listed(learner).values().argmax(1), 3).double()
     # In chips: what the greedy strategy wins, and what the network believes that it wins.
     assert expected_value(game, TabularPolicy(table))[player] == pytest.approx(exact, abs=0.02)
     assert float(values[starts].mean()) == pytest.approx(exact, abs=0.15)
 
 
+@pytest.mark.slow
 def test_exploitability_falls_well_below_uniforms():
-    game = load("kuhn")
-    model = NFSP(
-        game,
-        small_config(
-            iterations=160, evaluate_every=160, hands=256, eta=0.1, epsilon=0.06, replay_capacity=200_000,
-            reservoir_capacity=100_000, steps_per_update=32, batch_size=128, target_every=100,
-            value_learning_rate=0.1, average_learning_rate=0.1,
-        ),
-        NetworkConfig("fc", 64, 1),
-        seed=0,
+    game, network = load("kuhn"), NetworkConfig("fc", 64, 1)
+    algorithm = small_config(
+        iterations=160, snapshot_every=160, hands=256, eta=0.1, epsilon=0.06, replay_capacity=200_000,
+        reservoir_capacity=100_000, steps_per_update=32, batch_size=128, target_every=100, value_learning_rate=0.1,
+        average_learning_rate=0.1,
     )  # fmt: skip
+    model = NFSP(game, algorithm, network, seed=0)
     for _ in range(model.steps):
         model.training_step(None, 0)
-    assert model.metrics["nfsp"]["episodes"] == 160 * 256
-    assert model.metrics["nfsp"]["nash_conv"] < 0.45 * nash_conv(game, uniform(game))
+    assert model.counts()["episodes"] == 160 * 256
+    found = measured(game, config_of(algorithm, network), model)["nfsp"]
+    assert found["nash_conv"] < 0.45 * nash_conv(game, uniform(game))

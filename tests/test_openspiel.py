@@ -18,6 +18,7 @@ from tests.reference import policies_of, random_table
 ODD_OPENSPIEL: dict[str, Any] = {"ranks": 4, "suits": 3, "max_raises": 1, "bet_sizes": (1, 5), "ante": 3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [

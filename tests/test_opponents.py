@@ -48,6 +48,7 @@ def test_a_reference_is_the_key_of_the_other_run():
     assert config.algorithm.opponents.other != key_of("game=kuhn", "algorithm=cfr", "seed=4")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
 def test_the_table_plays_against_its_own_blueprints(scale):
     solved = run.plan([f"+experiment=table2/blueprint/{scale}"], multirun=True)
@@ -63,6 +64,7 @@ def test_the_table_plays_against_its_own_blueprints(scale):
     assert all(f == flat[0] for f in flat)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_with_database")
 def test_a_run_plays_against_the_blueprint_of_another(tmp_path):
     key, output = key_of(*BLUEPRINT), f"output_dir={tmp_path}"

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from repro import run
+from repro.planning import plan
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", README, re.DOTALL))
 def test_code_blocks_run(block):
     done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, check=False, cwd=ROOT)
@@ -32,9 +34,10 @@ def test_every_make_target_it_names_exists():
 
 @pytest.mark.parametrize("line", re.findall(r"^ +python -m repro\.run (.*)$", README, re.MULTILINE))
 def test_every_run_it_shows_composes(line):
-    arguments = [a.strip("'") for a in re.sub(r"#.*", "", line).split() if a not in ("--cfg", "job")]
-    multirun = "-m" in arguments
-    assert run.plan([a for a in arguments if a != "-m"], multirun)
+    words = shlex.split(line.replace("=KEY", "=0123456789ab"), comments=True)
+    config_dir = words[words.index("--config-dir") + 1] if "--config-dir" in words else None
+    overrides = [word for word in words if word not in ("-m", "--cfg", "job", "--config-dir", config_dir)]
+    assert plan(overrides, "-m" in words, config_dir).runs
 
 
 def test_every_file_it_links_to_exists():

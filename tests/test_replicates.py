@@ -214,6 +214,7 @@ def test_seeds_together_are_the_seeds_alone(start):
     assert sum(spent) == pytest.approx(batched.wall_seconds)
 
 
+@pytest.mark.slow
 def test_a_batched_run_resumed_is_one_never_stopped(tmp_path):
     def make() -> Replicates:
         model = together([holdem_model(seed, iterations=3, evaluate_every=3) for seed in (0, 1)])
@@ -318,6 +319,7 @@ def exploitabilities(output: Path, *overrides: str) -> list[float]:
     return found
 
 
+@pytest.mark.slow
 def test_a_batched_run_that_dies_while_its_seeds_finish(tmp_path, monkeypatch):
     """The first seed is finished, the second not: the repeated command finishes it without training again."""
     straight, killed = tmp_path / "straight", tmp_path / "killed"
@@ -372,6 +374,7 @@ def test_nobody_else_does_a_seed_of_a_batched_run(tmp_path, capsys):
     assert len(exploitabilities(tmp_path)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_with_database")
 def test_a_batched_run_from_the_command_line(tmp_path):
     overrides = (*SMALL, f"output_dir={tmp_path}")

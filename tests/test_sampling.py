@@ -62,7 +62,7 @@ def test_every_game_is_sampled_without_bias(name, parameters, traverser):
     names = list(infosets_of(game))
     for samples, visits, owner in (
         ("advantages", exact.visits_as_traverser, mine),
-        ("strategies", exact.visits_as_other, theirs),
+        ("opponent_strategies", exact.visits_as_other, theirs),
     ):
         infosets = torch.cat([getattr(d, samples).infosets for d in drawn])
         assert bool(((infosets >= owner.start) & (infosets < owner.stop)).all())
@@ -106,7 +106,7 @@ def test_strategy_samples_are_the_policy():
     game = load("leduc")
     policy = random_policy(game, generator(2))
     for traverser in range(2):
-        samples = SamplingEngine(game).external_sampling(policy, traverser, 500, generator(3)).strategies
+        samples = SamplingEngine(game).external_sampling(policy, traverser, 500, generator(3)).opponent_strategies
         assert samples.targets.dtype == torch.float32
         assert torch.equal(samples.targets, policy.table[samples.infosets].float())
 
@@ -120,7 +120,7 @@ def test_strategy_samples_are_proportional_to_own_reach():
         drawn = SamplingEngine(game).external_sampling(TabularPolicy(table), traverser, n, generator(5))
         first = (game.infoset_player == 1 - traverser) & (game.tree.round[game.infoset_node] == 0)
         expected = torch.where(first, reach / 3, 0)
-        infosets = drawn.strategies.infosets
+        infosets = drawn.opponent_strategies.infosets
         assert_frequencies(infosets[first[infosets]], expected, n)
 
 
@@ -193,7 +193,7 @@ def test_same_seed_same_samples(traverser):
     game = load("leduc")
     policy, engine = random_policy(game, generator(1)), SamplingEngine(game)
     first, again, other = (engine.external_sampling(policy, traverser, 100, generator(s)) for s in (7, 7, 8))
-    for a, b in ((first.advantages, again.advantages), (first.strategies, again.strategies)):
+    for a, b in ((first.advantages, again.advantages), (first.opponent_strategies, again.opponent_strategies)):
         assert torch.equal(a.infosets, b.infosets)
         assert torch.equal(a.targets, b.targets)
     assert torch.equal(first.values, again.values)
@@ -312,7 +312,7 @@ def test_impossible_actions_are_never_met():
     table = table / table.sum(1, keepdim=True)
     for traverser in range(2):
         drawn = SamplingEngine(game).external_sampling(TabularPolicy(table), traverser, 2000, generator(1))
-        for infosets in (drawn.advantages.infosets, drawn.strategies.infosets):
+        for infosets in (drawn.advantages.infosets, drawn.opponent_strategies.infosets):
             for node in game.infoset_node[infosets].unique().tolist():
                 raised = [step % 2 for actions in game.tree.histories[node] for step, a in enumerate(actions) if a == 2]
                 assert 1 - traverser not in raised

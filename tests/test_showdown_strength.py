@@ -49,6 +49,7 @@ def with_all_hands(board: tuple[int, ...], deck: int, swapped: bool) -> tuple[Te
     return torch.tensor([board], dtype=torch.int64).expand(len(hands), -1), hands.flip(1) if swapped else hands
 
 
+@pytest.mark.slow
 @every_deck
 def test_mean_and_square_equal_brute_force(ranks, suits, streets):
     tables, reference = showdown_strength(ranks, suits, streets), showdowns(ranks, suits)

@@ -84,6 +84,7 @@ def by_listing(cards: HoldemCards, round_: int, seen: list[int]) -> tuple[float,
     return mean, square - mean**2, before, suited / 2, paired / 2, height / 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "suits", "dealt"), [(6, 3, (0, 3, 1, 1)), (6, 2, (0, 3, 2)), (4, 3, (0, 4, 1)), (10, 1, (0, 2, 2, 1))]
 )
@@ -160,6 +161,7 @@ def test_before_the_board_every_hand_is_its_own():
     assert buckets_of(made).sizes[0] == len(cells)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buckets", [1, 7, 20, 600])
 def test_at_most_as_many_buckets_as_asked_for(buckets):
     made = grouped(buckets)
@@ -255,6 +257,7 @@ def test_known_centres_are_taken_as_they_are(monkeypatch):
 # -- the abstract game -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_deals_are_those_of_the_full_game():
     made = grouped(20)
     game, abstract = made.game, made.abstract

@@ -13,10 +13,10 @@ import pytest
 
 from repro.config import SolverConfig
 from repro.errors import ReproError
-from repro.values import dataset
-from repro.values.dataset import Dataset, Recipe, Samples
-from repro.values.sampling import random_subgame
-from repro.values.subgames import Deck, Subgames
+from repro.subgames import dataset
+from repro.subgames.dataset import Dataset, Recipe, Samples
+from repro.subgames.sampling import random_subgame
+from repro.subgames.subgames import Deck, Subgames
 
 RECIPE = Recipe.of(Subgames("river_subgames", Deck(4)), 0, SolverConfig(tolerance=0.005))
 SHARD = 4

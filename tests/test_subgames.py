@@ -15,11 +15,11 @@ from phevaluator import evaluate_cards  # type: ignore[import-untyped,attr-defin
 from repro.algorithms.tabular import VARIANTS
 from repro.config import TabularCFRConfig
 from repro.errors import ReproError
-from repro.values.kernels import BEST
-from repro.values.plain import PlainSolver
-from repro.values.sampling import mean_strength, random_range, random_subgame
-from repro.values.solver import SubgameSolver, solve, solve_all
-from repro.values.subgames import BY_CARD, EQUITY, MADE_HAND, POTS, RANDOM, Array, Deck, Subgame, matchups
+from repro.subgames.kernels import BEST
+from repro.subgames.plain import PlainSolver
+from repro.subgames.sampling import mean_strength, random_range, random_subgame
+from repro.subgames.solver import SubgameSolver, solve, solve_all
+from repro.subgames.subgames import BY_CARD, EQUITY, MADE_HAND, POTS, RANDOM, Array, Deck, Subgame, matchups
 
 SMALL = Deck(ranks=4)
 CFR_VARIANTS = ("cfr", "cfr_plus", "dcfr", "linear_cfr")
@@ -100,6 +100,7 @@ def test_identities_of_a_solution(board_cards: int, deck: Deck):
     assert solution.ev.max() <= subgame.stack / subgame.pot
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("board_cards", [4, 5])
 def test_exploitability_is_the_plain_solvers(board_cards: int):
     subgame = random_subgame(2, 0, board_cards, SMALL)
@@ -134,6 +135,7 @@ def test_renaming_suits_renames_the_solution():
     np.testing.assert_allclose(second[:, moved], first, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("board", "rivers"), [((0, 1, 6, 7), 6), ((0, 4, 8, 13), 8), ((0, 1, 2, 3), 3)])
 def test_boards_that_renaming_suits_makes_equal_are_solved_once(board: tuple[int, ...], rivers: int):
     """Ranges by ranks alone are the same under every renaming."""

@@ -17,11 +17,11 @@ from repro.errors import ReproError
 from repro.games.isomorphism import Coding
 from repro.tracking import status
 from repro.tracking.store import TRAINING, default_uri, find_runs
-from repro.values import buckets, dataset
-from repro.values.data import Batch, SubgameData
-from repro.values.encoding import CFV, EV
-from repro.values.networks import ValueModule, ValueNetwork, ZeroSum, zero_sum
-from repro.values.subgames import STACK, Deck, Subgames, matchups
+from repro.subgames import buckets, dataset
+from repro.subgames.data import Batch, SubgameData
+from repro.subgames.encoding import CFV, EV
+from repro.subgames.networks import ValueModule, ValueNetwork, ZeroSum, zero_sum
+from repro.subgames.subgames import STACK, Deck, Subgames, matchups
 from tests.small import straight_and_resumed, trainer
 
 SMALL, SUBGAMES = Deck(ranks=4), 12
@@ -222,6 +222,7 @@ def test_the_losses_are_what_they_should_be(solved: Path, tmp_path: Path):
     assert model.metrics["ev"]["predicting_zero"] == pytest.approx(100 * np.mean(nothing), rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", [("cfv",), ("ev",)])
 def test_a_network_learns_its_training_set(solved: Path, tmp_path: Path, kinds: tuple[str, ...]):
     model = network(solved, kinds=kinds, iterations=150, evaluate_every=150)
@@ -266,6 +267,7 @@ def test_without_buckets_there_is_no_encoding_error(solved: Path, tmp_path: Path
 RUN = ["game=river_subgames", "game.ranks=4", "algorithm.iterations=3"]
 
 
+@pytest.mark.slow
 def test_runs_are_tracked_and_need_solved_subgames(tmp_path: Path):
     network_run = [
         *RUN,

@@ -3,6 +3,7 @@
 The first betting round is never abstracted.
 """
 
-from repro.abstraction.abstract_game import Abstraction, abstraction
+from repro.abstraction.abstract_game import Abstraction, abstract_infosets, abstraction, check_buckets
+from repro.abstraction.blueprint import Blueprint
 
-__all__ = ["Abstraction", "abstraction"]
+__all__ = ["Abstraction", "Blueprint", "abstract_infosets", "abstraction", "check_buckets"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from torch import Tensor
 from repro.abstraction.one_board import OneBoardBuckets
 from repro.abstraction.streets import StreetBuckets, find_buckets
 from repro.errors import ReproError
-from repro.games.cards import Cards, Deals
+from repro.games.cards import Cards, Deals, Unit
 from repro.games.game import MOST_LISTED, Game
 from repro.games.holdem import HoldemCards
 
@@ -37,6 +37,22 @@ class BucketCards(Cards):
     @property
     def cells(self) -> tuple[int, ...]:
         return self.buckets.sizes
+
+    @property
+    def exact(self) -> None:
+        """None: what a strategy is worth is measured in the full game."""
+
+    @property
+    def unit(self) -> Unit:
+        return self.full.unit
+
+    @property
+    def exploitability_is_mean(self) -> bool:
+        return self.full.exploitability_is_mean
+
+    @property
+    def features(self) -> Literal["classes"]:
+        return "classes"
 
     def deal(self, n: int, generator: torch.Generator) -> Deals:
         deals = self.full.deal(n, generator)
@@ -75,24 +91,19 @@ class Abstraction:
 
 
 def abstraction(game: Game, buckets: int | None, centres: Sequence[Tensor] | None = None) -> Abstraction:
-    """`buckets` of the hands on the board, or (None) every suit-isomorphism class its own: lossless.
+    """`buckets` of the hands on the board, or (None) every infoset its own row: lossless.
 
     Args:
         centres: of the buckets, as a `StreetBuckets` has them, where they are known.
 
     Raises:
-        ReproError: there are fewer classes than buckets, or the tables would be too large.
+        ReproError: it cannot be, see `check_buckets`.
     """
+    check_buckets(game, buckets)
+    if buckets is None:
+        return Abstraction(game, None, game)
     cards = game.cards
     assert isinstance(cards, HoldemCards)
-    if buckets is None:
-        game.check_listed()
-        return Abstraction(game, None, game)
-    if cards.codes[1] is None:
-        raise ReproError(f"game is {game.name}; buckets are made for games whose hands on the flop can be listed.")
-    if not 1 <= buckets <= cards.cells[1]:
-        raise ReproError(f"algorithm.buckets is {buckets}; allowed are 1 to {cards.cells[1]:,}, or null (lossless).")
-    _check_size(game, cards, buckets)
     found: Buckets
     if cards.one_board:
         found = OneBoardBuckets(game.name, game.parameters, cards.cells, buckets)
@@ -101,15 +112,36 @@ def abstraction(game: Game, buckets: int | None, centres: Sequence[Tensor] | Non
     return Abstraction(game, found, _abstract(game, cards, found))
 
 
-def _check_size(game: Game, cards: HoldemCards, buckets: int) -> None:
-    """Before any clustering: refuse what would not fit a table."""
-    rounds = game.tree.round[game.tree.player >= 0].bincount().tolist()
-    infosets = rounds[0] * cards.cells[0] + sum(rounds[1:]) * buckets
+def check_buckets(game: Game, buckets: int | None) -> None:
+    """Before any clustering: refuse what cannot be grouped, or would not fit a table.
+
+    Raises:
+        ReproError: the game's hands have no buckets, there are fewer of them than buckets, or rows are too many.
+    """
+    if buckets is None:
+        game.check_listed()
+        return
+    cards = game.cards
+    if not isinstance(cards, HoldemCards):
+        raise ReproError(f"algorithm.buckets is {buckets}; the game {game.name} takes null only.")
+    if cards.codes[1] is None:
+        raise ReproError(f"game is {game.name}; buckets are made for games whose hands on the flop can be listed.")
+    if not 1 <= buckets <= cards.cells[1]:
+        raise ReproError(f"algorithm.buckets is {buckets}; allowed are 1 to {cards.cells[1]:,}, or null (lossless).")
+    infosets = abstract_infosets(game, buckets)
     if infosets > MOST_LISTED:
         raise ReproError(
             f"algorithm.buckets is {buckets}, which makes {infosets:,} infosets of game {game.name}; tables can list "
             f"{MOST_LISTED:,} at most."
         )
+
+
+def abstract_infosets(game: Game, buckets: int | None) -> int:
+    """Rows of an abstraction's tables; with buckets, at the most."""
+    if buckets is None:
+        return game.infosets
+    rounds = game.tree.round[game.tree.player >= 0].bincount().tolist()
+    return rounds[0] * game.cards.cells[0] + sum(rounds[1:]) * buckets
 
 
 def _abstract(game: Game, cards: HoldemCards, buckets: Buckets) -> Game:

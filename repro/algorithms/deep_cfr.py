@@ -288,7 +288,7 @@ class DeepCFR(Algorithm):
         draw, policy = self.draws("traversals", player), self.current_policy(player)
         traversals = self.engine.external_sampling(policy, player, self.algorithm.traversals, draw)
         targets = Samples(traversals.advantages.infosets, self.value_targets(traversals))
-        self._remember(player, targets, traversals.strategies)
+        self._remember(player, targets, traversals.opponent_strategies)
         self.nodes_touched += traversals.nodes_touched
         return traversals
 

@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from repro.algorithms.solver import Solver, discount_factor
-from repro.config import TabularCFRConfig
+from repro.algorithms.solver import Solver, Updates, discount_factor
 from repro.engine import board_kernels as kernels
 from repro.engine.holdem_form import HoldemForm
 from repro.games.game import Game
@@ -21,14 +20,14 @@ class HoldemCFR(Solver):
     Strategies are made from regrets board by board and not stored, so that an infoset takes two float32 per action.
     """
 
-    def __init__(self, game: Game, config: TabularCFRConfig) -> None:
+    def __init__(self, game: Game, config: Updates) -> None:
         # The kernels are for the CPU, wherever the game's tensors are.
         super().__init__(game.to("cpu"), torch.float32)
         self._config = config
         self._form = HoldemForm(self.game)
         self._child = self.game.tree.child.numpy()
 
-    def match(self, player: int) -> None:
+    def update_strategy(self, player: int) -> None:
         """Nothing to do: a strategy is made where it is needed."""
 
     @torch.inference_mode()
@@ -43,7 +42,7 @@ class HoldemCFR(Solver):
         form, opening, config, t = self._form, self._form.opening, self._config, self.iteration
         regrets, sums, share = self.regrets.numpy(), self.sums.numpy(), float(t**config.gamma)
         discounts = (discount_factor(t, config.alpha), discount_factor(t, config.beta), config.floor)
-        sigma = {node: self._matched_opening(node, rows) for node, rows in opening.rows(regrets).items()}
+        sigma = {node: self._opening_strategy(node, rows) for node, rows in opening.rows(regrets).items()}
         reach = opening.reach(sigma)
         below = np.zeros((2, len(form.boards.weight), len(opening.entries), opening.cells))
         updated = (0 in players, 1 in players)
@@ -59,7 +58,7 @@ class HoldemCFR(Solver):
                     mine[:, a] += values[to] - values[node]
                 kernels.discount_in_place(mine, *discounts)
 
-    def _matched_opening(self, node: int, regrets: NDArray[Any]) -> NDArray[np.float64]:
+    def _opening_strategy(self, node: int, regrets: NDArray[Any]) -> NDArray[np.float64]:
         sigma = np.zeros(regrets.shape)
         kernels.match_regrets(regrets, self._child[node], sigma)
         return sigma

@@ -16,14 +16,17 @@ Two errors of the printed code are options here, so that their effect can be mea
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from repro.algorithms.base import TableAlgorithm, largest_divisor
-from repro.config import KuhnPostConfig, ReadoutConfig
+from repro.algorithms.base import Algorithm, largest_divisor
+from repro.config.fields import above, at_least, one_of
+from repro.config.schema import AlgorithmConfig, Config, register_algorithm
 from repro.errors import ReproError
 from repro.games.betting import SHOWDOWN
 from repro.games.game import Game
@@ -31,6 +34,8 @@ from repro.networks.gradients import gradients_of
 from repro.networks.modules import MaskedLinear, MaskedSoftmax, fc
 from repro.networks.optimizers import FlatAdam
 from repro.policies.base import TabularPolicy
+from repro.policies.readout import Readout, Seat
+from repro.policies.snapshot import Snapshot
 from repro.seeding import initialisation
 
 # The number by which `encoding.py` tells a betting history apart, by our actions (fold, call, raise) = (0, 1, 2).
@@ -42,17 +47,74 @@ _MOST_PER_STEP = 100
 """Iterations in one epoch of Lightning's."""
 
 
-class KuhnPost(TableAlgorithm):
-    """The post's algorithm on Kuhn poker.
+class StrategyNetwork(Readout):
+    """Both seats play the strategy network's probabilities."""
 
-    Read-outs: `policy`, the strategy network's probabilities, and `greedy`, always its most probable action, which is
-    what the post's games are played with.
-    """
+    def seats(self, snapshot: Snapshot) -> Sequence[Seat]:
+        game = self.game
+        network = fc(2, self.config.algorithm.width, _ACTIONS, _LAYERS, MaskedSoftmax()).to(game.device)
+        network.load_state_dict(snapshot.state["strategy"])
+        numbers = history_numbers(game)
+        rows = [[h, numbers[n]] for h, n in zip(game.infoset_hand.tolist(), game.infoset_node.tolist(), strict=True)]
+        legal = torch.ones(len(rows), _ACTIONS, dtype=torch.bool, device=game.device)
+        with torch.no_grad():
+            output = self.probabilities(network(torch.tensor(rows, device=game.device), legal).double())
+        # The k-th legal action is the network's k-th output.
+        table = torch.zeros_like(game.uniform).masked_scatter(game.legal, output / output.sum(1, keepdim=True))
+        policy = TabularPolicy(table)
+        return policy, policy
+
+    def probabilities(self, output: Tensor) -> Tensor:
+        """`[infosets, 2]` the network's output -> what is played."""
+        return output
+
+
+class Greedy(StrategyNetwork):
+    """Always the strategy network's most probable action, which is what the post's games are played with."""
+
+    def probabilities(self, output: Tensor) -> Tensor:
+        return nn.functional.one_hot(output.argmax(1), _ACTIONS).double()
+
+
+def history_numbers(game: Game) -> dict[int, float]:
+    """By decision node, the number that networks see of the betting so far."""
+    tree = game.tree
+    return {n: _HISTORY_NUMBER[tree.histories[n][0]] for n in range(tree.nodes) if int(tree.player[n]) >= 0}
+
+
+@dataclass
+class KuhnPostConfig(AlgorithmConfig):
+    """The Kuhn tutorial's algorithm; see above for its two errors."""
+
+    READOUTS: ClassVar[Mapping[str, type[Readout]]] = {"policy": StrategyNetwork, "greedy": Greedy}
+    USES_NETWORK = False
+
+    # After a fold, printed: the folder wins; kuhn: the other player.
+    payoffs: str = one_of("printed", "kuhn")
+    # Whose chips regrets count. player_0: always player 0's, as printed; own: the acting player's.
+    perspective: str = one_of("player_0", "own")
+    # Units of the two hidden layers of both networks, and Adam's learning rate.
+    width: int = at_least(1, 64)
+    learning_rate: float = above(0, 1e-3)
+
+    def problems(self, config: Config, game: Game) -> Iterator[str]:
+        if game.name != "kuhn":
+            yield f"game is {game.name!r}; the algorithm {self.name} plays kuhn only."
+
+    def build(self, game: Game, config: Config) -> KuhnPost:
+        return KuhnPost(game, self, config.seed)
+
+
+register_algorithm("kuhn_post", KuhnPostConfig)
+
+
+class KuhnPost(Algorithm):
+    """The post's algorithm on Kuhn poker. One epoch is up to a hundred iterations."""
 
     def __init__(self, game: Game, algorithm: KuhnPostConfig, seed: int) -> None:
         super().__init__(game, algorithm, seed)
         self.algorithm = algorithm
-        self.iterations_per_step = largest_divisor(algorithm.evaluate_every, _MOST_PER_STEP)
+        self.iterations_per_step = largest_divisor(algorithm.snapshot_every, _MOST_PER_STEP)
         self._compile(game)
         with initialisation(seed, "initial networks"):
             heads = (MaskedLinear(), MaskedSoftmax())
@@ -65,14 +127,14 @@ class KuhnPost(TableAlgorithm):
     def _compile(self, game: Game) -> None:
         """The betting tree as plain Python: it has four decision nodes, visited once per iteration."""
         tree = game.tree
-        self._nodes = [n for n in range(tree.nodes) if int(tree.player[n]) >= 0]
+        self._number = history_numbers(game)
+        self._nodes = list(self._number)
         self._children = {n: [int(c) for c in tree.child[n] if c >= 0] for n in self._nodes}
         # The post appends a node after its children: cb, c, b and the root.
         self._order = _children_first(self._children)
         self._player = tree.player.tolist()
         self._chips = {n: tree.chips[n].tolist() for n in range(tree.nodes)}
         self._winner = tree.winner.tolist()
-        self._number = {n: _HISTORY_NUMBER[tree.histories[n][0]] for n in self._nodes}
         self._legal = torch.ones(1, _ACTIONS, dtype=torch.bool, device=game.device)
         self._weight = torch.ones(1, 1, device=game.device)
 
@@ -131,20 +193,11 @@ class KuhnPost(TableAlgorithm):
             optimizer.update()
         return loss / len(x)
 
-    # -- read-outs and checkpoints -------------------------------------------------------------------------------
+    # -- snapshots and checkpoints -------------------------------------------------------------------------------
 
-    @torch.no_grad()
-    def read_out(self, readout: ReadoutConfig) -> tuple[TabularPolicy, dict[str, float]]:
-        game = self.game
-        node = game.infoset_node.tolist()
-        rows = [[h, self._number[n]] for h, n in zip(game.infoset_hand.tolist(), node, strict=True)]
-        x = torch.tensor(rows, device=game.device)
-        output = self.networks[1](x, self._legal.expand(len(x), -1)).double()
-        if readout.kind == "greedy":
-            output = nn.functional.one_hot(output.argmax(1), _ACTIONS).double()
-        # The k-th legal action is the network's k-th output.
-        table = torch.zeros_like(game.uniform).masked_scatter(game.legal, output / output.sum(1, keepdim=True))
-        return TabularPolicy(table), {}
+    def state(self) -> dict[str, Any]:
+        """`strategy`: the state of the strategy network."""
+        return {"strategy": {key: t.to("cpu", copy=True) for key, t in self.networks[1].state_dict().items()}}
 
     def progress(self) -> dict[str, Any]:
         return {"moments": [{k: v.clone() for k, v in o.state[o.flat].items()} for o in self._optimizers]}
@@ -153,11 +206,6 @@ class KuhnPost(TableAlgorithm):
         for optimizer, moments in zip(self._optimizers, saved["moments"], strict=True):
             for name, value in optimizer.state[optimizer.flat].items():
                 value.copy_(moments[name])
-
-    def artifact(self) -> dict[str, Any]:
-        """State of the regret and the strategy network."""
-        states = [{k: v.cpu() for k, v in n.state_dict().items()} for n in self.networks]
-        return dict(zip(("regret", "strategy"), states, strict=True))
 
 
 def _children_first(children: dict[int, list[int]], node: int = 0) -> list[int]:

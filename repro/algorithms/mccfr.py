@@ -10,31 +10,84 @@ traversals for the same exploitability but does each of them much faster.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from repro.abstraction import abstraction
+from repro.abstraction import Abstraction, abstraction, check_buckets
+from repro.abstraction.streets import StreetBuckets
 from repro.algorithms.solver import Solver
-from repro.config import MCCFRConfig
-from repro.engine.sampling import SamplingEngine, Traversals
+from repro.algorithms.tables import READOUTS, TabularCFR, readout_problems
+from repro.config.fields import at_least, one_of
+from repro.config.schema import AlgorithmConfig, Config, register_algorithm
+from repro.engine.sampling import SamplingEngine, Trajectories, Traversals
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.policies.base import Policy, TabularPolicy
-from repro.policies.blueprint import Blueprint
 from repro.policies.regret_matching import regret_matching
 from repro.seeding import generator
+
+
+@dataclass
+class MCCFRConfig(AlgorithmConfig):
+    """Monte Carlo CFR on tables."""
+
+    READOUTS = READOUTS
+    USES_NETWORK = False
+
+    # external: explore all of the traverser's actions; outcome: sample one trajectory.
+    sampling: str = one_of("external", "outcome")
+    # Traversals per player and iteration: all of them meet the same strategies.
+    traversals: int = at_least(1)
+    # Weigh the regrets and strategies of iteration t by t.
+    linear: bool = False
+    # Hold'em games: the hands of a round, but the first, are grouped into so many buckets; null: none, suits excepted.
+    buckets: int | None = at_least(1, None)
+    # Probability with which outcome sampling lets the traverser play uniformly; external sampling has none: null.
+    exploration: float | None = field(default=None, metadata={"above": 0, "at_most": 1})
+
+    def problems(self, config: Config, game: Game) -> Iterator[str]:
+        if (self.sampling == "outcome") != (self.exploration is not None):
+            yield (
+                f"algorithm.exploration is {self.exploration} and algorithm.sampling {self.sampling}; outcome sampling "
+                "needs a probability, external sampling takes null."
+            )
+        try:
+            check_buckets(game, self.buckets)
+        except ReproError as error:
+            yield str(error)
+            return
+        if _makes_strategies_on_demand(game) and self.sampling != "external":
+            yield f"algorithm.sampling is {self.sampling}; on Hold'em games it must be external."
+        yield from readout_problems(self, game, self.buckets)
+
+    def build(self, game: Game, config: Config) -> TabularCFR:
+        return TabularCFR(self.solver(game, config.seed), self, config.seed)
+
+    def solver(self, game: Game, seed: int) -> SampledCFR:
+        """What solves a game."""
+        if _makes_strategies_on_demand(game):
+            return AbstractMCCFR(game, self, seed)
+        return MonteCarloCFR(game, self, seed)
+
+
+register_algorithm("mccfr", MCCFRConfig)
+
+
+def _makes_strategies_on_demand(game: Game) -> bool:
+    """Hold'em games: a table of the current strategy would cost more than it saves."""
+    return game.exact != "sequence_form"
 
 
 class SampledCFR(Solver):
     """What the solvers below have in common: traversals of `played`, and what becomes of their samples."""
 
-    def __init__(self, game: Game, played: Game, config: MCCFRConfig, seed: int) -> None:
-        played.check_listed()
-        super().__init__(game, rows=played.infosets)
+    def __init__(self, game: Game, rows_of: Abstraction, config: MCCFRConfig, seed: int) -> None:
+        super().__init__(game, rows_of=rows_of)
         self._config, self._seed = config, seed
-        self._engine = SamplingEngine(played)
+        self._engine = SamplingEngine(rows_of.abstract)
 
     @abstractmethod
     def policy(self) -> Policy:
@@ -46,12 +99,13 @@ class SampledCFR(Solver):
         weight = self.iteration if self._config.linear else 1
         for player in range(2):
             found = self._traverse(player)
-            for samples, into in ((found.advantages, self.regrets), (found.strategies, self.sums)):
+            strategies = found.opponent_strategies if isinstance(found, Traversals) else found.own_strategies
+            for samples, into in ((found.advantages, self.regrets), (strategies, self.sums)):
                 into.index_add_(0, samples.infosets, samples.targets.double(), alpha=weight)
             self.nodes_touched += found.nodes_touched
-            self.match(player)
+            self.update_strategy(player)
 
-    def _traverse(self, player: int) -> Traversals:
+    def _traverse(self, player: int) -> Traversals | Trajectories:
         draw = generator(self._seed, "traversals", self.iteration, player, self.game.device)
         policy, n = self.policy(), self._config.traversals
         if self._config.sampling == "external":
@@ -64,12 +118,12 @@ class MonteCarloCFR(SampledCFR):
     """External- and outcome-sampling MCCFR, with a row for each infoset and a table of the current strategy."""
 
     def __init__(self, game: Game, config: MCCFRConfig, seed: int) -> None:
-        super().__init__(game, game, config, seed)
+        super().__init__(game, abstraction(game, None), config, seed)
         self._strategy = game.uniform.float()
 
-    def match(self, player: int) -> None:
+    def update_strategy(self, player: int) -> None:
         mine = self.game.player_slice[player]
-        self._strategy[mine] = self._matched(mine).float()
+        self._strategy[mine] = self._regret_matching(mine).float()
 
     def policy(self) -> Policy:
         return TabularPolicy(self._strategy)
@@ -82,18 +136,24 @@ class AbstractMCCFR(SampledCFR):
     """
 
     def __init__(self, game: Game, config: MCCFRConfig, seed: int) -> None:
-        if config.sampling != "external":
-            raise ReproError(f"algorithm.sampling is {config.sampling}; on Hold'em games it must be external.")
-        self.abstraction = abstraction(game, config.buckets)
-        super().__init__(game, self.abstraction.abstract, config, seed)
+        super().__init__(game, abstraction(game, config.buckets), config, seed)
+
+    @property
+    def centres(self) -> list[Tensor] | None:
+        buckets = self.abstraction.buckets
+        return list(buckets.centres) if isinstance(buckets, StreetBuckets) else None
 
     def use_centres(self, centres: Sequence[Tensor] | None) -> None:
-        """Take other centres of the buckets, as many; None where there are none."""
         if centres is not None:
             self.abstraction = abstraction(self.game, self._config.buckets, centres)
             self._engine = SamplingEngine(self.abstraction.abstract)
 
-    def match(self, player: int) -> None:
+    def measurements(self) -> dict[str, float]:
+        """`infosets_seen`: rows in which any strategy was summed."""
+        # In pieces: the table may be gigabytes.
+        return {"infosets_seen": float(sum(int(part.any(1).sum()) for part in self.sums.split(1 << 20)))}
+
+    def update_strategy(self, player: int) -> None:
         """Nothing to do: a strategy is made where it is needed."""
 
     def policy(self) -> Policy:
@@ -103,13 +163,3 @@ class AbstractMCCFR(SampledCFR):
         """The current strategies at infosets of the abstract game, as a policy."""
         regrets = self.regrets.index_select(0, infosets)
         return regret_matching(regrets, self.abstraction.abstract.legal_at(infosets), "uniform")
-
-    def average(self) -> TabularPolicy:
-        return self._in_full_game(self.sums)
-
-    def current(self) -> TabularPolicy:
-        return self._in_full_game(self.regrets.clamp(min=0))
-
-    def _in_full_game(self, weights: Tensor) -> TabularPolicy:
-        infosets = torch.arange(self.game.infosets, device=self.game.device)
-        return TabularPolicy(Blueprint(self.abstraction, weights).probabilities(infosets))

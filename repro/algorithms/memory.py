@@ -52,7 +52,11 @@ class Memory(Protocol):
         ...
 
     def add(self, samples: Samples, iteration: int, generator: torch.Generator) -> None:
-        """Store what was collected in one iteration."""
+        """Store what was collected in one iteration.
+
+        Raises:
+            ValueError: an infoset is not the player's; nothing of the batch is stored.
+        """
 
     def minibatches(
         self, steps: int, batch_size: int, iteration: int, scale: float, generator: torch.Generator, merged: bool = True
@@ -69,6 +73,23 @@ class Memory(Protocol):
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Restore what `state_dict` gave."""
+
+
+def _own_rows(infosets: Tensor, first: int, count: int) -> Tensor:
+    """`[n]` infosets -> `[n]` their rows in the memory of the player whose infosets begin at `first`.
+
+    Raises:
+        ValueError: one of them is not among the player's `count`.
+    """
+    rows = infosets - first
+    if len(rows):
+        lowest, highest = torch.stack(rows.aminmax()).tolist()
+        if lowest < 0 or highest >= count:
+            raise ValueError(
+                f"infosets {first + lowest} to {first + highest} were given to the memory of a player with infosets "
+                f"{first} to {first + count - 1}."
+            )
+    return rows
 
 
 class Reservoir:
@@ -92,7 +113,8 @@ class Reservoir:
         self._target = torch.empty(actions, capacity, device=device)
 
     def add(self, samples: Samples, iteration: int, generator: torch.Generator) -> None:
-        infosets, targets = (samples.infosets - self.first).to(self._infoset.dtype), samples.targets
+        infosets = _own_rows(samples.infosets, self.first, self.count).to(self._infoset.dtype)
+        targets = samples.targets
         fill = min(self.capacity - self.size, len(infosets))
         slot = torch.arange(self.size, self.size + fill, device=infosets.device)
         self._write(slot, infosets[:fill], targets[:fill], iteration)
@@ -202,7 +224,7 @@ class Aggregated:
 
     def add(self, samples: Samples, iteration: int, generator: torch.Generator) -> None:
         del generator
-        rows, targets = samples.infosets - self.first, samples.targets.double()
+        rows, targets = _own_rows(samples.infosets, self.first, self.count), samples.targets.double()
         self._weight.index_add_(0, rows, torch.full_like(targets[:, :1], iteration))
         self._sum.index_add_(0, rows, iteration * targets)
         self._squares += iteration * targets.square().sum()

@@ -10,53 +10,127 @@ then takes the SGD steps that are due. The number of hands, of SGD steps and of 
 the networks that act lag behind by up to one batch of hands. Two things that the paper leaves open: its "iteration",
 which exploration falls with, is one of ours; and a network learns as soon as its memory holds a minibatch.
 
-Where infosets are listed, a network is evaluated on all of its player's once per iteration, and play reads a table. For
-the same reason the target network is kept as the one number per infoset that Q-learning reads from it. For Hold'em see
-`repro.algorithms.nfsp_holdem`.
+Networks answer from tables, or are asked on demand: see `repro.algorithms.nfsp_strategies`. All betting rounds are the
+networks', the first as well.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from repro.algorithms.base import Algorithm, TableAlgorithm, largest_divisor
+from repro.algorithms.base import Algorithm, largest_divisor
 from repro.algorithms.memory import Minibatch, Reservoir
-from repro.algorithms.regression import fit
+from repro.algorithms.nfsp_strategies import Asked, Listed, PlayerStrategies, Strategies
 from repro.algorithms.replay import Replay, Transitions
-from repro.config import NetworkConfig, NFSPConfig, ReadoutConfig
+from repro.config.fields import above, above_up_to, at_least, between, one_of
+from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, register_algorithm
 from repro.engine.sampling import Samples, SamplingEngine, sample_actions
 from repro.errors import ReproError
 from repro.games.game import Game
-from repro.networks.features import Columns, feature_columns, infoset_features
+from repro.networks.features import Columns
+from repro.networks.inputs import Inputs, network_inputs
 from repro.networks.modules import average_network, value_network
 from repro.networks.optimizers import FlatSGD
-from repro.policies.base import Ensemble, HandStrategies, TabularPolicy, table_of
+from repro.networks.purposes import purpose_problems
+from repro.policies.base import Ensemble, HandStrategies
+from repro.policies.network import NetworkPolicy, as_they_are
+from repro.policies.readout import Readout, Seat
+from repro.policies.snapshot import Snapshot
 from repro.seeding import initialisation
 
 _MOST_PER_STEP = 20
 """Iterations in one epoch of Lightning's, which takes milliseconds of its own."""
 
+_MOST_LISTED = 1 << 16
+"""Infosets up to which networks are evaluated on all of them in every iteration."""
+
+
+class AverageNetworks(Readout):
+    """Each seat plays its player's average network, Pi."""
+
+    def seats(self, snapshot: Snapshot) -> Sequence[Seat]:
+        game, architecture = self.game, self.config.network
+        assert architecture is not None
+        inputs, columns = self._inputs
+        # No betting round is a table beside the network.
+        opening = torch.zeros(0, game.num_actions, device=game.device)
+        policies = []
+        for player, state in enumerate(snapshot.state["average"]):
+            network = average_network(architecture, columns, game.num_actions).to(game.device)
+            network.load_state_dict(state)
+            policies.append(NetworkPolicy(network, inputs, as_they_are, opening, game.player_slice[player].start))
+        return policies
+
+    @cached_property
+    def _inputs(self) -> tuple[Inputs, Columns]:
+        return network_inputs(self.game)
+
+
+@dataclass
+class NFSPConfig(AlgorithmConfig):
+    """Neural fictitious self-play; an iteration is a batch of hands and the SGD steps that are due after it."""
+
+    READOUTS: ClassVar[Mapping[str, type[Readout]]] = {"average_network": AverageNetworks}
+
+    # Hands per iteration. All of them are played by the same networks; 1 is the paper's.
+    hands: int = at_least(1)
+    # Probability that a player plays a hand with its best response instead of its average strategy.
+    eta: float = above_up_to(0, 1, 0.1)
+    # Probability that the best response takes a random action, in the first iteration; it falls as 1 / sqrt(iteration).
+    epsilon: float = between(0, 1, 0.06)
+    # Capacity of M_RL, which holds the newest transitions, and of M_SL, a sample of all; entries per player.
+    replay_capacity: int = at_least(1)
+    reservoir_capacity: int = at_least(1)
+    # A player's steps in the game per SGD step of each of its networks: a decision is a step, and so is a hand's end.
+    steps_per_update: int = at_least(1)
+    # Rows per SGD step; a network learns once its memory holds as many entries.
+    batch_size: int = at_least(1)
+    # SGD steps of the value network from one refresh of its target network to the next.
+    target_every: int = at_least(1)
+    # Divide what is won by this many chips.
+    reward_unit: float = above(0, 1.0)
+    # Learning rates of plain SGD: of the value network on the squared error, of the average network on the log loss.
+    value_learning_rate: float = above(0)
+    average_learning_rate: float = above(0)
+    # listed: networks are evaluated on all infosets once per iteration; asked: on those that come up. The results are
+    # the same, to rounding. null: listed in games of up to 65,536 infosets.
+    strategies: str | None = one_of("listed", "asked", default=None)
+
+    def problems(self, config: Config, game: Game) -> Iterator[str]:
+        for capacity in ("replay_capacity", "reservoir_capacity"):
+            if getattr(self, capacity) < self.batch_size:
+                yield (
+                    f"algorithm.{capacity} is {getattr(self, capacity)}; it must be at least algorithm.batch_size "
+                    f"({self.batch_size}), or nothing is ever learned."
+                )
+        yield from purpose_problems(config.network, self.name)
+        if self.strategies == "listed" and not game.listed:
+            yield f"algorithm.strategies is listed; the game {game.name} has {game.infosets:,} infosets, use asked."
+
+    def build(self, game: Game, config: Config) -> NFSP:
+        assert config.network is not None
+        return NFSP(game, self, config.network, config.seed)
+
+    def strategies_in(self, game: Game) -> type[PlayerStrategies]:
+        """How the networks answer in a game."""
+        listed = game.infosets <= _MOST_LISTED if self.strategies is None else self.strategies == "listed"
+        return Listed if listed else Asked
+
+
+register_algorithm("nfsp", NFSPConfig)
+
 # -- self-play -------------------------------------------------------------------------------------------------------
 
 
-Strategies = Callable[[Tensor, Tensor], Tensor]
-"""`[n]` infosets and which strategy, 0 the average one, 1 the best response -> `[n, actions]` probabilities."""
-
-
-def tabled(average: Tensor, best_response: Tensor, first: int) -> Strategies:
-    """Both strategies from tables `[infosets of the player, actions]`, whose infosets are `first, first + 1, ...`."""
-    tables = torch.stack([average, best_response])
-    return lambda infosets, which: tables[which, infosets - first]
-
-
-class Seat(Ensemble):
+class SelfPlaySeat(Ensemble):
     """A player in self-play: takes one of its two strategies for a whole hand, and writes down what it does.
 
     Args:
@@ -105,26 +179,34 @@ class Seat(Ensemble):
 # -- one player ------------------------------------------------------------------------------------------------------
 
 
-class Player(ABC):
-    """Memories and networks of one player; how its strategies are held is a subclass's.
+class Player:
+    """Memories and networks of one player.
 
     Args:
         game: the game.
         player: 0 or 1.
         algorithm: hyperparameters.
         network: architecture of both networks.
-        columns: what the columns of the networks' features show.
+        inputs, columns: of the networks, and what their features show.
         seed: of the initial weights.
 
     Attributes:
         value_network, average_network: Q, whose greedy actions are the best response, and the average strategy Pi.
+        strategies: how both answer, and the target network.
         replay, reservoir: M_RL and M_SL.
         steps: the player's steps in the game so far: decisions, and ends of hands.
         updates: SGD steps of the value network so far.
     """
 
     def __init__(
-        self, game: Game, player: int, algorithm: NFSPConfig, network: NetworkConfig, columns: Columns, seed: int
+        self,
+        game: Game,
+        player: int,
+        algorithm: NFSPConfig,
+        network: NetworkConfig,
+        inputs: Inputs,
+        columns: Columns,
+        seed: int,
     ) -> None:
         self.game, self.player, self.algorithm = game, player, algorithm
         mine = game.player_slice[player]
@@ -134,44 +216,18 @@ class Player(ABC):
             self.average_network = average_network(network, columns, self.actions).to(game.device)
         self._value_optimizer = FlatSGD(self.value_network, algorithm.value_learning_rate)
         self._average_optimizer = FlatSGD(self.average_network, algorithm.average_learning_rate)
+        kind = algorithm.strategies_in(game)
+        self.strategies = kind(game, player, inputs, self.value_network, self.average_network)
         shape = (self.first, self.count, self.actions, game.device)
         self.replay = Replay(algorithm.replay_capacity, *shape)
         self.reservoir = Reservoir(algorithm.reservoir_capacity, *shape)
         self.steps = self.updates = 0
 
-    # -- what depends on the size of the game --------------------------------------------------------------------
-
-    @abstractmethod
-    def strategies(self, epsilon: float) -> Strategies:
-        """Both strategies as they are now; the best response explores with probability `epsilon`."""
-
-    @abstractmethod
-    def fit(
-        self, network: nn.Module, optimizer: FlatSGD, batches: Iterator[Minibatch], steps: int, log_loss: bool
-    ) -> float:
-        """Take one SGD step per minibatch of the player's infosets. Returns the loss."""
-
-    @abstractmethod
-    def value_after(self, following: Tensor) -> Tensor:
-        """The target network's values, as `Replay.minibatches` asks for them."""
-
-    @abstractmethod
-    def refresh_target(self) -> None:
-        """Make the value network of the moment the target network."""
-
-    @abstractmethod
-    def target(self) -> Tensor:
-        """The target network, as a checkpoint holds it."""
-
-    @abstractmethod
-    def restore_target(self, saved: Tensor) -> None:
-        """Take back what `target` gave."""
-
     # -- acting --------------------------------------------------------------------------------------------------
 
-    def seat(self, epsilon: float) -> Seat:
+    def seat(self, epsilon: float) -> SelfPlaySeat:
         """The player as it acts now; its best response explores with probability `epsilon`."""
-        return Seat(self.strategies(epsilon), self.actions, self.algorithm.eta, self.game.device)
+        return SelfPlaySeat(self.strategies.at(epsilon), self.actions, self.algorithm.eta, self.game.device)
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -192,8 +248,9 @@ class Player(ABC):
         Raises:
             FloatingPointError: the loss or the parameters are no longer finite.
         """
-        batches = self.replay.minibatches(steps, self.algorithm.batch_size, self.value_after, draw)
-        return self.fit(self.value_network, self._value_optimizer, self._counted(batches), steps, log_loss=False)
+        batches = self.replay.minibatches(steps, self.algorithm.batch_size, self.strategies.value_after, draw)
+        counted = self._counted(batches)
+        return self.strategies.fit(self.value_network, self._value_optimizer, counted, steps, log_loss=False)
 
     def _counted(self, batches: Iterator[Minibatch]) -> Iterator[Minibatch]:
         """The same minibatches; the target network is refreshed after every `target_every`-th step."""
@@ -202,7 +259,7 @@ class Player(ABC):
             # The step on it has been taken.
             self.updates += 1
             if self.updates % self.algorithm.target_every == 0:
-                self.refresh_target()
+                self.strategies.refresh_target()
 
     def fit_average(self, steps: int, draw: torch.Generator) -> float:
         """Take `steps` SGD steps of cloning the best response. Returns the log loss, in nats.
@@ -212,7 +269,7 @@ class Player(ABC):
         """
         # A reservoir's weights include the division by the number of actions, which the log loss does not have.
         batches = self.reservoir.minibatches(steps, self.algorithm.batch_size, 1, self.actions, draw)
-        return self.fit(self.average_network, self._average_optimizer, batches, steps, log_loss=True)
+        return self.strategies.fit(self.average_network, self._average_optimizer, batches, steps, log_loss=True)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
@@ -221,7 +278,7 @@ class Player(ABC):
         return {
             "replay": self.replay.state_dict(),
             "reservoir": self.reservoir.state_dict(),
-            "target": self.target(),
+            "target": self.strategies.target(),
             "steps": self.steps,
             "updates": self.updates,
         }
@@ -230,62 +287,15 @@ class Player(ABC):
         """Take back what `progress` gave."""
         self.replay.load_state_dict(saved["replay"])
         self.reservoir.load_state_dict(saved["reservoir"])
-        self.restore_target(saved["target"])
+        self.strategies.restore_target(saved["target"])
         self.steps, self.updates = saved["steps"], saved["updates"]
-
-
-class TablePlayer(Player):
-    """A player of a game whose infosets are listed.
-
-    Attributes:
-        next_value: `[infosets + 1]` what the target network expects to win from each infoset; last, 0 for a hand's end.
-    """
-
-    def __init__(self, game: Game, player: int, algorithm: NFSPConfig, network: NetworkConfig, seed: int) -> None:
-        super().__init__(game, player, algorithm, network, feature_columns(game), seed)
-        mine = game.player_slice[player]
-        self.features, self.legal, self._uniform = infoset_features(game)[mine], game.legal[mine], game.uniform[mine]
-        self.next_value = torch.zeros(self.count + 1, device=game.device)
-        self.refresh_target()
-
-    @torch.no_grad()
-    def values(self) -> Tensor:
-        """`[infosets, actions]` chips that Q expects to win, minus infinity where illegal."""
-        return self.value_network(self.features, self.legal).masked_fill(~self.legal, -math.inf)
-
-    @torch.no_grad()
-    def average(self) -> Tensor:
-        """`[infosets, actions]` probabilities of the average strategy."""
-        return self.average_network(self.features, self.legal)
-
-    def strategies(self, epsilon: float) -> Strategies:
-        greedy = one_hot(self.values().argmax(1), self.actions)
-        response = (1 - epsilon) * greedy + epsilon * self._uniform
-        return tabled(self.average(), response.float(), self.first)
-
-    def fit(
-        self, network: nn.Module, optimizer: FlatSGD, batches: Iterator[Minibatch], steps: int, log_loss: bool
-    ) -> float:
-        return fit(network, optimizer, batches, steps, self.features, self.legal, log_loss=log_loss)
-
-    def value_after(self, following: Tensor) -> Tensor:
-        return self.next_value.index_select(0, following)
-
-    def refresh_target(self) -> None:
-        self.next_value[:-1] = self.values().amax(1)
-
-    def target(self) -> Tensor:
-        return self.next_value.clone()
-
-    def restore_target(self, saved: Tensor) -> None:
-        self.next_value.copy_(saved)
 
 
 # -- the algorithm ---------------------------------------------------------------------------------------------------
 
 
-class NFSPFamily(Algorithm):
-    """What NFSP does whatever the size of the game. One epoch is up to twenty iterations.
+class NFSP(Algorithm):
+    """Neural fictitious self-play. One epoch is up to twenty iterations.
 
     Args:
         game: the game; its tensors decide the device.
@@ -299,17 +309,14 @@ class NFSPFamily(Algorithm):
 
     def __init__(self, game: Game, algorithm: NFSPConfig, network: NetworkConfig, seed: int) -> None:
         super().__init__(game, algorithm, seed)
-        self.iterations_per_step = largest_divisor(algorithm.evaluate_every, _MOST_PER_STEP)
+        self.iterations_per_step = largest_divisor(algorithm.snapshot_every, _MOST_PER_STEP)
         self.algorithm = algorithm
         self.engine = SamplingEngine(game)
-        self.players = [self.make_player(p, network) for p in range(2)]
+        inputs, columns = network_inputs(game)
+        self.players = [Player(game, p, algorithm, network, inputs, columns, seed) for p in range(2)]
         # Lightning keeps the parameters of what it can see.
         self.value_networks = nn.ModuleList(p.value_network for p in self.players)
         self.average_networks = nn.ModuleList(p.average_network for p in self.players)
-
-    @abstractmethod
-    def make_player(self, player: int, network: NetworkConfig) -> Player:
-        """A fresh player."""
 
     def counts(self) -> dict[str, float]:
         return {
@@ -359,7 +366,12 @@ class NFSPFamily(Algorithm):
                 ) from error
         return losses
 
-    # -- checkpoints ---------------------------------------------------------------------------------------------
+    # -- snapshots and checkpoints -------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """`average`: per player the state of the average network."""
+        states = [p.average_network.state_dict() for p in self.players]
+        return {"average": [{key: tensor.to("cpu", copy=True) for key, tensor in s.items()} for s in states]}
 
     def progress(self) -> dict[str, Any]:
         return {"players": [p.progress() for p in self.players]}
@@ -367,23 +379,3 @@ class NFSPFamily(Algorithm):
     def restore(self, saved: dict[str, Any]) -> None:
         for player, state in zip(self.players, saved["players"], strict=True):
             player.restore(state)
-
-
-class NFSP(NFSPFamily, TableAlgorithm):
-    """NFSP on a game whose infosets are listed."""
-
-    players: Sequence[TablePlayer]  # type: ignore[assignment]
-
-    def make_player(self, player: int, network: NetworkConfig) -> TablePlayer:
-        return TablePlayer(self.game, player, self.algorithm, network, self.seed)
-
-    def read_out(self, readout: ReadoutConfig) -> tuple[TabularPolicy, dict[str, float]]:
-        del readout
-        return TabularPolicy(table_of(self.game, TabularPolicy(torch.cat([p.average() for p in self.players])))), {}
-
-    def artifact(self) -> dict[str, Any]:
-        """`value` and `average`: per player the state of the network."""
-        return {
-            name: [{key: tensor.cpu() for key, tensor in n.state_dict().items()} for n in networks]
-            for name, networks in (("value", self.value_networks), ("average", self.average_networks))
-        }

@@ -20,27 +20,65 @@ Conventions, the same as OpenSpiel's solvers:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from torch import Tensor
 
-from repro.abstraction.streets import StreetBuckets
-from repro.algorithms.base import TableAlgorithm, largest_divisor
 from repro.algorithms.holdem_cfr import HoldemCFR
-from repro.algorithms.mccfr import AbstractMCCFR, MonteCarloCFR
-from repro.algorithms.solver import Solver, discount_factor
-from repro.config import AlgorithmConfig, MCCFRConfig, ReadoutConfig, TabularCFRConfig, check, check_variant
+from repro.algorithms.mccfr import MCCFRConfig
+from repro.algorithms.solver import MOST_EXPONENT, Solver, Updates, discount_factor, exponent_problems
+from repro.algorithms.tables import READOUTS, TabularCFR, readout_problems
+from repro.config.checks import check
+from repro.config.fields import between
+from repro.config.schema import AlgorithmConfig, Config, register_algorithm
 from repro.engine.sequence_form import SequenceForm
 from repro.errors import ReproError
 from repro.games.game import Game
-from repro.games.holdem import HoldemCards
 from repro.policies.base import TabularPolicy
 
-_MOST_PER_STEP = 100
-"""Iterations in one epoch of Lightning's, which takes milliseconds of its own."""
+
+@dataclass
+class TabularCFRConfig(AlgorithmConfig):
+    """CFR on tables, with exact counterfactual values; the variants are settings of Discounted CFR's exponents."""
+
+    READOUTS = READOUTS
+    USES_NETWORK = False
+
+    # After iteration t, positive regrets are multiplied by t^alpha / (t^alpha + 1), negative ones likewise with beta:
+    # from -10 to 10, or infinity (inf on the command line, .inf in a file), which leaves them alone.
+    alpha: float = float("inf")
+    beta: float = float("inf")
+    # Iteration t counts t^gamma in the average strategy.
+    gamma: float = between(0, MOST_EXPONENT, 0.0)
+    # Set negative regrets to zero after every update (CFR+).
+    floor: bool = False
+    # Player 1 answers player 0's new strategy; otherwise both update against the old ones.
+    alternating: bool = True
+
+    def problems(self, config: Config, game: Game) -> Iterator[str]:
+        yield from exponent_problems(self, "algorithm.")
+        try:
+            game.check_listed()
+        except ReproError as error:
+            yield str(error)
+            return
+        if game.exact is None:
+            yield f"game is {game.name}; the algorithm {self.name} takes games with at most one board."
+        yield from readout_problems(self, game)
+
+    def build(self, game: Game, config: Config) -> TabularCFR:
+        return TabularCFR(self.solver(game), self, config.seed)
+
+    def solver(self, game: Game, seed: int = 0) -> Solver:
+        """What solves a game; nothing is drawn."""
+        del seed
+        return HoldemCFR(game, self) if game.exact == "boards" else ExactCFR(game, self)
+
+
+register_algorithm("tabular_cfr", TabularCFRConfig)
 
 VARIANTS: dict[str, TabularCFRConfig | MCCFRConfig] = {
     "cfr": TabularCFRConfig(),
@@ -68,14 +106,15 @@ def solve(
     """
     if variant not in VARIANTS:
         raise ReproError(f"variant {variant!r} is unknown; the variants are {', '.join(VARIANTS)}.")
-    given = {**changes, "name": variant, "iterations": iterations, "evaluate_every": every}
+    given = {**changes, "name": variant, "iterations": iterations, "snapshot_every": every}
     try:
         merged = OmegaConf.merge(OmegaConf.structured(VARIANTS[variant]), given)
     except OmegaConfBaseException as error:
         raise ReproError(f"variant {variant}: {error.full_key}: {str(error).splitlines()[0]}.") from error
     config: TabularCFRConfig | MCCFRConfig = OmegaConf.to_object(merged)  # type: ignore[assignment]
     check(config)
-    check_variant(config)
+    for problem in config.problems(Config(algorithm=config, seed=seed), game):
+        raise ReproError(problem)
     return _iterate(solver_of(game, config, seed), config.iterations, every)
 
 
@@ -90,7 +129,7 @@ class ExactCFR(Solver):
     """CFR with exact counterfactual values [Zinkevich et al. 2007], and Discounted CFR's generalisation of it
     [Brown and Sandholm 2019]."""
 
-    def __init__(self, game: Game, config: TabularCFRConfig) -> None:
+    def __init__(self, game: Game, config: Updates) -> None:
         super().__init__(game)
         self._config = config
         # Not the shared engine: its buffers carry over from one update to the next.
@@ -98,11 +137,11 @@ class ExactCFR(Solver):
         self._legal = game.legal.double()
         self._histories = round(sum(1 / game.one_card.pair_probability[r] for r in game.tree.round.tolist()))
         for player in range(2):
-            self.match(player)
+            self.update_strategy(player)
 
-    def match(self, player: int) -> None:
+    def update_strategy(self, player: int) -> None:
         treeplex = self._engine.players[player]
-        treeplex.strategy.copy_(self._matched(self.game.player_slice[player]))
+        treeplex.strategy.copy_(self._regret_matching(self.game.player_slice[player]))
         treeplex.strategy_to_reach()
 
     @torch.inference_mode()
@@ -131,81 +170,9 @@ class ExactCFR(Solver):
             regrets.copy_(torch.where(regrets > 0, regrets * positive, regrets * negative))
         elif positive != 1:
             regrets.mul_(positive)
-        self.match(player)
+        self.update_strategy(player)
 
 
-def solver_of(game: Game, config: AlgorithmConfig, seed: int) -> Solver:
+def solver_of(game: Game, config: TabularCFRConfig | MCCFRConfig, seed: int) -> Solver:
     """The solver of a configuration."""
-    holdem = isinstance(game.cards, HoldemCards)
-    if isinstance(config, MCCFRConfig):
-        if config.buckets is not None and not holdem:
-            raise ReproError(f"algorithm.buckets is {config.buckets}; the game {game.name} takes null only.")
-        return AbstractMCCFR(game, config, seed) if holdem else MonteCarloCFR(game, config, seed)
-    assert isinstance(config, TabularCFRConfig)
-    return HoldemCFR(game, config) if holdem else ExactCFR(game, config)
-
-
-class TabularCFR(TableAlgorithm):
-    """A tabular solver as a run: `algorithm=linear_cfr` and the like. One epoch is up to a hundred iterations."""
-
-    def __init__(self, game: Game, algorithm: TabularCFRConfig | MCCFRConfig, seed: int) -> None:
-        solver = solver_of(game, algorithm, seed)
-        # A solver that works on the CPU has its game and its tables there.
-        super().__init__(solver.game, algorithm, seed)
-        self.iterations_per_step = largest_divisor(algorithm.evaluate_every, _MOST_PER_STEP)
-        self.solver = solver
-
-    def advance(self) -> dict[str, float]:
-        self.solver.step()
-        self.nodes_touched = self.solver.nodes_touched
-        return {}
-
-    def read_out(self, readout: ReadoutConfig) -> tuple[TabularPolicy, dict[str, float]]:
-        return (self.solver.average() if readout.kind == "average" else self.solver.current()), {}
-
-    def progress(self) -> dict[str, Any]:
-        return {"regrets": self.solver.regrets.clone(), "sums": self.solver.sums.clone()}
-
-    def restore(self, saved: dict[str, Any]) -> None:
-        self.solver.resume(self.iteration, self.nodes_touched, saved["regrets"], saved["sums"])
-
-
-class BlueprintCFR(TabularCFR):
-    """MCCFR on a card abstraction of a game that is too large to measure.
-
-    It leaves its average strategy as `blueprint.pt`, for others to play against.
-    """
-
-    ARTIFACT = "blueprint.pt"
-
-    def __init__(self, game: Game, algorithm: MCCFRConfig, seed: int) -> None:
-        for name, readout in algorithm.readouts.items():
-            if readout.kind != "average":
-                raise ReproError(
-                    f"algorithm.readouts.{name}.kind is {readout.kind}; in the game {game.name} it must be average."
-                )
-        super().__init__(game, algorithm, seed)
-
-    def evaluate(self) -> None:
-        # In pieces: the table may be gigabytes.
-        seen = sum(int(part.any(1).sum()) for part in self.solver.sums.split(1 << 20))
-        for name in self.readouts:
-            self.metrics[name] = {"infosets_seen": float(seen)}
-
-    def progress(self) -> dict[str, Any]:
-        return {**super().progress(), "centres": self._centres()}
-
-    def restore(self, saved: dict[str, Any]) -> None:
-        # Clustered elsewhere, hands might be in other buckets than the tables are of.
-        assert isinstance(self.solver, AbstractMCCFR)
-        self.solver.use_centres(saved["centres"])
-        super().restore(saved)
-
-    def _centres(self) -> list[Tensor] | None:
-        assert isinstance(self.solver, AbstractMCCFR)
-        buckets = self.solver.abstraction.buckets
-        return list(buckets.centres) if isinstance(buckets, StreetBuckets) else None
-
-    def artifact(self) -> dict[str, Any]:
-        """`weights` `[infosets of the abstract game, actions]`, the summed strategies; `centres` of buckets, if any."""
-        return {"weights": self.solver.sums.float().cpu(), "centres": self._centres()}
+    return config.solver(game, seed)

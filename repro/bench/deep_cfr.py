@@ -87,7 +87,7 @@ def fill_ours(trainer: DeepCFR) -> None:
         traversals = trainer.engine.external_sampling(policy, traverser, 20_000, draw)
         destinations = (
             (trainer.value_memories[traverser], traversals.advantages),
-            (trainer.strategy_memories[1 - traverser], traversals.strategies),
+            (trainer.strategy_memories[1 - traverser], traversals.opponent_strategies),
         )
         for memory, samples in destinations:
             while memory.size < CAPACITY:
@@ -115,7 +115,7 @@ def traverse_ours(setup: Setup, networks: Sequence[Network], player: int, draw: 
         tables.append(regret_matching(network(listed(trainer).features[mine], legal), legal, "argmax"))
     traversals = trainer.engine.external_sampling(TabularPolicy(torch.cat(tables)), player, TRAVERSALS, draw)
     trainer.value_memories[player].add(traversals.advantages, 1, draw)
-    trainer.strategy_memories[1 - player].add(traversals.strategies, 1, draw)
+    trainer.strategy_memories[1 - player].add(traversals.opponent_strategies, 1, draw)
 
 
 def traverse_peer(solver: Any, player: int, traversals: int) -> None:

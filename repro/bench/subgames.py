@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 
 from repro.bench.measure import Effort, Row, interleaved, per_second, seconds
-from repro.config.schema import SolverConfig
-from repro.values.plain import PlainSolver
-from repro.values.sampling import random_subgame
-from repro.values.solver import SubgameSolver, solve
-from repro.values.subgames import Deck
+from repro.subgames.plain import PlainSolver
+from repro.subgames.sampling import random_subgame
+from repro.subgames.solver import SolverConfig, SubgameSolver, solve
+from repro.subgames.subgames import Deck
 
 _TABLE_BYTES = 24
-"""Per action and hand, an iteration reads regrets twice to match them, and reads and writes regrets and sums once."""
+"""Per action and hand, an iteration reads regrets twice for regret matching, and reads and writes regrets and sums
+once."""
 
 _COPIED = 1 << 26
 
@@ -33,7 +33,7 @@ def rows(effort: Effort) -> list[Row]:
 def river_subgame_iteration(effort: Effort) -> Row:
     """An iteration on a river subgame beside one that multiplies by a matrix of 1,081 x 1,081 hands.
 
-    The note has what `repro.values` is for: random subgames solved to 0.5% of the pot in an hour, drawing included.
+    The note has what `repro.subgames` is for: random subgames solved to 0.5% of the pot in an hour, drawing included.
     """
     subgame = replace(random_subgame(0, 1, 5, Deck()), pot=_POT)
     ours, plain = SubgameSolver(subgame, SolverConfig()), PlainSolver(subgame, SolverConfig())

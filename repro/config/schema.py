@@ -16,6 +16,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
 from repro.config.fields import above, at_least, one_of
+from repro.errors import ReproError
 
 if TYPE_CHECKING:
     from repro.algorithms.base import Training
@@ -72,11 +73,12 @@ class AlgorithmConfig:
     """What every algorithm has.
 
     Attributes:
-        READOUTS: by kind, the `Readout` classes of what this algorithm leaves.
+        READOUTS: by kind, the read-outs (`repro.policies.readout.Readout`) of what this algorithm leaves.
         USES_NETWORK: whether it takes a `network`.
-        MANY_SEEDS: whether several seeds can be trained together (`seeds`).
+        MANY_SEEDS: whether several seeds may be trained together (`seeds`).
     """
 
+    # OmegaConf looks up the types of a schema, which are therefore no names of modules above this one.
     READOUTS: ClassVar[Mapping[str, type[Any]]] = {}
     USES_NETWORK: ClassVar[bool] = True
     MANY_SEEDS: ClassVar[bool] = False
@@ -100,8 +102,11 @@ class AlgorithmConfig:
         Raises:
             ReproError: it is unknown or impossible, or no game for this algorithm.
         """
-        from repro.games.registry import load_game  # noqa: PLC0415  (games take a second to import; schemas do not)
+        from repro.games.registry import GAMES, load_game  # noqa: PLC0415  (games take a second to import)
 
+        if game.get("name") not in GAMES:
+            known = ", ".join(sorted(GAMES))
+            raise ReproError(f"game is {game.get('name')}; the algorithm takes a whole game, one of {known}.")
         return load_game(game, device)
 
     def problems(self, config: Config, game: Any) -> Iterator[str]:
@@ -115,6 +120,10 @@ class AlgorithmConfig:
     def build(self, game: Any, config: Config) -> Training:
         """What trains, from a checked configuration."""
         raise NotImplementedError
+
+    def trains_together(self, config: Config) -> bool:
+        """Whether seeds of this run gain from being trained together."""
+        return False
 
     def together(self, trainings: list[Any]) -> Training:
         """Several seeds as one training, for algorithms with `MANY_SEEDS`."""

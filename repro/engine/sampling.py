@@ -33,22 +33,36 @@ class Samples:
 
 @dataclass(frozen=True)
 class Traversals:
-    """What `external_sampling` and `outcome_sampling` return.
+    """What `external_sampling` returns.
 
     Attributes:
         advantages: at the traverser's infosets, sampled instantaneous regrets in chips, `v(a) - v`, 0 where illegal.
-        strategies: contributions to the average strategy. External sampling: at the opponent's infosets, the opponent's
-            action probabilities. Outcome sampling: at the traverser's infosets, her action probabilities times her own
-            reach over the probability of the sample.
-        state_values: `[n]` at the same infosets, sampled chips of the traverser from there on, `v`; of external
-            sampling only, otherwise None.
+        opponent_strategies: at the opponent's infosets, the opponent's action probabilities: what is added to the
+            opponent's average strategy.
+        state_values: `[n]` at the infosets of `advantages`, sampled chips of the traverser from there on, `v`.
         values: `[traversals]` sampled chips of the traverser.
         nodes_touched: histories visited, decision and terminal ones.
     """
 
     advantages: Samples
-    strategies: Samples
-    state_values: Tensor | None
+    opponent_strategies: Samples
+    state_values: Tensor
+    values: Tensor
+    nodes_touched: int
+
+
+@dataclass(frozen=True)
+class Trajectories:
+    """What `outcome_sampling` returns.
+
+    Attributes:
+        advantages, values, nodes_touched: as of `Traversals`.
+        own_strategies: at the traverser's infosets, her action probabilities times her own reach over the probability
+            of the sample: what is added to her own average strategy.
+    """
+
+    advantages: Samples
+    own_strategies: Samples
     values: Tensor
     nodes_touched: int
 
@@ -169,7 +183,7 @@ class SamplingEngine:
             advantages=Samples(
                 torch.cat([v.infosets.index_select(0, v.traverser) for v in visited]), torch.cat(advantages)
             ),
-            strategies=Samples(
+            opponent_strategies=Samples(
                 torch.cat([v.infosets.index_select(0, v.other) for v in visited]),
                 torch.cat([v.probabilities.index_select(0, v.other) for v in visited]),
             ),
@@ -202,7 +216,7 @@ class SamplingEngine:
     @torch.no_grad()
     def outcome_sampling(
         self, policy: Policy, traverser: int, traversals: int, exploration: float, generator: torch.Generator
-    ) -> Traversals:
+    ) -> Trajectories:
         """Sample `traversals` single trajectories, all at once [Lanctot et al. 2009, Sec. 4.1].
 
         Args:
@@ -244,7 +258,7 @@ class SamplingEngine:
             node, deal = torch.cat(after), torch.cat(whose)
         return self._outcomes(visited, won if traverser == 0 else -won, touched)
 
-    def _outcomes(self, visited: list[_Decisions], won: Tensor, touched: int) -> Traversals:
+    def _outcomes(self, visited: list[_Decisions], won: Tensor, touched: int) -> Trajectories:
         """From the traverser's decisions, in order, and `[traversals]` what she won."""
         values = won.clone()
         advantages: list[Tensor] = []
@@ -257,9 +271,7 @@ class SamplingEngine:
         visited.reverse()
         infosets = torch.cat([level.infosets for level in visited])
         strategies = torch.cat([level.sigma * level.strategy_weight for level in visited])
-        return Traversals(
-            Samples(infosets, torch.cat(advantages)), Samples(infosets, strategies), None, values, touched
-        )
+        return Trajectories(Samples(infosets, torch.cat(advantages)), Samples(infosets, strategies), values, touched)
 
     @torch.no_grad()
     def play(self, policies: Sequence[Policy | Ensemble], hands: int | Deals, generator: torch.Generator) -> Tensor:

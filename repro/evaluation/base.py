@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 
@@ -71,7 +71,13 @@ class Subject:
 
 @dataclass
 class Evaluation(ABC):
-    """A measurement of read-outs."""
+    """A measurement of read-outs.
+
+    Attributes:
+        OF_PLAYERS: whether read-outs must play.
+    """
+
+    OF_PLAYERS: ClassVar[bool] = True
 
     # Of which read-outs, by name; null: of all.
     readouts: list[str] | None = None
@@ -87,6 +93,15 @@ class Evaluation(ABC):
         for name in self.readouts or []:
             if name not in algorithm.readouts:
                 yield "readouts", self.readouts, f"the read-outs of this run are {', '.join(algorithm.readouts)}"
+        play = [algorithm.READOUTS[readout.kind].PLAYS for readout in algorithm.readouts.values()]
+        if self.OF_PLAYERS and not all(play):
+            yield "readouts", self.readouts, f"the read-outs of {algorithm.name} play no game, leave it out"
+
+    def recall(self, readout: str, rows: Mapping[int, Mapping[str, float]]) -> None:
+        """Take in what was measured of a read-out before, by iteration: for metrics that are of all snapshots so far.
+
+        Later iterations than the one that is measured next are to be left aside.
+        """
 
     def headline(self, game: Game, measured: Measured) -> str:
         """The newest of what matters most, in a few words, for progress; empty where there is nothing."""
@@ -113,6 +128,8 @@ class Evaluation(ABC):
 @dataclass
 class Costs(Evaluation):
     """Nothing is played: what a snapshot cost, and what the training said of it, are all that is noted."""
+
+    OF_PLAYERS = False
 
     def measure(self, subject: Subject) -> Measured:
         return {name: {} for name in self.names(subject.readouts)}

@@ -7,26 +7,18 @@ cards (duplicate poker): most of the luck of the deal is in both and cancels.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TypeVar
 
 import torch
-from torch import Tensor
 
 from repro.engine.sampling import SamplingEngine
-from repro.evaluation.exploitability import exact_engine, expected_value
+from repro.evaluation.exploitability import expected_value
 from repro.games.game import Game
-from repro.policies.base import Ensemble, Policy, TabularPolicy, table_of
-from repro.policies.ensemble import NetworkSampling, average_strategy
-from repro.policies.record import StrategyRecord
-
-Seat = Policy | Ensemble
-"""What can sit in a seat: a policy, or an ensemble, which draws one strategy per hand."""
-
-Opponent = StrategyRecord | Seat | tuple[Seat, Seat]
-"""What a run is measured against: the strategies of another's evaluations; a player for both seats, or one per seat."""
+from repro.policies.base import Policy, TabularPolicy
+from repro.policies.readout import Seat
 
 S = TypeVar("S", Policy, Seat)
 
@@ -34,7 +26,7 @@ _QUANTILE = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True)
-class Match:
+class MatchResult:
     """What a played match says about the first player's chips per game against the second.
 
     Attributes:
@@ -72,34 +64,6 @@ def _joined(game: Game, first: Policy, second: Policy) -> TabularPolicy:
     return TabularPolicy(torch.cat([policy.probabilities(everything[mine]).double() for policy, mine in parts]))
 
 
-def average_policy(
-    game: Game, ensemble: Sequence[NetworkSampling], progress: Callable[[int], None] | None = None
-) -> TabularPolicy:
-    """The average strategy that stored networks amount to [SD-CFR, eq. 5], holding one of them at a time.
-
-    Args:
-        game: a game whose infosets can be listed.
-        ensemble: one per seat.
-        progress: called with the number of networks evaluated so far.
-    """
-    done = 0
-
-    def members(mine: slice, sampling: NetworkSampling) -> Iterator[tuple[float, Tensor, Tensor]]:
-        nonlocal done
-        infosets, table = torch.arange(mine.start, mine.stop, device=game.device), game.uniform.clone()
-        for member, weight in enumerate(sampling.weight.tolist()):
-            table[mine] = sampling.strategy(member, infosets).double()
-            # Rows from a network sum to one only to float32's precision.
-            exactly = table_of(game, TabularPolicy(table))
-            yield weight, exact_engine(game).own_reach(exactly)[mine], exactly[mine]
-            done += 1
-            if progress is not None:
-                progress(done)
-
-    seats = zip(game.player_slice, ensemble, strict=True)
-    return TabularPolicy(torch.cat([average_strategy(game.uniform[mine], members(mine, s)) for mine, s in seats]))
-
-
 def play_match(
     game: Game,
     a: Seat | Sequence[Seat],
@@ -107,8 +71,8 @@ def play_match(
     hands: int,
     generator: torch.Generator,
     batch: int = 1 << 18,
-    progress: Callable[[Match], None] | None = None,
-) -> Match:
+    progress: Callable[[MatchResult], None] | None = None,
+) -> MatchResult:
     """Play `a` against `b`, every deal twice with the seats exchanged.
 
     The two hands of a deal are one observation: their mean has less variance than that of two independent hands, and
@@ -140,13 +104,13 @@ def play_match(
     return match
 
 
-def _match(deals: int, total: float, squares: float) -> Match:
+def _match(deals: int, total: float, squares: float) -> MatchResult:
     """From the sum and the sum of squares of the deals' chips."""
     mean = total / deals
     if deals == 1:
-        return Match(mean, math.nan, 2)
+        return MatchResult(mean, math.nan, 2)
     variance = max(squares - deals * mean**2, 0.0) / (deals - 1)
-    return Match(mean, math.sqrt(variance / deals), 2 * deals)
+    return MatchResult(mean, math.sqrt(variance / deals), 2 * deals)
 
 
 def _seats(player: S | Sequence[S]) -> tuple[S, S]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from repro.games.game import Game
-from repro.games.one_card import OneCard
 
 
 def milli_units(game: Game, chips: float) -> float:
@@ -12,9 +11,8 @@ def milli_units(game: Game, chips: float) -> float:
 
 
 def unit_name(game: Game) -> str:
-    """`mA/g` (milli-antes per game), or `mbb/g` (milli-big-blinds per game) in Hold'em and where blinds differ."""
-    first, second = game.rules.ante
-    return "mA/g" if isinstance(game.cards, OneCard) and first == second else "mbb/g"
+    """`mA/g` (milli-antes per game), or `mbb/g` (milli-big-blinds per game): `Game.unit`."""
+    return game.unit
 
 
 def sd_cfr_exploitability(game: Game, nash_conv_chips: float) -> float:
@@ -30,7 +28,8 @@ def exploitability(game: Game, nash_conv_chips: float) -> float:
     """NashConv in the unit and convention of the papers on this kind of game.
 
     Hold'em: *total* exploitability, the sum over players, in mbb/g [Deep CFR]. Others: `sd_cfr_exploitability`.
+    `Game.exploitability_is_mean` tells which.
     """
-    if isinstance(game.cards, OneCard):
+    if game.exploitability_is_mean:
         return sd_cfr_exploitability(game, nash_conv_chips)
     return milli_units(game, nash_conv_chips)

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
+
+ExactForm = Literal["sequence_form", "boards"]
+"""What exact values are computed on: the whole game in sequence form, or board after board."""
+
+Unit = Literal["mA/g", "mbb/g"]
+"""Thousandths of an ante, or of a big blind, per game."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,28 @@ class Cards(ABC):
     @abstractmethod
     def cells(self) -> tuple[int, ...]:
         """Per round, all cells are in `[0, cells[round])`."""
+
+    @property
+    @abstractmethod
+    def exact(self) -> ExactForm | None:
+        """What exact values of strategies on these cards are computed on; None: they cannot be."""
+
+    @property
+    @abstractmethod
+    def unit(self) -> Unit:
+        """What papers quote results on these cards in, where both players put in the same ante."""
+
+    @property
+    @abstractmethod
+    def exploitability_is_mean(self) -> bool:
+        """Whether papers quote the mean of the two players' losses to a best response (half of NashConv), or else the
+        sum."""
+
+    @property
+    @abstractmethod
+    def features(self) -> Literal["classes", "cards"]:
+        """How networks see a cell: `classes`, one-hot by class of hand and board, of all infosets in one table; or
+        `cards`, the cards themselves, made for the infosets asked about."""
 
     @abstractmethod
     def deal(self, n: int, generator: torch.Generator) -> Deals:

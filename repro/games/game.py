@@ -10,7 +10,7 @@ from torch import Tensor
 
 from repro.errors import ReproError
 from repro.games.betting import ACTIONS, BettingRules, BettingTree, compile_tree
-from repro.games.cards import Cards
+from repro.games.cards import Cards, ExactForm, Unit
 from repro.games.one_card import OneCard
 
 MOST_LISTED = 1 << 27
@@ -58,6 +58,23 @@ class Game:
     @property
     def num_actions(self) -> int:
         return len(self.rules.actions)
+
+    @property
+    def exact(self) -> ExactForm | None:
+        """What exact values of strategies are computed on, or None where they cannot be; sampled play always can."""
+        return self.cards.exact
+
+    @property
+    def unit(self) -> Unit:
+        """What results are quoted in: `mA/g`, or `mbb/g` in Hold'em and where the players' antes differ (blinds)."""
+        first, second = self.rules.ante
+        return self.cards.unit if first == second else "mbb/g"
+
+    @property
+    def exploitability_is_mean(self) -> bool:
+        """Whether exploitability is quoted as the mean over players, NashConv / 2 [SD-CFR]; else it is the sum, total
+        exploitability [Deep CFR]."""
+        return self.cards.exploitability_is_mean
 
     def _number_infosets(self) -> None:
         player, round_ = self.tree.player.tolist(), self.tree.round.tolist()

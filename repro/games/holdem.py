@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -44,6 +45,22 @@ class HoldemCards(Cards):
     def one_board(self) -> bool:
         """Whether all public cards are dealt at once, after the first betting round."""
         return len(self.streets) == 2
+
+    @property
+    def exact(self) -> Literal["boards"] | None:
+        return "boards" if self.one_board else None
+
+    @property
+    def unit(self) -> Literal["mbb/g"]:
+        return "mbb/g"
+
+    @property
+    def exploitability_is_mean(self) -> bool:
+        return False
+
+    @property
+    def features(self) -> Literal["cards"]:
+        return "cards"
 
     @property
     def codings(self) -> tuple[Coding, ...]:

@@ -7,6 +7,7 @@ once.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -47,6 +48,22 @@ class OneCard(Cards):
     @property
     def cells(self) -> tuple[int, ...]:
         return tuple(len(hand) for hand in self.cell_hand)
+
+    @property
+    def exact(self) -> Literal["sequence_form"]:
+        return "sequence_form"
+
+    @property
+    def unit(self) -> Literal["mA/g"]:
+        return "mA/g"
+
+    @property
+    def exploitability_is_mean(self) -> bool:
+        return True
+
+    @property
+    def features(self) -> Literal["classes"]:
+        return "classes"
 
     def boards(self, round_: int) -> int:
         """Number of boards of a round."""

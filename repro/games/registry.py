@@ -1,11 +1,15 @@
-"""The games by name. A game is a dataclass of its parameters that builds a `Game`."""
+"""The games by name. A game is a dataclass of its parameters that builds a `Game`.
+
+A module outside of this package adds a game with `register_game`.
+"""
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import ClassVar
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from typing import Any, ClassVar, Protocol, TypeVar, get_type_hints
 
 import torch
 
@@ -24,6 +28,103 @@ MAX_STACK = 500
 """Largest stack of no-limit games, in big blinds: the betting tree grows with it."""
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+_KINDS: dict[object, tuple[Callable[[object], bool], str]] = {
+    int: (lambda v: isinstance(v, int) and not isinstance(v, bool), "a whole number"),
+    float: (_is_number, "a finite number"),
+    bool: (lambda v: isinstance(v, bool), "true or false"),
+    str: (lambda v: isinstance(v, str), "text"),
+    float | None: (lambda v: v is None or _is_number(v), "a number or null"),
+    tuple[float, float]: (
+        lambda v: isinstance(v, tuple) and len(v) == 2 and all(_is_number(x) for x in v),
+        "two positive numbers",
+    ),
+    tuple[int, int]: (
+        lambda v: isinstance(v, tuple) and len(v) == 2 and all(type(x) is int for x in v),
+        "two whole numbers",
+    ),
+}
+"""What a parameter of each annotated type accepts, and how to say so."""
+
+
+class GameParameters(Protocol):
+    """A dataclass of a game's parameters. Their types are `int`, `float`, `bool`, `str`, `float | None` or pairs."""
+
+    # Of every dataclass, for type checkers.
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def build(self, name: str) -> Game:
+        """The game under the name that it was asked for by.
+
+        Raises:
+            ReproError: the parameters are impossible.
+        """
+        ...
+
+
+Parameters = TypeVar("Parameters", bound=GameParameters)
+
+GAMES: dict[str, type[GameParameters]] = {}
+"""Every game by its name; `register_game` adds to them."""
+
+
+def register_game(name: str) -> Callable[[type[Parameters]], type[Parameters]]:
+    """Decorator that adds a game under a name, also from a module outside of this package.
+
+        @register_game("my_kuhn")
+        @dataclass(frozen=True)
+        class MyKuhn:
+            ranks: int = 3
+
+            def build(self, name: str) -> Game: ...
+
+    The module must be imported before `load` can know the name.
+
+    Raises:
+        ReproError: the name is another class's, or this class is no `GameParameters`.
+    """
+
+    def register(kind: type[Parameters]) -> type[Parameters]:
+        known = GAMES.get(name, kind)
+        if known is not kind:
+            raise ReproError(f"game {name} is {_class_name(known)}; {_class_name(kind)} needs another name.")
+        parameter_types(name, kind)
+        GAMES[name] = kind
+        return kind
+
+    return register
+
+
+def parameter_types(name: str, kind: type[GameParameters]) -> dict[str, object]:
+    """The type of each of a game's parameters, by the parameter's name.
+
+    Raises:
+        ReproError: it is no dataclass that builds a game, or a parameter is of a type that cannot be checked.
+    """
+    if not (is_dataclass(kind) and callable(getattr(kind, "build", None))):
+        raise ReproError(f"game {name}: {_class_name(kind)} is no dataclass with a method build.")
+    try:
+        hints = get_type_hints(kind)
+    except NameError as error:
+        raise ReproError(f"game {name}: the types of its parameters cannot be read, for {error}.") from error
+    types = {field.name: hints[field.name] for field in fields(kind)}
+    for key, annotation in types.items():
+        if annotation not in _KINDS:
+            raise ReproError(
+                f"game {name}: the parameter {key} is of type {inspect.formatannotation(annotation)}; allowed are "
+                f"{', '.join(map(inspect.formatannotation, _KINDS))}."
+            )
+    return types
+
+
+def _class_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+@register_game("kuhn")
 @dataclass(frozen=True)
 class Kuhn:
     """Kuhn poker: one card each from `ranks` cards, ante 1, one bet of 1 [Kuhn 1950]."""
@@ -37,6 +138,7 @@ class Kuhn:
         return Game(name, asdict(self), rules, one_card_each(self.ranks, 1, (0,), self.suit_isomorphism), 1.0)
 
 
+@register_game("leduc")
 @dataclass(frozen=True)
 class Leduc:
     """Leduc poker [Southey et al. 2005; rules in SD-CFR, App. B] with any deck, raise cap and bet sizes.
@@ -65,6 +167,7 @@ class Leduc:
         return Game(name, asdict(self), BettingRules((self.ante, self.ante), rounds), cards, self.ante)
 
 
+@register_game("big_leduc")
 @dataclass(frozen=True)
 class BigLeduc(Leduc):
     """Leduc with 12 ranks and at most 6 raises per round [SD-CFR, App. C]."""
@@ -73,6 +176,7 @@ class BigLeduc(Leduc):
     max_raises: int = 6
 
 
+@register_game("fhp")
 @dataclass(frozen=True)
 class FHP:
     """Flop Hold'em as in the Deep CFR text [Brown et al. 2018, App. A]: one board, dealt at once, between two rounds.
@@ -109,6 +213,7 @@ class FHP:
         return Game(name, asdict(self), rules, cards, self.blinds[1])
 
 
+@register_game("fhp_limit")
 @dataclass(frozen=True)
 class LimitFHP(FHP):
     """Flop Hold'em as in the later Deep CFR paper [Brown et al. 2019]: raises of 100, four bets per round.
@@ -121,6 +226,7 @@ class LimitFHP(FHP):
     may_open_with_call: bool = True
 
 
+@register_game("fhp5")
 @dataclass(frozen=True)
 class FHP5(FHP):
     """5-FHP: FHP with five flop cards [SD-CFR, Sec. 6.2]."""
@@ -128,6 +234,7 @@ class FHP5(FHP):
     flop_cards: int = 5
 
 
+@register_game("hunl_pot")
 @dataclass(frozen=True)
 class PotHUNL:
     """Heads-up no-limit Hold'em of which every bet and raise is of the size of the pot [Deep CFR, Sec. 5].
@@ -155,6 +262,7 @@ class PotHUNL:
         return Game(name, asdict(self), rules, cards, self.blinds[1])
 
 
+@register_game("hnlh")
 @dataclass(frozen=True)
 class HNLH(PotHUNL):
     """No-limit Hold'em [D2CFR, Sec. V.A] with four actions: fold, call, a bet of the pot, all-in.
@@ -165,54 +273,21 @@ class HNLH(PotHUNL):
     ALL_IN = True
 
 
-GAMES: dict[str, Callable[..., Kuhn | Leduc | FHP | PotHUNL]] = {
-    "kuhn": Kuhn,
-    "leduc": Leduc,
-    "big_leduc": BigLeduc,
-    "fhp": FHP,
-    "fhp_limit": LimitFHP,
-    "fhp5": FHP5,
-    "hunl_pot": PotHUNL,
-    "hnlh": HNLH,
-}
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-_KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
-    "int": (lambda v: isinstance(v, int) and not isinstance(v, bool), "a whole number"),
-    "float": (_is_number, "a finite number"),
-    "bool": (lambda v: isinstance(v, bool), "true or false"),
-    "tuple[float, float]": (
-        lambda v: isinstance(v, tuple) and len(v) == 2 and all(_is_number(x) for x in v),
-        "two positive numbers",
-    ),
-    "tuple[int, int]": (
-        lambda v: isinstance(v, tuple) and len(v) == 2 and all(type(x) is int for x in v),
-        "two whole numbers",
-    ),
-    "float | None": (lambda v: v is None or _is_number(v), "a number or null"),
-}
-"""What a parameter of each annotated type accepts, and how to say so."""
-
-
 def load(name: str, *, device: torch.device | str = "cpu", **parameters: object) -> Game:
     """Build a game by name, e.g. `load("leduc", ranks=4, max_raises=3)`.
 
     Raises:
-        ReproError: unknown game, unknown parameter or impossible value.
+        ReproError: unknown game, unknown parameter, impossible value, or a class that is no game's.
     """
     if name not in GAMES:
         raise ReproError(f"game {name!r} is unknown; the games are {', '.join(sorted(GAMES))}.")
-    known = {f.name: f.type for f in fields(GAMES[name])}  # type: ignore[arg-type]
+    known = parameter_types(name, GAMES[name])
     for key, value in parameters.items():
         if key not in known:
             raise ReproError(f"game {name} has no parameter {key!r}; its parameters are {', '.join(known)}.")
         if isinstance(value, list):
             value = parameters[key] = tuple(value)  # noqa: PLW2901
-        fits, needed = _KINDS[str(known[key])]
+        fits, needed = _KINDS[known[key]]
         if not fits(value):
             raise ReproError(f"game {name}: {key} is {value!r}; {needed} is needed.")
     return GAMES[name](**parameters).build(name).to(device)

@@ -8,7 +8,6 @@ from functools import lru_cache
 from torch import Tensor
 
 from repro.games.game import Game
-from repro.games.holdem import HoldemCards
 from repro.networks.features import Columns, feature_columns, infoset_features
 from repro.networks.holdem_features import HoldemFeatures
 
@@ -18,7 +17,7 @@ Inputs = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 def network_inputs(game: Game) -> tuple[Inputs, Columns]:
     """How to make a network's inputs, and what their columns are."""
-    if isinstance(game.cards, HoldemCards):
+    if game.cards.features == "cards":
         features = _holdem_features(game)
         return features.rows, features.columns
     return _looked_up(game), feature_columns(game)
@@ -26,7 +25,7 @@ def network_inputs(game: Game) -> tuple[Inputs, Columns]:
 
 def fixed_inputs(game: Game) -> Inputs:
     """The same, by operations that do not depend on the infosets, so that a CUDA graph can replay them."""
-    return _holdem_features(game).fixed_rows if isinstance(game.cards, HoldemCards) else _looked_up(game)
+    return _holdem_features(game).fixed_rows if game.cards.features == "cards" else _looked_up(game)
 
 
 @lru_cache(maxsize=2)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from repro.config.schema import Config, ReadoutConfig
 from repro.games.game import Game
@@ -26,7 +27,12 @@ class Readout(ABC):
         game: the training's.
         config: its configuration.
         readout: which kind, and its own keys.
+
+    Attributes:
+        PLAYS: whether it gives players; others predict values.
     """
+
+    PLAYS: ClassVar[bool] = True
 
     def __init__(self, game: Game, config: Config, readout: ReadoutConfig) -> None:
         self.game, self.config, self.readout = game, config, readout

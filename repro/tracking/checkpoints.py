@@ -33,7 +33,7 @@ class Checkpoints(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         is_last = trainer.current_epoch + 1 == trainer.max_epochs
-        if is_last or time.monotonic() - self._saved >= self._every:
+        if is_last or trainer.should_stop or time.monotonic() - self._saved >= self._every:
             started = time.monotonic()
             self._save(trainer)
             self._saved = time.monotonic()

@@ -1,4 +1,4 @@
-"""Solve many subgames at a time with torch, on a GPU or (slower than `repro.values.solver`) on a CPU.
+"""Solve many subgames at a time with torch, on a GPU or (slower than `repro.subgames.solver`) on a CPU.
 
 Subgames whose betting trees have the same shape, which depends on the pot, go through the tree together, pots apart.
 The sum over the hands that another beats is that over all weaker ones less those with either of its cards: differences
@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from repro.errors import ReproError
-from repro.values.kernels import BEST, DECISION, FOLDED, MEAN, UPDATE, Part, Rule
-from repro.values.solver import AS_IS, FIRST_LOOK, LOOKS, Solution, Variant, full_boards, parts, rule
-from repro.values.subgames import Array, Deck, Subgame
+from repro.subgames.kernels import BEST, DECISION, FOLDED, MEAN, UPDATE, Part, Rule
+from repro.subgames.solver import AS_IS, FIRST_LOOK, LOOKS, Solution, Variant, full_boards, parts, rule
+from repro.subgames.subgames import Array, Deck, Subgame
 
 _ENTRIES = 500_000_000
 """Pairs of an action and a hand in a batch, at the most. Their tables take 8 bytes each, what is computed on the way
@@ -286,7 +286,7 @@ def _unordered(deck: Deck, subgames: Sequence[Subgame], device: torch.device) ->
 def solve_batched(
     subgames: Sequence[Subgame], variant: Variant, tolerance: float, device: torch.device | str, most: int = 10_000
 ) -> list[Solution]:
-    """`repro.values.solver.solve` of many, in order."""
+    """`repro.subgames.solver.solve` of many, in order."""
     groups = defaultdict(list)
     for number, subgame in enumerate(subgames):
         groups[_shape(parts(subgame.betting()))].append(number)

@@ -23,9 +23,9 @@ from threadpoolctl import threadpool_limits
 
 from repro.abstraction.showdown_strength import full_board_shares
 from repro.seeding import numpy_generator
-from repro.values.sampling import showdown_strengths
-from repro.values.stored import Stored, write_whole
-from repro.values.subgames import Array, Deck
+from repro.subgames.sampling import showdown_strengths
+from repro.subgames.stored import Stored, write_whole
+from repro.subgames.subgames import Array, Deck
 
 K_MEANS, K_MEDIANS = "k_means", "k_medians"
 _METRIC = {K_MEANS: "euclidean", K_MEDIANS: "manhattan"}

@@ -26,13 +26,12 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.config.schema import SolverConfig
 from repro.errors import ReproError
-from repro.values.batched import solve_batched
-from repro.values.sampling import random_subgame
-from repro.values.solver import Solution, solve_all
-from repro.values.stored import Stored, write_whole
-from repro.values.subgames import Array, Deck, Subgames, matchups
+from repro.subgames.batched import solve_batched
+from repro.subgames.sampling import random_subgame
+from repro.subgames.solver import Solution, SolverConfig, solve_all
+from repro.subgames.stored import Stored, write_whole
+from repro.subgames.subgames import Array, Deck, Subgames, matchups
 
 _SHARD = {4: 10, 5: 250}
 """Subgames in a shard, by the cards on the board: seconds of work."""
@@ -45,7 +44,7 @@ class Recipe(Stored):
     """What decides a dataset's contents; its length does not.
 
     Attributes:
-        least_pot, strength, ties: as in `repro.values.sampling.random_subgame`.
+        least_pot, strength, ties: as in `repro.subgames.sampling.random_subgame`.
         solver: how the subgames are solved.
     """
 

@@ -23,7 +23,7 @@ import numpy as np
 from repro.abstraction.showdown_strength import full_board_shares
 from repro.errors import ReproError
 from repro.seeding import numpy_generator
-from repro.values.subgames import CHOICES, EQUITY, LEAST_POT, MADE_HAND, POTS, RANDOM, STACK, Array, Deck, Subgame
+from repro.subgames.subgames import CHOICES, EQUITY, LEAST_POT, MADE_HAND, POTS, RANDOM, STACK, Array, Deck, Subgame
 
 
 def random_subgame(

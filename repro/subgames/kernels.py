@@ -1,4 +1,4 @@
-"""The inner loops of `repro.values.solver`, compiled: one subgame at a time, all its hands at once.
+"""The inner loops of `repro.subgames.solver`, compiled: one subgame at a time, all its hands at once.
 
 Tables have a row per legal action (*edge*) and a column per hand, so that what is done per hand runs over neighbouring
 numbers. Before the last card hands are in the order of their numbers, and on each full board in the order of their

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pytorch_lightning as pl
@@ -15,16 +17,50 @@ import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler
 
-from repro.config import ValueNetworkConfig
+from repro.config.fields import above_up_to, at_least
+from repro.config.schema import Config
 from repro.errors import ReproError
 from repro.games.isomorphism import Coding
 from repro.seeding import generator, numpy_generator
-from repro.values import buckets
-from repro.values.buckets import BucketRecipe, Buckets
-from repro.values.dataset import Dataset as Store
-from repro.values.dataset import Recipe, Samples
-from repro.values.encoding import CFV, averaged, encoding_error, error, expected, sizes, squared_error, summed
-from repro.values.subgames import STACK, Array, Subgames
+from repro.subgames import buckets
+from repro.subgames.buckets import BucketRecipe, Buckets
+from repro.subgames.config import SubgamesConfig
+from repro.subgames.dataset import Dataset as Store
+from repro.subgames.dataset import Recipe, Samples
+from repro.subgames.encoding import CFV, averaged, encoding_error, error, expected, sizes, squared_error, summed
+from repro.subgames.subgames import STACK, Array, Subgames
+
+
+@dataclass
+class SubgameDataConfig(SubgamesConfig):
+    """Which stored subgames networks learn from and are measured on, and how these are encoded."""
+
+    # Which dataset, and buckets of the same number, 0 or more; and how many of its subgames.
+    dataset: int = at_least(0, 0)
+    subgames: int = at_least(2)
+    # Share of the canonical boards whose subgames are for validation.
+    validation: float = above_up_to(0, 0.9, 0.1)
+    # Learn from only so many of those that are not for validation, drawn by the seed; null: from all.
+    learn_from: int | None = at_least(1, None)
+    # How many buckets hands are in; null: no buckets, and the board is part of the input.
+    buckets: int | None = at_least(1, None)
+    # Samples per SGD step.
+    batch_size: int = at_least(1)
+
+    def problems(self, config: Config, game: Subgames) -> Iterator[str]:
+        yield from super().problems(config, game)
+        if self.learn_from is not None and self.learn_from > self.subgames:
+            yield (
+                f"algorithm.learn_from is {self.learn_from}; it must be at most algorithm.subgames, {self.subgames}, "
+                "less those for validation."
+            )
+        key = "subgames" if self.learn_from is None else "learn_from"
+        most = getattr(self, key)
+        if self.batch_size > most:
+            yield (
+                f"algorithm.batch_size is {self.batch_size}, but algorithm.{key} only {most}; take smaller batches or "
+                "more subgames."
+            )
 
 
 @dataclass(frozen=True)
@@ -113,7 +149,7 @@ class SubgameData(pl.LightningDataModule):
     """
 
     def __init__(
-        self, subgames: Subgames, algorithm: ValueNetworkConfig, target: str, seed: int, folder: Path,
+        self, subgames: Subgames, algorithm: SubgameDataConfig, target: str, seed: int, folder: Path,
         epoch: Callable[[], int] = lambda: 0,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -128,20 +164,30 @@ class SubgameData(pl.LightningDataModule):
             self.buckets = algorithm.buckets
         self.inputs = 2 * self.buckets + 1 + (deck.cards if self._recipe is None else 0)
 
+    @property
+    def measured_on(self) -> str:
+        """What decides the validation subgames and how they come in batches."""
+        algorithm = self._algorithm
+        keys = {key: getattr(algorithm, key) for key in ("subgames", "validation", "dataset", "buckets", "batch_size")}
+        return json.dumps([str(self._store.folder), self._target, keys], sort_keys=True)
+
     def setup(self, stage: str) -> None:
-        """Read and encode the subgames.
+        """Read and encode the subgames; with `stage` "validate" those for validation only.
 
         Raises:
             ReproError: some are not stored, none would be for training or none for validation, or too few to learn
                 from as many as are asked for, or as a batch has.
         """
         training, validation, truths, ideal = list[Batch](), list[Batch](), list[Truth](), list[Tensor]()
+        learned_from = 0
         for samples in self._store.shards(self._algorithm.subgames):
             bucket = self._buckets(samples.board)
             matchup = samples.matchups(self._subgames.deck).astype(np.float32)
             truth = Truth(*(torch.from_numpy(x) for x in (samples.cfv, matchup, samples.ranges, bucket)))
             whole, held = self._encoded(samples, truth), torch.from_numpy(self._held_out(samples.board))
-            training.append(rows_of(whole, ~held))
+            learned_from += int((~held).sum())
+            if stage != "validate":
+                training.append(rows_of(whole, ~held))
             validation.append(rows_of(whole, held))
             truths.append(rows_of(truth, held))
             mine = truths[-1]
@@ -149,7 +195,10 @@ class SubgameData(pl.LightningDataModule):
         self.truth, self.encoding_error = _joined(truths), error(torch.cat(ideal))
         self.predicting_zero = error(squared_error(self.truth.cfv, torch.zeros(())))
         self._validation = Encoded(_joined(validation))
-        self._check(len(self._validation), sum(len(batch.inputs) for batch in training))
+        self._check(len(self._validation), learned_from)
+        _READ[self.measured_on] = self
+        if stage == "validate":
+            return
         whole = _joined(training)
         if self._algorithm.learn_from is not None:
             draw = generator(self._seed, "learn from")
@@ -184,8 +233,16 @@ class SubgameData(pl.LightningDataModule):
         order = BatchSampler(range(len(self._validation)), self._algorithm.batch_size, drop_last=False)
         return DataLoader(self._validation, sampler=order, batch_size=None)
 
+    def validation(self) -> Iterator[tuple[Tensor, Truth]]:
+        """Inputs and truth of the validation subgames, a batch at a time, in order."""
+        start = 0
+        for batch in self.val_dataloader():
+            end = start + len(batch.inputs)
+            yield batch.inputs, rows_of(self.truth, slice(start, end))
+            start = end
+
     @cached_property
-    def _found(self) -> Buckets | None:
+    def _stored_buckets(self) -> Buckets | None:
         return None if self._recipe is None else buckets.stored(self._folder, self._recipe)
 
     @cached_property
@@ -197,8 +254,8 @@ class SubgameData(pl.LightningDataModule):
 
     def _buckets(self, boards: Array) -> Array:
         """`[n, hands]` int64 bucket of each hand, or without buckets its number among those of the deck."""
-        if self._found is not None:
-            return self._found.of_boards(boards).astype(np.int64)
+        if self._stored_buckets is not None:
+            return self._stored_buckets.of_boards(boards).astype(np.int64)
         return self._subgames.deck.left(boards)
 
     def _encoded(self, samples: Samples, truth: Truth) -> Batch:
@@ -219,6 +276,24 @@ class SubgameData(pl.LightningDataModule):
         codes = coding.encode(torch.from_numpy(boards).long()).numpy()
         held: Array = draws[codes] < self._algorithm.validation
         return held
+
+
+_READ: WeakValueDictionary[str, SubgameData] = WeakValueDictionary()
+"""By what decides them, the validation subgames that are in memory: they are gigabytes, and read in minutes."""
+
+
+def validation_data(subgames: Subgames, algorithm: SubgameDataConfig, target: str, folder: Path) -> SubgameData:
+    """The validation subgames of a configuration: those that a training in this process has read, or read now.
+
+    Raises:
+        ReproError: as `SubgameData.setup`.
+    """
+    data = SubgameData(subgames, algorithm, target, 0, folder)
+    known = _READ.get(data.measured_on)
+    if known is None:
+        data.setup("validate")
+        return data
+    return known
 
 
 Columns = TypeVar("Columns", Batch, Truth)

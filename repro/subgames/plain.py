@@ -1,7 +1,7 @@
 """The plain way to solve a subgame: recursion down the tree, and a matrix of all pairs of hands at terminal nodes.
 
 For tests and for comparison. Shares the betting tree, the strengths of hands and the discounts with
-`repro.values.solver`, none of its loops, and is float64 throughout.
+`repro.subgames.solver`, none of its loops, and is float64 throughout.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import numpy as np
 
 from repro.algorithms.solver import discount_factor
 from repro.games.betting import SHOWDOWN
-from repro.values.solver import Variant
-from repro.values.subgames import Array, Subgame
+from repro.subgames.solver import Variant
+from repro.subgames.subgames import Array, Subgame
 
 
 class PlainSolver:

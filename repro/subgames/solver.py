@@ -16,20 +16,32 @@ from itertools import permutations
 
 import numpy as np
 
-from repro.algorithms.solver import discount_factor
-from repro.config.schema import SolverConfig, TabularCFRConfig
+from repro.algorithms.solver import MOST_EXPONENT, Discounts, discount_factor
+from repro.config.fields import above, between
 from repro.errors import ReproError
 from repro.games.betting import SHOWDOWN, BettingTree
-from repro.values import kernels
-from repro.values.kernels import BEST, DEALT, DECISION, FOLDED, MEAN, SHOWN, UPDATE, Boards, Part, Rule
-from repro.values.subgames import Array, Subgame
+from repro.subgames import kernels
+from repro.subgames.kernels import BEST, DEALT, DECISION, FOLDED, MEAN, SHOWN, UPDATE, Boards, Part, Rule
+from repro.subgames.subgames import Array, Subgame
 
 FIRST_LOOK, LOOKS = 24, 1.15
 """Exploitability is measured after so many iterations, and again each time that they have grown by this factor."""
 
 
-Variant = TabularCFRConfig | SolverConfig
-"""Which CFR: only the exponents and the floor of either are read."""
+@dataclass
+class SolverConfig:
+    """How subgames are solved; the exponents and the floor are those of `TabularCFRConfig`."""
+
+    # Most exploitability of a solution, as a fraction of the pot.
+    tolerance: float = above(0, 0.005)
+    alpha: float = 1.25
+    beta: float = 0.5
+    gamma: float = between(0, MOST_EXPONENT, 4.0)
+    floor: bool = False
+
+
+Variant = Discounts
+"""Which CFR."""
 
 
 @dataclass(frozen=True)

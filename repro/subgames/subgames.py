@@ -157,6 +157,11 @@ class Subgames:
         """Cards on the board when a subgame begins."""
         return SUBGAMES[self.name]
 
+    @property
+    def exact(self) -> None:
+        """How exact values of strategies are computed: nobody plays these."""
+        return None
+
 
 SUBGAMES = {"turn_subgames": 4, "river_subgames": 5}
 """Names of the kinds, and cards on the board when a subgame begins."""

@@ -1,0 +1,51 @@
+"""What runs about random subgames have in common: their configuration, and read-outs that predict instead of play."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from repro.algorithms.solver import exponent_problems
+from repro.config.schema import AlgorithmConfig, Config
+from repro.errors import ReproError
+from repro.policies.readout import Readout, Seat
+from repro.policies.snapshot import Snapshot
+from repro.subgames.solver import SolverConfig
+from repro.subgames.subgames import SUBGAMES, Subgames, load_subgames
+
+
+@dataclass
+class SubgamesConfig(AlgorithmConfig):
+    """What is about random subgames, whose solutions are stored in `output_dir`/subgames."""
+
+    solver: SolverConfig = field(default_factory=SolverConfig)
+
+    @classmethod
+    def load(cls, game: Mapping[str, Any], device: str = "cpu") -> Subgames:
+        """The kind of subgames; they live on the CPU, and are solved on the run's device."""
+        del device
+        if game.get("name") not in SUBGAMES:
+            raise ReproError(f"game is {game.get('name')}; the algorithm takes one of {', '.join(SUBGAMES)}.")
+        return load_subgames(game)
+
+    def problems(self, config: Config, game: Subgames) -> Iterator[str]:
+        yield from exponent_problems(self.solver, "algorithm.solver.")
+
+
+def folder_of(config: Config) -> Path:
+    """Where the stored subgames of all runs are."""
+    return Path(config.output_dir).absolute() / "subgames"
+
+
+class SubgameReadout(Readout):
+    """A read-out of a run about subgames: nothing that can sit in a seat."""
+
+    PLAYS = False
+
+    game: Subgames  # type: ignore[assignment]
+
+    def seats(self, snapshot: Snapshot) -> Sequence[Seat]:
+        name, kind = self.config.algorithm.name, self.game.name
+        raise ReproError(f"the algorithm {name} is about {kind}: it leaves values, and nothing that plays.")

@@ -1,0 +1,261 @@
+"""DCVN and DEVN [DEVN, Secs. 4 and 5]: networks that predict the values of a subgame from ranges over buckets.
+
+DCVN predicts counterfactual values and ends in a layer that makes them zero-sum. DEVN predicts expected values, which
+matchups turn into counterfactual ones; it has no such layer. Its predictions can be made zero-sum afterwards, for
+which the paper gives no formula. Ours shifts all expected values by the same amount: with `c` the sum over players of
+`<range, CFV>` and `Z = <range, matchup>` the probability that two hands can be held together, which is the same for
+both players, `EV <- EV - c / (2 Z)` makes that sum `c - 2 Z c / (2 Z) = 0`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import huber_loss
+
+from repro.algorithms.base import Training
+from repro.config.fields import above, one_of
+from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, register_algorithm, register_evaluation
+from repro.evaluation.base import Evaluation, Measured, Subject
+from repro.games.game import Game
+from repro.networks.purposes import purpose_problems
+from repro.policies.readout import Readout
+from repro.policies.snapshot import Snapshot
+from repro.seeding import initialisation
+from repro.subgames.config import SubgameReadout, folder_of
+from repro.subgames.data import Batch, SubgameData, SubgameDataConfig, Truth, validation_data
+from repro.subgames.encoding import CFV, EV, counterfactual, error, inverse, pooled, squared_error
+from repro.subgames.subgames import Subgames
+
+
+class ZeroSum(nn.Module):
+    """DCVN's last layer: `f - <f, ranges> / 2` [DEVN, Sec. 4], for ranges that sum to 1 each."""
+
+    def forward(self, values: Tensor, ranges: Tensor) -> Tensor:
+        """`[n, 2, buckets]` both."""
+        return values - (values * ranges).sum((1, 2), keepdim=True) / 2
+
+
+def zero_sum(cfv: Tensor, matchup: Tensor, ranges: Tensor) -> Tensor:
+    """`[n, 2, hands]` counterfactual values, shifted in expected value so that they sum to zero; see above."""
+    excess = (cfv * ranges).sum((1, 2), keepdim=True)
+    together = (matchup * ranges).sum((1, 2), keepdim=True)
+    return cfv - matchup * excess / together
+
+
+class ValueModule(nn.Module):
+    """Fully-connected layers with Parametric ReLU, `[n, inputs]` -> `[n, 2, buckets]` values in pots.
+
+    Args:
+        inputs: of which the first `2 * buckets` are the players' ranges.
+        network: width and hidden layers.
+        buckets: how many.
+        target: `CFV` for DCVN, `EV` for DEVN.
+    """
+
+    def __init__(self, inputs: int, network: NetworkConfig, buckets: int, target: str) -> None:
+        super().__init__()
+        assert network.layers is not None
+        widths = [inputs, *[network.width] * network.layers]
+        hidden = [m for i, o in pairwise(widths) for m in (nn.Linear(i, o), nn.PReLU())]
+        self.body = nn.Sequential(*hidden, nn.Linear(widths[-1], 2 * buckets))
+        self.buckets, self.outer = buckets, ZeroSum() if target == CFV else None
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        values = self.body(inputs).unflatten(1, (2, self.buckets))
+        if self.outer is None:
+            return values
+        return self.outer(values, inputs[:, : 2 * self.buckets].unflatten(1, (2, self.buckets)))
+
+
+# -- read-outs -------------------------------------------------------------------------------------------------------
+
+
+class PredictedValues(SubgameReadout):
+    """What a network predicts. Of kind `cfv`, the counterfactual values of DCVN; `ev`, those that matchups make of
+    DEVN's expected values."""
+
+    def values(self, snapshot: Snapshot, data: SubgameData) -> Iterator[tuple[Truth, Tensor]]:
+        """Of the validation subgames, a batch at a time, the truth and `[n, 2, hands]` predicted CFVs in pots."""
+        algorithm, architecture = self.config.algorithm, self.config.network
+        assert architecture is not None
+        device = torch.device(self.config.device)
+        network = ValueModule(data.inputs, architecture, data.buckets, algorithm.predicts).to(device)
+        network.load_state_dict(snapshot.state["network"])
+        for inputs, truth in data.validation():
+            with torch.no_grad():
+                yield truth, self.predicted(network, inputs.to(device), truth.to(device)).cpu()
+
+    def predicted(self, network: ValueModule, inputs: Tensor, truth: Truth) -> Tensor:
+        """`[n, 2, hands]` counterfactual values, from `[n, inputs]`; of the truth, ranges and matchups are used."""
+        values = inverse(network(inputs), truth.bucket)
+        return counterfactual(values, truth.matchup, self.config.algorithm.predicts)
+
+
+class ZeroSumValues(PredictedValues):
+    """DEVN's, less what makes its counterfactual values sum to zero."""
+
+    def predicted(self, network: ValueModule, inputs: Tensor, truth: Truth) -> Tensor:
+        return zero_sum(super().predicted(network, inputs, truth), truth.matchup, truth.ranges)
+
+
+@dataclass
+class ValueErrors(Evaluation):
+    """How far predicted counterfactual values of the validation subgames are from the true ones, in % of the pot.
+
+    `unbucketed`, the root mean square error over the hands of a subgame's player, averaged over subgames and players
+    (see `repro.subgames.encoding`); `best`, the lowest of the snapshots so far; `pooled`, the error over all subgames
+    at once; `encoding_error`, what `unbucketed` would be if the network's body predicted buckets without error, and
+    nothing made its predictions zero-sum; `predicting_zero`, what it would be if it predicted 0 for every hand.
+    """
+
+    OF_PLAYERS = False
+
+    def __post_init__(self) -> None:
+        self._unbucketed: dict[str, dict[int, float]] = {}
+        self._data: dict[str, SubgameData] = {}
+
+    def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
+        yield from super().problems(game, algorithm)
+        if not isinstance(algorithm, ValueNetworkConfig):
+            yield "readouts", self.readouts, f"the algorithm {algorithm.name} predicts no values, leave it out"
+
+    def recall(self, readout: str, rows: Mapping[int, Mapping[str, float]]) -> None:
+        self._unbucketed[readout] = {i: metrics["unbucketed"] for i, metrics in rows.items()}
+
+    def headline(self, game: Game, measured: Measured) -> str:
+        parts = [f"{name} {m['unbucketed']:.3f}" for name, m in measured.items() if "unbucketed" in m]
+        return f"{', '.join(parts)} % of the pot" if parts else ""
+
+    def measure(self, subject: Subject) -> Measured:
+        return {name: self._of_readout(subject, name) for name in self.names(subject.readouts)}
+
+    def _of_readout(self, subject: Subject, name: str) -> dict[str, float]:
+        readout = subject.readouts[name]
+        assert isinstance(readout, PredictedValues)
+        if name not in self._data:
+            config = readout.config
+            target = config.algorithm.predicts
+            self._data[name] = validation_data(readout.game, config.algorithm, target, folder_of(config))
+        data = self._data[name]
+        squares = torch.cat([squared_error(t.cfv, values) for t, values in readout.values(subject.snapshot, data)])
+        iteration, so_far = subject.snapshot.iteration, self._unbucketed.setdefault(name, {})
+        so_far[iteration] = error(squares)
+        return {
+            "unbucketed": so_far[iteration], "pooled": pooled(squares),
+            "best": min(value for i, value in so_far.items() if i <= iteration),
+            "encoding_error": data.encoding_error, "predicting_zero": data.predicting_zero,
+        }  # fmt: skip
+
+
+register_evaluation("value_errors", ValueErrors)
+
+# -- training --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class ValueNetworkConfig(SubgameDataConfig):
+    """DCVN or DEVN, networks that predict the values of subgames; an iteration is an epoch.
+
+    `seed` names the network's initial weights and the order of the samples.
+    """
+
+    READOUTS: ClassVar[Mapping[str, type[Readout]]] = {
+        "cfv": PredictedValues, "ev": PredictedValues, "ev_zero_sum": ZeroSumValues,
+    }  # fmt: skip
+
+    # cfv: counterfactual values, DCVN; ev: expected values, DEVN.
+    predicts: str = one_of(CFV, EV)
+    # Adam's.
+    learning_rate: float = above(0, 3e-4)
+
+    def problems(self, config: Config, game: Subgames) -> Iterator[str]:
+        yield from super().problems(config, game)
+        yield from purpose_problems(config.network, self.name, subgame_values=True)
+        kinds = [readout.kind for readout in self.readouts.values()]
+        if any((kind == CFV) != (self.predicts == CFV) for kind in kinds):
+            yield (
+                f"algorithm.readouts are of kinds {kinds}, and algorithm.predicts is {self.predicts}; cfv is another "
+                "network than the others, take it alone."
+            )
+
+    def build(self, game: Subgames, config: Config) -> ValueNetwork:
+        assert config.network is not None
+        return ValueNetwork(game, self, config)
+
+
+register_algorithm("value_network", ValueNetworkConfig)
+
+
+class ValueNetwork(Training):
+    """A training of DCVN or DEVN; an iteration is an epoch.
+
+    The *bucketed* loss is Huber's with delta 1, over the buckets that have a hand on the board.
+
+    Args:
+        subgames: which kind.
+        algorithm: hyperparameters.
+        config: of the run: the architecture, the seed, and where subgames are stored.
+    """
+
+    def __init__(self, subgames: Subgames, algorithm: ValueNetworkConfig, config: Config) -> None:
+        super().__init__(algorithm, config.seed)
+        target, folder = algorithm.predicts, folder_of(config)
+        self.data = self.datamodule = SubgameData(
+            subgames, algorithm, target, config.seed, folder, lambda: self.iteration
+        )
+        self._learning_rate = algorithm.learning_rate
+        assert config.network is not None
+        with initialisation(config.seed, "initial networks"):
+            self.network = ValueModule(self.data.inputs, config.network, self.data.buckets, target)
+        self._sums: dict[str, list[float]] = {}
+        self._started = 0.0
+
+    # -- Lightning's loop ----------------------------------------------------------------------------------------
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.parameters(), self._learning_rate)
+
+    def on_train_epoch_start(self) -> None:
+        self._started, self._sums = time.perf_counter(), {"train": [0.0, 0.0], "validation": [0.0, 0.0]}
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:  # type: ignore[override]
+        return self._loss(batch, "train")
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        self._loss(batch, "validation")
+
+    def on_validation_epoch_end(self) -> None:
+        self.iteration += 1
+        self.metrics = {f"loss/{which}": total / values for which, (total, values) in self._sums.items()}
+        self.charge(time.perf_counter() - self._started)
+
+    def _loss(self, batch: Batch, which: str) -> Tensor:
+        wrong = huber_loss(self.network(batch.inputs), batch.target, reduction="none", delta=1.0)
+        total, values = (wrong * batch.there).sum(), 2 * float(batch.there.sum())
+        sums = self._sums[which]
+        sums[0] += float(total.detach())
+        sums[1] += values
+        return total / values
+
+    # -- snapshots and checkpoints -------------------------------------------------------------------------------
+
+    def counts(self) -> dict[str, float]:
+        return {"epochs": float(self.iteration)}
+
+    def state(self) -> dict[str, Any]:
+        """`network`: the state of `ValueModule`."""
+        return {"network": {key: t.to("cpu", copy=True) for key, t in self.network.state_dict().items()}}
+
+    def progress(self) -> dict[str, Any]:
+        """Nothing: Lightning keeps the network and its optimizer."""
+        return {}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Take back nothing."""

@@ -1,0 +1,70 @@
+"""Commands of the suite as tests call them, and what their runs left."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+from mlflow import MlflowClient
+
+from repro.config.keys import training_key
+from repro.config.schema import Config
+from repro.measuring import measured_rows
+from repro.planning import plan
+from repro.trained import run_folder
+
+SMALL = (
+    "game=kuhn", "algorithm=sd_cfr_and_deep_cfr", "algorithm.iterations=30", "algorithm.traversals=200",
+    "algorithm.value.steps=30", "algorithm.value.batch_size=64", "algorithm.average.steps=20",
+    "algorithm.average.batch_size=64", "algorithm.value_capacity=1000", "algorithm.strategy_capacity=1000",
+    "algorithm.snapshot_every=5", "network.width=16",
+)  # fmt: skip
+"""A training of a second or two."""
+
+
+def command(*overrides: str, module: str = "run") -> list[str]:
+    return [sys.executable, "-m", f"repro.{module}", *overrides]
+
+
+def call(*overrides: str, module: str = "run") -> subprocess.CompletedProcess[str]:
+    arguments = command(*overrides, module=module)
+    return subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=300)
+
+
+def configs(*overrides: str, multirun: bool = True) -> list[Config]:
+    """Of the runs that a command line asks for."""
+    return [config for run in plan(overrides, multirun).runs for config in run.configs]
+
+
+def key_of(*overrides: str) -> str:
+    (config,) = configs(*overrides, multirun=False)
+    return training_key(config)
+
+
+def folder_of(output: Path, *overrides: str) -> Path:
+    return run_folder(output, key_of(*overrides))
+
+
+def results(output: Path, overrides: tuple[str, ...]) -> pd.DataFrame:
+    """Everything that the runs measured, wall times aside."""
+    rows = [
+        (config.seed, *row)
+        for config in configs(*overrides, f"output_dir={output}")
+        for row in measured_rows(config)
+        if row[1] != "wall_seconds"
+    ]
+    data = pd.DataFrame(rows, columns=["seed", "readout", "metric", "step", "value"])
+    return data.sort_values(["seed", "readout", "metric", "step"], ignore_index=True)
+
+
+def only_folder(output: Path) -> Path:
+    (folder,) = (output / "runs").iterdir()
+    return folder
+
+
+def tracked(output: Path) -> tuple[MlflowClient, list]:
+    """The MLflow client of an output folder, and all runs in it."""
+    client = MlflowClient(f"sqlite:///{output / 'mlflow.db'}")
+    return client, list(client.search_runs([e.experiment_id for e in client.search_experiments()]))

@@ -1,0 +1,52 @@
+"""An algorithm and a game that are no part of the package, each a file and a configuration."""
+
+from __future__ import annotations
+
+import pytest
+
+from repro import evaluate
+from repro.config.keys import training_key
+from repro.planning import plan
+from repro.trained import Trained
+from tests.commands import call
+
+OURS = ("game=one_card_poker", "algorithm=fictitious_play", "algorithm.iterations=40", "algorithm.snapshot_every=20")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_with_database")
+def test_they_run_are_measured_and_can_be_measured_again(tmp_path):
+    launcher = ("-m", "seed=0", "hydra/launcher=joblib", "hydra.launcher.n_jobs=1")
+    done = call("--config-dir", "examples/conf", *launcher, *OURS, f"output_dir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    assert "mA/g" in done.stderr
+    (run,) = plan(OURS, multirun=False, config_dir="examples/conf").runs
+    trained = Trained.open(tmp_path, training_key(run.config))
+    assert trained.snapshots.iterations == [20, 40]
+    assert evaluate.run([run.key, "evaluation=costs"], str(tmp_path)) == 0
+
+
+def test_fictitious_play_gets_closer(tmp_path):
+    from examples.fictitious_play import FictitiousPlay, FictitiousPlayConfig  # noqa: PLC0415
+    from repro.evaluation import nash_conv  # noqa: PLC0415
+    from repro.games import load  # noqa: PLC0415
+    from repro.policies import TabularPolicy  # noqa: PLC0415
+    from repro.policies.regret_matching import normalised  # noqa: PLC0415
+
+    game = load("leduc")
+    training = FictitiousPlay(game, FictitiousPlayConfig(iterations=200, snapshot_every=200), seed=0)
+    values = [nash_conv(game, TabularPolicy(normalised(training.sums, game.uniform)))]
+    for _ in range(200):
+        training.advance()
+    values.append(nash_conv(game, TabularPolicy(normalised(training.sums, game.uniform))))
+    assert values[1] < 0.1 * values[0]
+
+
+def test_keys_of_theirs_are_checked_like_ours():
+    from repro.errors import ReproError  # noqa: PLC0415
+
+    for wrong in ("algorithm.iteration=3", "game.rank=3"):
+        with pytest.raises(ReproError, match="iteration|rank"):
+            plan([*OURS, wrong], multirun=False, config_dir="examples/conf")
+    with pytest.raises(ReproError, match="must be a folder"):
+        plan(OURS, multirun=False, config_dir="examples/nowhere")

@@ -1,0 +1,199 @@
+"""From command lines to runs: sweeps, keys, stages, and what bad input is answered with."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+
+import pytest
+
+from repro.config.keys import as_plain, evaluation_key, from_plain, training_key
+from repro.config.schema import ReadoutConfig
+from repro.errors import ReproError
+from repro.evaluation.measures import Exploitability, Match
+from repro.planning import Run, plan, stages
+from tests.commands import SMALL, call, configs, key_of
+
+# -- keys ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_trainings_key_knows_nothing_of_who_looks_at_it():
+    same = (
+        ("output_dir=/tmp/a", "checkpoint_every_seconds=1", "force=true"), ("target=figure1", "scale=smoke"),
+        ("+algorithm.readouts.sd_cfr_20={kind: ensemble, capacity: 20}",), ("evaluation=[]",),
+        ("evaluation=[exploitability,costs]",), ("algorithm.name=mine",), ("logger=csv",),
+    )  # fmt: skip
+    assert {key_of(*SMALL, *overrides) for overrides in same} == {key_of(*SMALL)}
+
+
+def test_and_everything_of_what_is_trained():
+    different = (
+        "seed=1", "algorithm.traversals=1501", "algorithm.snapshot_every=10", "network.width=8", "threads=2",
+        "+game.ranks=4", "algorithm.value.learning_rate=0.002",
+    )  # fmt: skip
+    keys = {key_of(*SMALL, override.replace("+game", "game")) for override in different}
+    assert len({key_of(*SMALL), *keys}) == len(different) + 1
+
+
+def test_an_evaluations_key_is_of_what_is_measured():
+    (config,) = configs("algorithm=sd_cfr", multirun=False)
+
+    def key(measured: object, capacity: int | None = None) -> str:
+        algorithm = replace(config.algorithm, readouts={"sd_cfr": ReadoutConfig("ensemble", capacity)})
+        return evaluation_key(replace(config, evaluation={"x": measured}, algorithm=algorithm), "x", "sd_cfr")
+
+    assert key(Exploitability()) == key(Exploitability(readouts=["sd_cfr"], at="last"))
+    assert len({key(Exploitability()), key(Exploitability(boards=3)), key(Exploitability(), 5), key(Match())}) == 4
+
+
+def test_a_configuration_survives_being_written_down():
+    for overrides in (SMALL, ("algorithm=cfr",), ("algorithm=d2cfr", "evaluation=[exploitability,costs]")):
+        (config,) = configs(*overrides, multirun=False)
+        assert as_plain(from_plain(as_plain(config))) == as_plain(config)
+        assert from_plain(as_plain(config)) == config
+
+
+# -- sweeps ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_plans_what_its_runs_alone_would_be():
+    found = [training_key(c) for c in configs(*SMALL, "network.width=8,16", "seed=3,7", "device=cpu")]
+    assert found == [key_of(*SMALL, f"network.width={w}", f"seed={s}") for w in (8, 16) for s in (3, 7)]
+    with pytest.raises(ReproError, match="seed"):
+        plan([*SMALL, "seed=1,x"], multirun=True)
+
+
+def test_keys_of_a_swept_choice_can_be_given():
+    """Hydra alone refuses them: they are not keys of the algorithm that is the default."""
+    common = ["game=river_subgames", "algorithm.subgames=700", "algorithm.buckets=null", "seed=0,1"]
+    planned = configs("algorithm=dcvn,devn", *common)
+    assert [(c.algorithm.name, c.seed) for c in planned] == [(n, s) for n in ("dcvn", "devn") for s in (0, 1)]
+    assert {c.algorithm.subgames for c in planned} == {700}
+    assert {c.algorithm.buckets for c in planned} == {None}
+    for wrong in ("algorithm.subgamez=7", "algorithm.bucketz=null"):
+        with pytest.raises(ReproError, match=r"subgamez|bucketz"):
+            plan(["algorithm=dcvn,devn", wrong], multirun=True)
+    for line, value in (
+        ("algorithm.buckets=NULL", None), ("algorithm.buckets= 800", 800),
+        ("algorithm.buckets='${algorithm.batch_size}'", 100),
+    ):  # fmt: skip
+        planned = configs("algorithm=dcvn,devn", "game=river_subgames", line)
+        assert {c.algorithm.buckets for c in planned} == {value}, line
+
+
+def test_of_a_key_that_is_given_several_times_the_last_counts():
+    assert [c.seed for c in configs("seed=range(5)", "seed=1,2", "seed=4")] == [4]
+    assert [c.algorithm.name for c in configs("algorithm=cfr", "algorithm=dcfr,cfr_plus")] == ["dcfr", "cfr_plus"]
+
+
+def test_what_is_hydras_is_no_part_of_a_run():
+    assert len(configs(*SMALL, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "seed=0,1")) == 2
+
+
+# -- plans -----------------------------------------------------------------------------------------------------------
+
+
+def test_runs_that_train_the_same_are_one_that_measures_both():
+    once = plan([*SMALL, "target=figure1", "scale=laptop"], multirun=False).runs
+    opponent = key_of(*SMALL, "seed=5")
+    again = plan([*SMALL, "target=figure2", "scale=smoke", "evaluation=[exploitability,match]",
+                  "+algorithm.readouts.sd_cfr_9={kind: ensemble, capacity: 9}",
+                  f"+evaluation.match.opponents.five={opponent}/sd_cfr"], multirun=False).runs  # fmt: skip
+    five = plan([*SMALL, "seed=5"], multirun=False).runs
+    first, second = stages([*once, *again, *five])
+    assert [run.key for run in first] == [five[0].key], "an opponent comes first"
+    (both,) = second
+    assert both.labels == {"figure1": "laptop", "figure2": "smoke"}
+    assert set(both.config.evaluation) == {"exploitability", "match"}
+    assert set(both.config.algorithm.readouts) == {"sd_cfr", "deep_cfr", "sd_cfr_9"}
+
+
+def test_evaluations_of_one_name_that_differ_are_both_made():
+    (run,) = plan(SMALL, multirun=False).runs
+    other = replace(run.config, evaluation={"exploitability": Exploitability(at="last", boards=None)})
+    ((merged,),) = stages([run, Run([other], {"x": "y"})])
+    assert [e.at for e in merged.config.evaluation.values()] == ["snapshots", "last"]
+
+
+def test_runs_that_need_each_other_are_refused():
+    (run,) = plan(SMALL, multirun=False).runs
+    needy = replace(run.config, evaluation={"match": Match(opponents={"self": run.key})})
+    with pytest.raises(ReproError, match="need each other"):
+        stages([Run([needy], {})])
+
+
+def test_a_reference_is_the_key_of_the_run_that_the_overrides_ask_for():
+    reference = '${run_key:"algorithm=nfsp","game=kuhn"}'
+    planned = configs(*SMALL, "seed=0,3", "evaluation=match", f"+evaluation.match.opponents.nfsp='{reference}'")
+    assert [c.evaluation["match"].opponents["nfsp"] for c in planned] == [
+        key_of("algorithm=nfsp", "game=kuhn", f"seed={seed}") for seed in (0, 3)
+    ]
+
+
+# -- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("game=chess", "Could not find 'game/chess'"),
+        (
+            "game.name=chess",
+            "game 'chess' is unknown; the games are big_leduc, fhp, fhp5, fhp_limit, hnlh, hunl_pot, kuhn,",
+        ),
+        ("game.ranks=1", "game leduc: ranks is 1; at least 2"),
+        ("game.ranks=many", "game leduc: ranks is 'many'; a whole number is needed"),
+        ("game.ranls=4", "ranls"),
+        ("algorithm.traversals=-5", "algorithm.traversals is -5; it must be at least 1."),
+        ("algorithm.traversals=few", "algorithm.traversals"),
+        ("algorithm.traversal=5", "traversal"),
+        ("algorithm.value_capacity=0", "algorithm.value_capacity is 0; it must be at least 1."),
+        ("algorithm.value.learning_rate=0", "algorithm.value.learning_rate is 0.0; it must be greater than 0."),
+        ("algorithm.memory=list", "algorithm.memory is 'list'; it must be one of reservoir, aggregated."),
+        ("algorithm.readouts.sd_cfr.capacity=0", "algorithm.readouts.sd_cfr.capacity is 0; it must be at least 1."),
+        ("+algorithm.readouts.x={kind: ensembel}", "algorithm.readouts.x.kind is 'ensembel'; it must be one of"),
+        ("+algorithm.readouts.x={kind: ensemble, cap: 3}", "it must be a mapping with the keys kind and capacity."),
+        ("+algorithm.readouts.training={kind: ensemble}", "the name must be of a-z, 0-9 and _, and not 'training'."),
+        ("+algorithm.readouts.x={kind: average_network, capacity: 3}", "only an ensemble has one."),
+        ("network.layers=2", "network.layers is 2, but the architecture sd_cfr has a fixed depth"),
+        ("network.card_width=64", "network.card_width is 64, but the architecture sd_cfr has no branches"),
+        ("network.architecture=brown", "network.card_width has no value; the architecture brown needs"),
+        ("algorithm=chess", "Could not find 'algorithm/chess'"),
+        ("network.width=0", "network.width is 0; it must be at least 1."),
+        ("algorithm=cfr network=fc", "network is fc, but the algorithm cfr has none"),
+        ("network=null", "network=null"),
+        ("game=null", "game=null"),
+        ("algorithm=cfr network.width=3", "network.width=3"),
+        ("+game.device=cuda", "game.device is 'cuda'"),
+        ("algorithm=cfr algorithm.alpha=nan", "algorithm.alpha is nan; it must be from -10 to 10, or inf."),
+        ("algorithm=cfr '+algorithm.readouts.x={kind: ensemble}'", "must be one of average, current"),
+        ("seed=-1", "seed is -1; it must be at least 0."),
+        ("device=tpu", "device is 'tpu'; it must be one of cpu, cuda."),
+    ],
+)
+@pytest.mark.parametrize("multirun", [False, True])
+def test_bad_configuration_is_refused_before_any_work(override, sentence, multirun):
+    with pytest.raises(ReproError) as caught:
+        plan(shlex.split(override) if override.startswith("algorithm=") else [override], multirun)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_read_out_can_be_added_on_the_command_line():
+    (config,) = configs("+algorithm.readouts.sd_cfr_20={kind: ensemble, capacity: 20}", multirun=False)
+    assert config.algorithm.readouts["sd_cfr_20"] == ReadoutConfig("ensemble", 20)
+    assert config.algorithm.readouts["sd_cfr"] == ReadoutConfig("ensemble")
+
+
+def test_one_bad_value_in_a_sweep_stops_all_of_it_before_any_work(tmp_path):
+    done = call("-m", *SMALL, "algorithm.traversals=200,-5", f"output_dir={tmp_path / 'never'}")
+    assert done.returncode == 2
+    assert done.stderr == "error: algorithm.traversals is -5; it must be at least 1.\n"
+    assert not (tmp_path / "never").exists()
+
+
+def test_an_unfinished_list_is_one_sentence(tmp_path):
+    done = call("-m", "seed=[1", f"output_dir={tmp_path}")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: ")

@@ -1,0 +1,91 @@
+"""Trainings without a run around them: broken off and resumed, read out and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytorch_lightning as pl
+import torch
+
+from repro.algorithms.base import Training
+from repro.config.checks import check_settings, check_with_game
+from repro.config.schema import AlgorithmConfig, Config, NetworkConfig
+from repro.evaluation.averages import tabulated
+from repro.evaluation.base import Evaluation, Measured, Subject
+from repro.evaluation.measures import Exploitability
+from repro.games import Game
+from repro.policies import TabularPolicy
+from repro.policies.readout import Readout
+
+Model = TypeVar("Model", bound=pl.LightningModule)
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def config_of(
+    algorithm: AlgorithmConfig, network: NetworkConfig | None = None, seed: int = 0, **changes: Any
+) -> Config:
+    """The configuration of a run, without its game."""
+    return Config(game={}, algorithm=algorithm, network=network, seed=seed, **changes)
+
+
+def built(game: Any, config: Config) -> Any:
+    """What trains, checked as a run's is."""
+    check_settings(config)
+    check_with_game(config, game)
+    return config.algorithm.build(game, config)
+
+
+def readouts_of(game: Any, config: Config) -> dict[str, Readout]:
+    algorithm = config.algorithm
+    return {name: algorithm.READOUTS[given.kind](game, config, given) for name, given in algorithm.readouts.items()}
+
+
+def subject_of(game: Any, config: Config, training: Training) -> Subject:
+    return Subject(game, config.seed, training.snapshot(), readouts_of(game, config))
+
+
+def measured(game: Any, config: Config, training: Training, evaluation: Evaluation | None = None) -> Measured:
+    """The metrics of all read-outs now; by default, their exploitability."""
+    return (evaluation or Exploitability()).measure(subject_of(game, config, training))
+
+
+def tables_of(game: Game, config: Config, training: Training) -> dict[str, TabularPolicy]:
+    """What each read-out plays now, in a game with an exact engine."""
+    subject = subject_of(game, config, training)
+    return {name: tabulated(game, subject.seats(name)) for name in subject.readouts}
+
+
+def trainer(epochs: int, folder: Path) -> pl.Trainer:
+    """Lightning without anything of its own."""
+    return pl.Trainer(
+        max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, num_sanity_val_steps=0, default_root_dir=folder,
+    )  # fmt: skip
+
+
+def straight_and_resumed(make: Callable[[], Model], epochs: int, stop: int, folder: Path) -> tuple[Model, Model]:
+    """A run that never stopped, and one that was stopped, checkpointed and restored in a new model.
+
+    Args:
+        make: called for every model, which must come out the same.
+        epochs: where both runs end.
+        stop: the epoch after which the second one was stopped.
+        folder: for the checkpoint.
+    """
+
+    def fitted(until: int, checkpoint: Path | None = None) -> Model:
+        model = make()
+        # Read as `repro.run` reads it: nothing but tensors and plain Python.
+        trainer(until, folder).fit(
+            model, datamodule=getattr(model, "datamodule", None), ckpt_path=checkpoint, weights_only=True
+        )
+        return model
+
+    straight = fitted(epochs)
+    fitted(stop).trainer.save_checkpoint(folder / "stopped.ckpt")
+    return straight, fitted(epochs, folder / "stopped.ckpt")
