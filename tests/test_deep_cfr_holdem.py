@@ -317,7 +317,7 @@ def test_a_run_from_the_command_line(tmp_path):
         history = client.get_metric_history(runs[readout].info.run_id, "exploitability")
         assert [m.step for m in history] == [2, 3]
         assert all(m.value > 0 for m in history)
-    assert {"match/value", "disagreement/0/mean"} <= runs["sd_cfr"].data.metrics.keys()
+    assert {"match/deep_cfr/value", "disagreement/0/mean"} <= runs["sd_cfr"].data.metrics.keys()
     path = client.download_artifacts(runs["training"].info.run_id, "networks.pt", str(tmp_path))
     networks = torch.load(path, weights_only=True)
     assert set(networks) == {"config", "value", "opening", "average", "average_opening"}

@@ -247,11 +247,11 @@ def test_a_run_measures_what_the_definition_says(tmp_path: Path):
             wrong = (samples.cfv[n] - (back * matchup if of == EV else back)) ** 2
             roots.append([np.sqrt(wrong[player].mean()) for player in range(2)])
         assert np.std(roots) > 0
-        mine = found[(found.algorithm == name) & (found.step == 3)].set_index("metric").value
+        mine = found[(found.readout == name) & (found.step == 3)].set_index("metric").value
         assert mine["encoding_error"] == pytest.approx(100 * np.mean(roots), rel=1e-5)
         assert mine["error"] == pytest.approx(100 * np.mean(roots[6:]), rel=1e-5)
         assert mine["squared_error"] == pytest.approx(1e4 * np.mean(np.square(roots[6:])), rel=1e-5)
-    own = found[(found.algorithm == "training") & (found.step == 3)].set_index("metric").value
+    own = found[(found.readout == "training") & (found.step == 3)].set_index("metric").value
     assert own["subgames"] == 9
     assert own["exploitability/most"] <= 0.5
 

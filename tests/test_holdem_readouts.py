@@ -146,9 +146,9 @@ def test_a_game_of_several_boards_is_measured_by_matches_alone():
     model = trained(game, 2, match_hands=100, disagreement_rollouts=100)
     assert model.form is None
     measured = model.metrics["sd_cfr"]
-    assert {"match/value", "match/standard_error", "disagreement/0/mean"} <= measured.keys()
+    assert {"match/deep_cfr/value", "match/deep_cfr/standard_error", "disagreement/0/mean"} <= measured.keys()
     assert not {"nash_conv", "exploitability"} & (measured.keys() | model.metrics["deep_cfr"].keys())
-    assert measured["match/standard_error"] > 0
+    assert measured["match/deep_cfr/standard_error"] > 0
     assert model.metrics["deep_cfr"]["loss/policy"] > 0
 
 
@@ -197,8 +197,8 @@ def test_the_match_is_between_the_first_two_read_outs(finished):
     match = play_match(game, ensembles, deep_cfr_seats(finished), 200, generator(0, "match", 6))
     measured = finished.metrics["sd_cfr"]
     # Thousandths of the big blind of 100 chips.
-    assert measured["match/value"] == pytest.approx(10 * match.mean, rel=1e-6)
-    assert measured["match/standard_error"] == pytest.approx(10 * match.standard_error, rel=1e-6)
+    assert measured["match/deep_cfr/value"] == pytest.approx(10 * match.mean, rel=1e-6)
+    assert measured["match/deep_cfr/standard_error"] == pytest.approx(10 * match.standard_error, rel=1e-6)
     assert not any(k.startswith(("match", "disagreement")) for k in finished.metrics["deep_cfr"])
     none = trained(small_game(), 2).metrics["sd_cfr"]
     assert not any(k.startswith(("match", "disagreement")) for k in none)

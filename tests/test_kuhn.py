@@ -205,7 +205,7 @@ def tidy(policies, scale="laptop"):
             }
             rows += [("kuhn", scale, algorithm, seed, metric, step, value)
                      for metric, value in metrics.items() for step in (10, 20)]  # fmt: skip
-    return pd.DataFrame(rows, columns=["target", "scale", "algorithm", "seed", "metric", "step", "value"])
+    return pd.DataFrame(rows, columns=["target", "scale", "readout", "seed", "metric", "step", "value"])
 
 
 def all_playing(policy):

@@ -82,7 +82,7 @@ def test_a_run_plays_against_the_blueprint_of_another(tmp_path):
     assert experiment is not None
     found = find_runs(client, experiment.experiment_id, key_of(*NETWORKS, f"+algorithm.opponents.mine={key}"))
     assert {"match/mine/value", "match/mine/standard_error"} <= found["deep_cfr"].data.metrics.keys()
-    assert {"match/mine/value", "match/value"} <= found["sd_cfr"].data.metrics.keys()
+    assert {"match/mine/value", "match/deep_cfr/value"} <= found["sd_cfr"].data.metrics.keys()
     with pytest.raises(ReproError, match="holds a strategy for game hunl_pot"):
         opponents_of(client, load("hunl_pot", ranks=5, suits=2), checked)
     # What is found by its key is the training run, and only a finished one.
