@@ -19,8 +19,8 @@ from paper_figures import style
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, Claim, below
 from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
-from repro.algorithms.base import strategy_metric
 from repro.evaluation import expected_value, nash_conv
+from repro.evaluation.measures import strategy_metric
 from repro.evaluation.statistics import Estimate, mean_ci
 from repro.evaluation.units import milli_units, sd_cfr_exploitability
 from repro.games import Game, load

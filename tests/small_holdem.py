@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils import vector_to_parameters
 
-from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR
+from repro.algorithms.deep_cfr import DeepCFR
+from repro.algorithms.strategies import Asked
 from repro.config import NetworkConfig, ReadoutConfig
 from repro.games import Game, load
 from repro.games.holdem import HoldemCards
@@ -66,16 +67,21 @@ def small_game(**changes: Any) -> Game:
     return load("fhp", **{"ranks": 4, "suits": 2, **changes})
 
 
-def holdem_model(game: Game, seed: int = 0, **changes: Any) -> HoldemDeepCFR:
-    given = {"traversals": 300, "readouts": dict(READOUTS), "regret_unit": 100.0, **changes}
-    return HoldemDeepCFR(game, small_config(**given), NETWORK, seed)
+def holdem_model(game: Game, seed: int = 0, **changes: Any) -> DeepCFR:
+    given = {"strategies": "asked", "traversals": 300, "readouts": dict(READOUTS), "regret_unit": 100.0, **changes}
+    return DeepCFR(game, small_config(**given), NETWORK, seed)
 
 
-def trained(game: Game, iterations: int = 6, seed: int = 0, **changes: Any) -> HoldemDeepCFR:
+def trained(game: Game, iterations: int = 6, seed: int = 0, **changes: Any) -> DeepCFR:
     model = holdem_model(game, seed, iterations=iterations, **changes)
     for _ in range(iterations):
         model.training_step(None, 0)
     return model
+
+
+def asked(model: DeepCFR) -> Asked:
+    assert isinstance(model.strategies, Asked)
+    return model.strategies
 
 
 def every(game: Game) -> Tensor:
@@ -88,14 +94,14 @@ def opening_rows(game: Game, player: int) -> Tensor:
     return game.tree.round[game.infoset_node[mine]] == 0
 
 
-def tables(model: HoldemDeepCFR, player: int) -> list[Tensor]:
+def tables(model: DeepCFR, player: int) -> list[Tensor]:
     """Per iteration `[the player's infosets, actions]` float64, from the stored networks and opening strategies."""
     game = model.game
     mine = game.player_slice[player]
-    network = value_network(NETWORK, model.columns, 3)
+    network = value_network(NETWORK, model.strategies.columns, 3)
     early, found = opening_rows(game, player), []
     features, legal = HoldemFeatures(game).rows(every(game)[mine])
-    for parameters, opening in zip(model.stored[player], model.opening_strategies[player], strict=True):
+    for parameters, opening in zip(model.history["value"][player], model.history["opening"][player], strict=True):
         vector_to_parameters(parameters, network.parameters())
         with torch.no_grad():
             table = regret_matching(network(features, legal), legal, model.algorithm.when_no_positive).double()

@@ -10,17 +10,22 @@ import torch
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.memory import Aggregated
 from repro.algorithms.tabular import VARIANTS, solver_of
-from repro.config import RegressionConfig
+from repro.algorithms.strategies import Listed
+from repro.config import NetworkConfig, ReadoutConfig, RegressionConfig
 from repro.engine.sampling import SamplingEngine
 from repro.errors import ReproError
 from repro.evaluation import expected_value, nash_conv
 from repro.evaluation.exploitability import exact_engine
 from repro.games import load
 from repro.policies import TabularPolicy, uniform
-from repro.policies.ensemble import TrajectorySampling, reservoir_members
+from repro.policies.base import table_of
+from repro.policies.ensemble import Average, reservoir_members
 from repro.policies.regret_matching import regret_matching
 from repro.seeding import generator
-from tests.small import small_model, straight_and_resumed
+from repro.policies.snapshot import SnapshotFolder
+from tests.small import (
+    average_policy_of, measured, seats_of, small_config, small_model, straight_and_resumed, table_of_seats,
+)  # fmt: skip
 
 
 class TabularDeepCFR(DeepCFR):
@@ -29,11 +34,31 @@ class TabularDeepCFR(DeepCFR):
     def _fit(self, which: str, player: int, last_step: Any = None) -> float:
         return 0.0
 
-    def _strategy_of(self, player: int) -> torch.Tensor:
-        memory = self.value_memories[player]
+    def renew_strategy(self, player: int) -> None:
+        memory, part = self.value_memories[player], self.game.player_slice[player]
         assert isinstance(memory, Aggregated)
         mean = memory._sum / memory._weight.clamp(min=1)
-        return regret_matching(mean, self.game.legal[self.game.player_slice[player]], "uniform").float()
+        strategy = regret_matching(mean, self.game.legal[part], "uniform").float()
+        listed(self).table[part] = strategy
+        self.history["value"][player].append(strategy)
+
+    def average_policy(self) -> TabularPolicy:
+        """The average of B^M, which holds tables."""
+        averages = []
+        for part, rows in zip(self.game.player_slice, self.history["value"], strict=True):
+            average = Average(self.game.uniform[part])
+            for t, strategy in enumerate(rows, start=1):
+                table = self.game.uniform.clone()
+                table[part] = strategy.double()
+                table = table_of(self.game, TabularPolicy(table))
+                average.add(float(t), exact_engine(self.game).own_reach(table)[part], table[part])
+            averages.append(average.strategy())
+        return TabularPolicy(torch.cat(averages))
+
+
+def listed(model: DeepCFR) -> Listed:
+    assert isinstance(model.strategies, Listed)
+    return model.strategies
 
 
 def exact_cfr(game, iterations, *, linear):
@@ -50,9 +75,8 @@ def exact_cfr(game, iterations, *, linear):
 
 def tabular_run(game, iterations, traversals, **changes):
     config = {"memory": "aggregated", "when_no_positive": "uniform", "iterations": iterations, "divide_by_legal": False}
-    base = small_model(game, **{**config, "traversals": traversals, "evaluate_every": iterations, **changes})
+    base = small_model(game, **{**config, "traversals": traversals, "average": None, **changes})
     model = TabularDeepCFR(game, base.algorithm, base.network, seed=0)
-    model.algorithm.readouts.pop("deep_cfr")
     for _ in range(iterations):
         model.training_step(None, 0)
     return model
@@ -74,7 +98,7 @@ def test_dividing_regrets_by_the_number_of_actions_changes_no_tabular_strategy()
     plain = tabular_run(game, 3, 500, divide_by_legal=False, regret_unit=1.0)
     scaled = tabular_run(game, 3, 500, divide_by_legal=True, regret_unit=2.6)
     # Both scale an infoset's regrets by one positive number.
-    assert torch.allclose(plain.strategy, scaled.strategy, atol=1e-5)
+    assert torch.allclose(listed(plain).table, listed(scaled).table, atol=1e-5)
 
 
 def test_explicit_average_and_trajectory_sampling_agree():
@@ -82,12 +106,12 @@ def test_explicit_average_and_trajectory_sampling_agree():
     model = small_model(game, seed=3, iterations=8)
     for _ in range(8):
         model.training_step(None, 0)
-    average = model.average_policy()
+    average, ensemble = average_policy_of(model), seats_of(model, ReadoutConfig("ensemble"))
     opponent = uniform(game)
     hands = 400_000
     for seat in range(2):
         seats: list[Any] = [opponent, opponent]
-        seats[seat] = TrajectorySampling(model.strategy_buffers[seat])
+        seats[seat] = ensemble[seat]
         won = SamplingEngine(game).play(seats, hands, generator(0, "test", player=seat))
         table = game.uniform.clone()
         table[game.player_slice[seat]] = average.table[game.player_slice[seat]]
@@ -101,22 +125,22 @@ def test_exploitability_falls_from_uniform_with_real_networks():
     regression = RegressionConfig(steps=100, batch_size=256, start="previous")
     model = small_model(
         game, iterations=30, traversals=300, value=regression, average=regression, value_capacity=20_000,
-        strategy_capacity=20_000, evaluate_every=30,
+        strategy_capacity=20_000, snapshot_every=30,
     )  # fmt: skip
     for _ in range(30):
         model.training_step(None, 0)
     for readout in ("sd_cfr", "deep_cfr"):
-        assert model.metrics[readout]["nash_conv"] < 0.25 * nash_conv(game, uniform(game))
+        assert measured(model)[readout]["nash_conv"] < 0.25 * nash_conv(game, uniform(game))
 
 
-def test_evaluating_more_often_changes_nothing_that_is_learned():
+def test_leaving_more_snapshots_changes_nothing_that_is_learned():
     game = load("kuhn")
-    often, once = small_model(game, evaluate_every=1), small_model(game, evaluate_every=6)
+    often, once = small_model(game, snapshot_every=1), small_model(game, snapshot_every=6)
     for model in (often, once):
         for _ in range(6):
             model.training_step(None, 0)
-    assert torch.equal(often.strategy, once.strategy)
-    assert often.metrics["deep_cfr"]["nash_conv"] == once.metrics["deep_cfr"]["nash_conv"]
+    assert torch.equal(listed(often).table, listed(once).table)
+    assert measured(often)["deep_cfr"]["nash_conv"] == measured(once)["deep_cfr"]["nash_conv"]
 
 
 def test_seeds_differ_and_the_same_seed_repeats():
@@ -124,16 +148,17 @@ def test_seeds_differ_and_the_same_seed_repeats():
     runs = [small_model(game, seed) for seed in (0, 0, 1)]
     for model in runs:
         model.training_step(None, 0)
-    assert torch.equal(runs[0].strategy_buffers[0].parameters[0], runs[1].strategy_buffers[0].parameters[0])
-    assert not torch.equal(runs[0].strategy_buffers[0].parameters[0], runs[2].strategy_buffers[0].parameters[0])
+    first = [model.history["value"][0][0] for model in runs]
+    assert torch.equal(first[0], first[1])
+    assert not torch.equal(first[0], first[2])
 
 
 def test_a_capacity_that_is_never_reached_is_the_full_buffer():
     model = small_model(load("kuhn"))
     for _ in range(4):
         model.training_step(None, 0)
-    assert torch.equal(model.average_policy(100).table, model.average_policy().table)
-    assert not torch.equal(model.average_policy(2).table, model.average_policy().table)
+    assert torch.equal(average_policy_of(model, 100).table, average_policy_of(model).table)
+    assert not torch.equal(average_policy_of(model, 2).table, average_policy_of(model).table)
 
 
 @pytest.mark.parametrize("memory", ["reservoir", "aggregated"])
@@ -146,11 +171,12 @@ def test_resuming_equals_never_stopping(tmp_path, memory, start, stop):
     straight, resumed = straight_and_resumed(lambda: small_model(game, **changes), 6, stop, tmp_path)
     assert resumed.iteration == straight.iteration == 6
     assert straight.trainer.global_step == 12, "Lightning counts one step per fitted network"
-    for ours, theirs in zip(straight.strategy_buffers, resumed.strategy_buffers, strict=True):
-        assert torch.equal(torch.stack(ours.parameters), torch.stack(theirs.parameters))
+    for ours, theirs in zip(straight.history["value"], resumed.history["value"], strict=True):
+        assert torch.equal(torch.stack(list(ours)), torch.stack(list(theirs)))
+    expected, found = measured(straight), measured(resumed)
     for readout in ("sd_cfr", "sd_cfr_2", "deep_cfr"):
         for metric in ("nash_conv", "nodes_touched"):
-            assert straight.metrics[readout][metric] == resumed.metrics[readout][metric]
+            assert expected[readout][metric] == found[readout][metric]
 
 
 def test_a_batch_larger_than_what_was_collected_is_refused():
@@ -198,7 +224,7 @@ def test_the_loss_weight_scales_the_loss():
     for weight in ("t/T", "2t/T"):
         model = small_model(game, loss_weight=weight, value=RegressionConfig(steps=1, batch_size=64, start="previous"))
         model.training_step(None, 0)
-        losses.append(model.metrics[""]["loss/value"])
+        losses.append(model.metrics["loss/value"])
     # Of one step the loss is that of the untouched initial network.
     assert losses[1] == pytest.approx(2 * losses[0], rel=1e-5)
 
@@ -209,7 +235,7 @@ def test_when_no_advantage_is_positive_the_configured_fallback_plays():
     for fallback in ("argmax", "uniform"):
         model = small_model(game, when_no_positive=fallback)
         model.training_step(None, 0)
-        strategies.append(model.strategy)
+        strategies.append(listed(model).table)
     assert not torch.equal(*strategies)
 
 
@@ -218,11 +244,12 @@ def test_the_average_network_learns_the_linear_average_of_the_sampled_strategies
     game = load("kuhn")
     regression = RegressionConfig(steps=600, batch_size=512, learning_rate=5e-3, start="random")
     model = small_model(
-        game, traversals=1500, iterations=4, average=regression, strategy_capacity=50_000, evaluate_every=9
+        game, traversals=1500, iterations=4, average=regression, strategy_capacity=50_000, snapshot_every=9
     )
     for _ in range(4):
         model.training_step(None, 0)
-    policy, loss = model.train_average_networks()
+    loss = model.prepare_snapshot()["loss/policy"]
+    policy = table_of_seats(game, seats_of(model, ReadoutConfig("average_network")))
     for player in range(2):
         state, mine = model.strategy_memories[player].state_dict(), game.player_slice[player]
         rows, weight = state["infoset"].long(), state["iteration"].double()
@@ -235,17 +262,17 @@ def test_the_average_network_learns_the_linear_average_of_the_sampled_strategies
         mean = mean / total.clamp(min=1)[:, None]
         assert (policy.table[mine][seen] - mean[seen]).abs().max() < 0.05
     assert loss > 0
-    assert (policy.table - model.average_policy().table).abs().max() > 0.02
+    assert (policy.table - average_policy_of(model).table).abs().max() > 0.02
 
 
 def test_deep_cfr_and_sd_cfr_read_different_things_and_units_are_milli_antes():
     model = small_model(load("leduc", ante=2.0))
     for _ in range(2):
         model.training_step(None, 0)
-    measured = model.metrics
-    assert measured["deep_cfr"]["nash_conv"] != measured["sd_cfr"]["nash_conv"]
+    found = measured(model)
+    assert found["deep_cfr"]["nash_conv"] != found["sd_cfr"]["nash_conv"]
     # NashConv / 2 in thousandths of the ante, which is two chips here.
-    assert measured["sd_cfr"]["exploitability"] == pytest.approx(measured["sd_cfr"]["nash_conv"] / 2 / 2 * 1000)
+    assert found["sd_cfr"]["exploitability"] == pytest.approx(found["sd_cfr"]["nash_conv"] / 2 / 2 * 1000)
 
 
 def test_capped_buffers_differ_between_seeds_and_players():

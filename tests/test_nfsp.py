@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from mlflow import MlflowClient
 from torch import Tensor, nn
 
-from repro import run
 from repro.algorithms.nfsp import NFSP, SelfPlaySeat
 from repro.algorithms.nfsp_strategies import Asked, Listed, tabled
 from repro.algorithms.replay import Replay, Transitions
@@ -19,9 +17,11 @@ from repro.engine.sampling import SamplingEngine
 from repro.errors import ReproError
 from repro.games import Game, load
 from repro.games.betting import SHOWDOWN
+from repro.launching import execute
+from repro.planning import plan
 from repro.policies import deterministic_policy, random_policy, uniform
-from repro.tracking import status
-from repro.tracking.store import TRAINING, default_uri, find_runs
+from repro.tracking import record as records
+from tests.commands import results
 from tests.small_nfsp import ONE_LAYER, listed, made_up, played, small_config, small_model, small_player
 from tests.trained import config_of, measured, seeded, straight_and_resumed
 
@@ -335,23 +335,17 @@ NFSP_RUN = (
 )
 def test_bad_configuration_is_refused_before_any_work(override, sentence):
     with pytest.raises(ReproError) as caught:
-        run.plan([*NFSP_RUN, override], multirun=False)
+        plan([*NFSP_RUN, override], multirun=False)
     assert sentence in str(caught.value)
 
 
-def test_a_run_is_tracked(tmp_path: Path):
-    config = run.plan([*NFSP_RUN, f"output_dir={tmp_path}"], multirun=False)[0]
-    assert run.execute(config) == status.FINISHED
-    client = MlflowClient(default_uri(tmp_path))
-    found = client.get_experiment_by_name("runs")
-    assert found is not None
-    runs = find_runs(client, found.experiment_id, run_key(run.without_hydra(config)))
-    measured = runs["nfsp"].data.metrics
-    assert {"exploitability", "nash_conv", "episodes", "nodes_touched", "wall_seconds"} <= measured.keys()
-    assert measured["episodes"] == 256
-    assert {"loss/value", "loss/policy", "memory/value", "memory/strategy"} <= runs[TRAINING].data.metrics.keys()
-    steps = [m.step for m in client.get_metric_history(runs["nfsp"].info.run_id, "exploitability")]
-    assert steps == [2, 4]
-    path = client.download_artifacts(runs[TRAINING].info.run_id, "networks.pt", str(tmp_path))
-    networks = torch.load(path, weights_only=True)
-    assert len(networks["value"]) == len(networks["average"]) == 2
+def test_a_run_is_measured(tmp_path: Path):
+    (done,) = plan([*NFSP_RUN, f"output_dir={tmp_path}"], multirun=False).runs
+    assert execute(done.configs, done.labels) == records.FINISHED
+    rows = results(tmp_path, NFSP_RUN)
+    measured_ = rows[rows.readout == "nfsp"]
+    assert {"exploitability", "nash_conv", "episodes", "nodes_touched"} <= set(measured_.metric)
+    assert measured_[measured_.metric == "episodes"].value.tolist() == [128, 256]
+    assert measured_[measured_.metric == "exploitability"].step.tolist() == [2, 4]
+    own = set(rows[rows.readout == "training"].metric)
+    assert {"loss/value", "loss/policy", "memory/value", "memory/strategy"} <= own

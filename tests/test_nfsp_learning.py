@@ -170,18 +170,15 @@ def test_q_learning_finds_the_best_response_to_a_fixed_opponent(player):
 
 @pytest.mark.slow
 def test_exploitability_falls_well_below_uniforms():
-    game = load("kuhn")
-    model = NFSP(
-        game,
-        small_config(
-            iterations=160, snapshot_every=160, hands=256, eta=0.1, epsilon=0.06, replay_capacity=200_000,
-            reservoir_capacity=100_000, steps_per_update=32, batch_size=128, target_every=100,
-            value_learning_rate=0.1, average_learning_rate=0.1,
-        ),
-        NetworkConfig("fc", 64, 1),
-        seed=0,
+    game, network = load("kuhn"), NetworkConfig("fc", 64, 1)
+    algorithm = small_config(
+        iterations=160, snapshot_every=160, hands=256, eta=0.1, epsilon=0.06, replay_capacity=200_000,
+        reservoir_capacity=100_000, steps_per_update=32, batch_size=128, target_every=100, value_learning_rate=0.1,
+        average_learning_rate=0.1,
     )  # fmt: skip
+    model = NFSP(game, algorithm, network, seed=0)
     for _ in range(model.steps):
         model.training_step(None, 0)
-    assert model.metrics["nfsp"]["episodes"] == 160 * 256
-    assert model.metrics["nfsp"]["nash_conv"] < 0.45 * nash_conv(game, uniform(game))
+    assert model.counts()["episodes"] == 160 * 256
+    found = measured(game, config_of(algorithm, network), model)["nfsp"]
+    assert found["nash_conv"] < 0.45 * nash_conv(game, uniform(game))

@@ -11,17 +11,20 @@ import torch
 from open_spiel.python.algorithms import cfr, discounted_cfr
 from open_spiel.python.algorithms.exploitability import nash_conv as their_nash_conv
 
-from repro.algorithms.mccfr import MonteCarloCFR
-from repro.algorithms.tabular import VARIANTS, TabularCFR, solve, solver_of
-from repro.config import MCCFRConfig, ReadoutConfig, result_config
+from repro.algorithms import solver as solvers
+from repro.algorithms import tables
+from repro.algorithms.mccfr import MCCFRConfig, MonteCarloCFR
+from repro.algorithms.tabular import VARIANTS, solve, solver_of
+from repro.config import ReadoutConfig
 from repro.engine.sampling import SamplingEngine
 from repro.errors import ReproError
 from repro.evaluation import expected_value, nash_conv
 from repro.evaluation.exploitability import exact_engine
 from repro.games import load
 from repro.policies import TabularPolicy, uniform
-from repro.run import plan, without_hydra
+from tests.commands import configs
 from tests.reference import random_table
+from tests.trained import built, config_of, measured, tables_of
 
 PEERS = {
     "cfr": lambda game: cfr._CFRSolver(game, True, False, False),
@@ -145,9 +148,9 @@ def test_a_pass_touches_every_history():
 
 @pytest.mark.parametrize("variant", ["cfr", "cfr_plus", "linear_cfr", "dcfr", "es_mccfr", "os_mccfr"])
 def test_the_file_in_conf_is_the_variant(variant):
-    ((config),) = plan([f"algorithm={variant}", "game=kuhn"], multirun=False)
-    given = result_config(without_hydra(config))["algorithm"]
-    own = {"name", "iterations", "evaluate_every", "readouts", "traversals"}
+    (config,) = configs(f"algorithm={variant}", "game=kuhn", multirun=False)
+    given = asdict(config.algorithm)
+    own = {"name", "iterations", "snapshot_every", "readouts", "traversals"}
     assert {k: v for k, v in given.items() if k not in own} == {
         k: v for k, v in asdict(VARIANTS[variant]).items() if k not in own
     }
@@ -282,14 +285,11 @@ def test_linear_weights_are_the_iterations():
 
 @pytest.mark.parametrize(("variant", "iterations"), [("dcfr", 25), ("os_mccfr", 25)])
 def test_a_run_that_was_stopped_continues_bitwise_equal(variant, iterations):
-    """As a LightningModule, with iterations that are no multiple of those between evaluations."""
-
-    def model():
-        readouts = {"average": ReadoutConfig("average"), "current": ReadoutConfig("current")}
-        changes = {"name": variant, "iterations": iterations, "evaluate_every": 10, "readouts": readouts}
-        return TabularCFR(load("leduc"), replace(VARIANTS[variant], **changes), seed=2)
-
-    whole, stopped, continued = model(), model(), model()
+    """As a LightningModule, with iterations that are no multiple of those between snapshots."""
+    readouts = {"average": ReadoutConfig("average"), "current": ReadoutConfig("current")}
+    changes = {"name": variant, "iterations": iterations, "snapshot_every": 10, "readouts": readouts}
+    game, config = load("leduc"), config_of(replace(VARIANTS[variant], **changes), seed=2)
+    whole, stopped, continued = (built(game, config) for _ in range(3))
     assert whole.steps == 3
     for _ in range(3):
         whole.training_step(None, 0)
@@ -300,9 +300,43 @@ def test_a_run_that_was_stopped_continues_bitwise_equal(variant, iterations):
     for _ in range(2):
         continued.training_step(None, 0)
     assert whole.iteration == continued.iteration == iterations
+    ours, theirs = (tables_of(game, config, model) for model in (whole, continued))
     for name in ("average", "current"):
-        assert torch.equal(whole.policies[name].table, continued.policies[name].table)
-        keys = {"nash_conv", "exploitability", "player_updates", "nodes_touched", "wall_seconds"}
-        assert whole.metrics[name].keys() == keys
-        assert whole.metrics[name]["nodes_touched"] == continued.metrics[name]["nodes_touched"]
-    assert not torch.equal(whole.policies["average"].table, whole.policies["current"].table)
+        assert torch.equal(ours[name].table, theirs[name].table)
+    assert whole.counts() == continued.counts()
+    assert whole.metrics.keys() == {"player_updates", "nodes_touched", "wall_seconds"}
+    assert not torch.equal(ours["average"].table, ours["current"].table)
+    # Read out, it is what the solver plays.
+    for name, policy in (("average", whole.solver.average()), ("current", whole.solver.current())):
+        torch.testing.assert_close(ours[name].table, policy.table, rtol=0, atol=1e-15)
+        assert measured(game, config, whole)[name]["nash_conv"] == nash_conv(game, policy)
+
+
+def test_a_snapshot_is_of_its_moment():
+    config = config_of(replace(VARIANTS["es_mccfr"], name="es", iterations=4, snapshot_every=2, readouts={}))
+    model = config.algorithm.build(load("kuhn"), config)
+    model.training_step(None, 0)
+    state = model.snapshot().state
+    before = {name: state[name].clone() for name in ("sums", "regrets")}
+    model.training_step(None, 0)
+    for name, table in before.items():
+        assert torch.equal(state[name], table)
+        assert not torch.equal(model.snapshot().state[name], table)
+
+
+def test_regrets_of_large_tables_are_not_in_snapshots(monkeypatch):
+    readouts = {"average": ReadoutConfig("average"), "now": ReadoutConfig("current")}
+    config = config_of(replace(VARIANTS["cfr"], name="cfr", iterations=2, snapshot_every=2, readouts=readouts))
+    game = load("leduc")
+    assert built(game, config).state().keys() == {"centres", "sums", "regrets"}
+    for module in (solvers, tables):
+        monkeypatch.setattr(module, "MOST_ROWS_WITH_REGRETS", 287)
+    with pytest.raises(ReproError, match=r"algorithm\.readouts\.now\.kind is current; in the game leduc it must be"):
+        built(game, config)
+    del config.algorithm.readouts["now"]
+    model = built(game, config)
+    model.training_step(None, 0)
+    assert model.state().keys() == {"centres", "sums"}
+    assert model.state()["sums"].dtype == torch.float32
+    found = measured(game, config, model)["average"]["nash_conv"]
+    assert found == pytest.approx(nash_conv(game, model.solver.average()), rel=1e-6)

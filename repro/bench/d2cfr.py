@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from repro.algorithms.registry import build
 from repro.bench.measure import Effort, Row, interleaved, open_spiel, per_second
-from repro.config import settings
 from repro.engine.histories import Histories
 from repro.games import load
-from repro.run import plan, without_hydra
+from repro.planning import plan
 from repro.seeding import generator
 
 _SIMULATIONS = 800
@@ -37,9 +35,9 @@ def leduc_d2cfr_iteration(effort: Effort) -> Row:
 
 def _iterations(experiment: str, effort: Effort) -> Callable[[], float]:
     """A function that measures iterations per second."""
-    config = settings(without_hydra(plan([f"+experiment={experiment}", "seed=0"], multirun=False)[0]))
+    config = plan([f"+experiment={experiment}", "seed=0"], multirun=False).runs[0].config
     config.algorithm.iterations = 10**9
-    model = build(load("leduc"), config)
+    model = config.algorithm.build(load("leduc"), config)
 
     def iterate() -> None:
         model.iteration += 1
