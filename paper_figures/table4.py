@@ -76,7 +76,7 @@ SWEEPS = (
     ),
 )  # fmt: skip
 
-SWEEPS = {
+LABELS = {
     "turn": "turn",
     "turn_k_medians": "turn, k-medians",
     "turn_labels": "turn",
@@ -122,7 +122,7 @@ class Setting:
     """What a row of ours is of.
 
     Attributes:
-        sweep: one of `SWEEPS`.
+        sweep: one of `LABELS`.
         dataset: datasets are numbered from 1, as in the paper.
         buckets: how many, if the sweep differs in that: infinity for one of each description.
         tolerance: to what share of the pot labels are exact, if it differs in that.
@@ -179,7 +179,7 @@ class Setting:
         return "finest buckets" if self.buckets == inf else f"{self.buckets:,} buckets"
 
     def __str__(self) -> str:
-        return f"{SWEEPS[self.sweep]}, dataset {self.dataset}, {self.what}"
+        return f"{LABELS[self.sweep]}, dataset {self.dataset}, {self.what}"
 
 
 def settings(data: pd.DataFrame, sweep: str) -> list[Setting]:
@@ -245,7 +245,7 @@ def draw(data: pd.DataFrame) -> Figure:
     left, right = figure.subplots(1, 2, sharey=True)
     assert isinstance(left, Axes)
     assert isinstance(right, Axes)
-    rows = [setting for sweep in SWEEPS for setting in settings(data, sweep)]
+    rows = [setting for sweep in LABELS for setting in settings(data, sweep)]
     for y, setting in enumerate(rows):
         published, first = setting.published, y == 0
         for method, (name, colour, beside) in METHODS.items():
@@ -288,7 +288,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     The paper's come first.
     """
     found = []
-    for sweep in SWEEPS:
+    for sweep in LABELS:
         every = settings(data, sweep)
         # Its first row repeats one of the labels'.
         for setting in every[1:] if sweep in OF_RANGES else every:
@@ -341,7 +341,7 @@ def _finer(data: pd.DataFrame, before: Setting, after: Setting, method: str) -> 
     what = after.what[0].upper() + after.what[1:]
     return Claim(
         f"{after.name}_{method}_finer",
-        f"{what} lower {METHODS[method][0]}'s encoding error: {SWEEPS[after.sweep]}, dataset {after.dataset}",
+        f"{what} lower {METHODS[method][0]}'s encoding error: {LABELS[after.sweep]}, dataset {after.dataset}",
         "Table 1" if before.published else "ours", unless_smoke(data, above(measured, 0)), measured, "% of the pot",
         note=f"{before.what} minus {after.what}, the same subgames; holds if above 0",
     )  # fmt: skip
@@ -353,7 +353,7 @@ def _gains_more(data: pd.DataFrame, before: Setting, after: Setting) -> Claim:
     measured = jackknife(gains[1] - gains[0])
     return Claim(
         f"{after.name}_gains",
-        f"DEVN's improvement is larger with {after.what} than with {before.what}: {SWEEPS[after.sweep]}", "ours",
+        f"DEVN's improvement is larger with {after.what} than with {before.what}: {LABELS[after.sweep]}", "ours",
         unless_smoke(data, above(measured, 0)), measured, "percentage points",
         note="the same boards and pots; holds if above 0",
     )  # fmt: skip
@@ -369,7 +369,7 @@ def table(data: pd.DataFrame) -> str:
         "over all at once [%] | paper: DCVN, DEVN, improvement |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for sweep in SWEEPS:
+    for sweep in LABELS:
         for setting in settings(data, sweep):
             published = setting.published
             theirs = f"{published.dcvn}, {published.devn}, {published.improvement}" if published else "–"

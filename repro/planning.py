@@ -22,7 +22,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from repro.config.checks import check_settings, check_with_game, game_for_checks, readout_of, settings
@@ -151,7 +151,7 @@ def plan(overrides: Sequence[str], multirun: bool, config_dir: str | None = None
     try:
         with _composing(config_dir):
             jobs = _jobs(overrides, multirun)
-            runs = [_run(cfg) for cfg in _composed(jobs)]
+            runs = [_run(cfg, job) for cfg, job in zip(_composed(jobs), jobs, strict=True)]
     except (HydraException, OmegaConfBaseException) as error:
         raise ReproError(one_sentence(error)) from error
     except (ValueError, AssertionError) as error:
@@ -247,13 +247,28 @@ def _composed(jobs: Sequence[Sequence[str]]) -> list[DictConfig]:
     return configs
 
 
-def _run(cfg: DictConfig) -> Run:
+def _run(cfg: DictConfig, job: Sequence[str]) -> Run:
+    _drop_what_is_not_measured(cfg, job)
     labels = {str(cfg.target): str(cfg.scale)}
     first = settings(cfg)
     if first.seeds is None:
         return Run([first], labels)
     # Each with references of its own to other runs, which follow from the seed.
     return Run([settings(OmegaConf.merge(cfg, {"seed": seed, "seeds": None})) for seed in first.seeds], labels)  # type: ignore[arg-type]
+
+
+def _drop_what_is_not_measured(cfg: DictConfig, job: Sequence[str]) -> None:
+    """Leave out what an experiment says of an evaluation that was not selected.
+
+    Raises:
+        ReproError: the command line says something of one.
+    """
+    for name in [name for name in cfg.evaluation if OmegaConf.get_type(cfg.evaluation, name) is dict]:
+        for override in job:
+            if override.lstrip("+~").startswith(f"evaluation.{name}."):
+                raise ReproError(f"{override}: evaluation {name} is not selected; add evaluation=[{name}].")
+        with open_dict(cfg.evaluation):
+            del cfg.evaluation[name]
 
 
 def _jobs(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
