@@ -178,6 +178,7 @@ def test_it_beats_who_knows_less():
     assert itself.interval[0] < 0 < itself.interval[1]
 
 
+@pytest.mark.slow
 def test_what_a_run_measures():
     model = trained(40)
     seen = sum(bool((row > 0).any()) for row in solver_in(model).sums)
@@ -274,6 +275,7 @@ def test_the_file_says_what_the_buckets_are(stored, tmp_path):
     assert not torch.equal(one.probabilities(infosets), other.probabilities(infosets))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("other", "named"),
     [
@@ -362,6 +364,7 @@ def played(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[floa
     return float(sampled.split()[1]), float(low), float(high), shown.out
 
 
+@pytest.mark.slow
 def test_the_command_plays_blueprints(stored, capsys):
     game = small_game()
     mean, low, high, text = played(capsys, GAME, stored, "uniform", "--hands", 8000, "--seed", 3)
@@ -409,6 +412,7 @@ def test_the_small_game_has_buckets_to_make():
     assert game.cards.cells[1] == 14_640
 
 
+@pytest.mark.slow
 def test_a_resumed_run_keeps_its_buckets(monkeypatch):
     """Clustered elsewhere, the buckets may come in another order; the tables are of those they were made for."""
     first = model_of("algorithm.iterations=4", "algorithm.evaluate_every=1")

@@ -81,6 +81,7 @@ def figure9_data(levels: dict[int, float]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
+@pytest.mark.slow
 def test_figure9_claims():
     good = figure9_data({50: 500.0, 300: 100.0, 800: 90.0, 1000: 100.0})
     assert verdicts(figure9, good) == {
@@ -95,6 +96,7 @@ def test_figure9_claims():
     assert figure9.table(good).splitlines()[2].startswith("| 50 | 510 [")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
 def test_runs_that_are_compared_have_the_same_budget(scale):
     """Traversals, SGD steps, memories, seeds and evaluations of D2CFR and of what it is compared with."""
@@ -175,6 +177,7 @@ def figure8_data(wins: float, ours: float, **more: Any) -> pd.DataFrame:
     return ablation_data(figure8.WITH, figure8.OTHERS, wins, levels, ("training", "loss/value"), **more)
 
 
+@pytest.mark.slow
 def test_figure8_claims():
     good = verdicts(figure8, figure8_data(20.0, 100.0))
     assert set(good.values()) == {HELD}
@@ -240,6 +243,7 @@ def choices_data(better: float) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
+@pytest.mark.slow
 def test_choices_are_judged_against_each_other():
     assert set(verdicts(d2cfr_choices, choices_data(50.0)).values()) == {HELD}
     assert set(verdicts(d2cfr_choices, choices_data(200.0)).values()) == {DID_NOT_HOLD}

@@ -96,6 +96,7 @@ def test_explicit_average_and_trajectory_sampling_agree():
         assert abs(float(won.mean()) - exact) < 4 * standard_error
 
 
+@pytest.mark.slow
 def test_exploitability_falls_from_uniform_with_real_networks():
     game = load("kuhn")
     regression = RegressionConfig(steps=100, batch_size=256, start="previous")

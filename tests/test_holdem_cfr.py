@@ -60,6 +60,7 @@ def test_every_iteration_of_cfr_equals_explicit_deals(key, iterations, variant, 
     assert bool((solver.regrets[~game.legal] == 0).all() & (solver.sums[~game.legal] == 0).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alternating", [True, False])
 @pytest.mark.parametrize("variant", EXACT)
 @pytest.mark.parametrize(
@@ -83,6 +84,7 @@ def test_cfr_equals_explicit_deals(name, parameters, variant, alternating):
     assert solver.nodes_touched == 2 * 20 * explicit.histories()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", EXACT)
 @pytest.mark.parametrize("key", ["straights", "limit"])
 def test_simultaneous_cfr_from_the_start_equals_explicit_deals(key, variant):

@@ -60,6 +60,7 @@ def test_figure5_claims_hold():
     assert len(found) == 7
 
 
+@pytest.mark.slow
 def test_figure5_claims_fail():
     found = verdicts(figure5, figure5_data((500, 490, 3600), (300, 290, 30)))
     assert found["more_traversals"] == found["diminishing_steps"] == DID_NOT_HOLD
@@ -227,6 +228,7 @@ def test_table2_an_unsolved_blueprint_shows_nothing():
     assert found["beats_coarse"].verdict == DID_NOT_HOLD
 
 
+@pytest.mark.slow
 def test_table2_is_drawn_and_listed():
     data = table2_data(100.0)
     left, right = table2.draw(data).axes

@@ -297,6 +297,7 @@ def test_bad_configuration_is_refused_before_any_work(override, sentence):
     assert sentence in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_run_is_tracked(tmp_path: Path):
     config = run.plan([*NFSP_RUN, f"output_dir={tmp_path}"], multirun=False)[0]
     assert run.execute(config) == status.FINISHED

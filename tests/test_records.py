@@ -93,6 +93,7 @@ def test_matches_are_exact_and_of_the_iteration_asked_for(at):
                 assert model.metrics[name]["match/other/value"] == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_a_run_is_measured_against_the_record_of_another(tmp_path):
     output = f"output_dir={tmp_path}"
     first = compose(output, "algorithm.keep_strategies=true")

@@ -197,6 +197,7 @@ def test_a_killed_command_takes_its_workers_along(tmp_path):
     assert status.read(folder).iteration == before, "no worker is left that goes on"
 
 
+@pytest.mark.slow
 def test_a_sweep_plans_what_its_runs_alone_would_be():
     def alone(*overrides: str) -> str:
         return run_key(run.without_hydra(run.plan([*SMALL, *overrides], multirun=False)[0]))
@@ -397,6 +398,7 @@ def test_killed_at_the_very_end(straight, tmp_path, monkeypatch, left_behind):
     assert run.execute(config) == status.SKIPPED
 
 
+@pytest.mark.slow
 @pytest.mark.makes_a_database
 def test_a_database_killed_in_the_middle_of_a_commit_recovers(tmp_path):
     """A rollback journal that a killed process left must not lock the user out."""
@@ -415,6 +417,7 @@ def test_a_database_killed_in_the_middle_of_a_commit_recovers(tmp_path):
     assert open_store(uri).search_experiments()
 
 
+@pytest.mark.slow
 @pytest.mark.makes_a_database
 def test_a_database_half_made_is_made_again(tmp_path):
     (tmp_path / "mlflow.db.new").write_bytes(b"SQLite format 3\0 and then the power went")
@@ -458,6 +461,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
     assert file.read_text() == "my thesis, the only copy"
 
 
+@pytest.mark.slow
 def test_the_key_ignores_paths_and_nothing_else():
     def key(*overrides: str) -> str:
         return run_key(run.without_hydra(run.plan(overrides, multirun=False)[0]))
