@@ -137,6 +137,7 @@ def test_a_capacity_that_is_never_reached_is_the_full_buffer():
     assert not torch.equal(model.average_policy(2).table, model.average_policy().table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", ["reservoir", "aggregated"])
 @pytest.mark.parametrize("start", ["previous", "random"])
 @pytest.mark.parametrize("stop", [1, 3, 5])

@@ -187,6 +187,7 @@ def test_a_failed_sweep_does_not_stop_the_others_but_ctrl_c_does(monkeypatch, tm
     assert len(done) == run_until
 
 
+@pytest.mark.slow
 def test_finished_sweeps_start_no_process(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(figure, "unfinished", lambda configs, found: 0)
     monkeypatch.setattr(figure, "run_sweep", lambda arguments: pytest.fail("a process was started"))

@@ -27,6 +27,7 @@ def as_share(game, sample):
     return share
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["three_suits", "four_suits", "straights", "limit", "fhp5"])
 @pytest.mark.parametrize("size", [1, 4, 30])
 def test_a_sample_equals_explicit_deals_on_its_boards(key, size):

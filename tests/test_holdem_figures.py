@@ -70,6 +70,7 @@ def test_figure5_claims_fail():
     assert found["above_linear_cfr"] == DID_NOT_HOLD
 
 
+@pytest.mark.slow
 def test_figure5_is_drawn_and_listed():
     data = figure5_data((1000, 500, 400), (900, 300, 290))
     left, right = figure5.draw(data).axes

@@ -77,6 +77,7 @@ def test_features_of_fixed_shape_are_the_features(name):
         assert torch.equal(ours, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GAMES)
 @pytest.mark.parametrize("build", [value_network, average_network])
 @pytest.mark.parametrize("schedule", ["constant", "cosine"])

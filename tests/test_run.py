@@ -424,6 +424,7 @@ def test_a_database_half_made_is_made_again(tmp_path):
     assert open_store(default_uri(tmp_path)).search_experiments()
 
 
+@pytest.mark.slow
 def test_a_deleted_experiment_is_explained(tmp_path):
     client = open_store(default_uri(tmp_path))
     client.delete_experiment(experiment_id(client, "runs", tmp_path / "artifacts"))
