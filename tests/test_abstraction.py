@@ -277,6 +277,7 @@ def test_converges():
     assert abs(expected_value(game, solver.average())[0] - value) <= found[-1] + nash_conv(game, exact)
 
 
+@pytest.mark.slow
 def test_more_buckets_come_closer():
     game = small_game()
     start = nash_conv(game, uniform(game))

@@ -82,6 +82,7 @@ def figure9_data(levels: dict[int, float]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
+@pytest.mark.slow
 def test_figure9_claims():
     good = figure9_data({50: 500.0, 300: 100.0, 800: 90.0, 1000: 100.0})
     assert verdicts(figure9, good) == {
@@ -97,6 +98,7 @@ def test_figure9_claims():
     assert [number(cell) for cell in first[:2]] == [50, 510]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
 def test_runs_that_are_compared_have_the_same_budget(scale):
     """Traversals, SGD steps, memories, seeds and evaluations of D2CFR and of what it is compared with."""
@@ -176,6 +178,7 @@ def figure8_data(wins: float, ours: float, **more: Any) -> pd.DataFrame:
     return ablation_data(figure8.WITH, figure8.OTHERS, wins, levels, ("training", "loss/value"), **more)
 
 
+@pytest.mark.slow
 def test_figure8_claims():
     good = verdicts(figure8, figure8_data(20.0, 100.0))
     assert set(good.values()) == {HELD}
@@ -244,6 +247,7 @@ def choices_data(better: float) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
+@pytest.mark.slow
 def test_choices_are_judged_against_each_other():
     assert set(verdicts(d2cfr_choices, choices_data(50.0)).values()) == {HELD}
     assert set(verdicts(d2cfr_choices, choices_data(200.0)).values()) == {DID_NOT_HOLD}

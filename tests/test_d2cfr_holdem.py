@@ -59,6 +59,7 @@ def rectified() -> HoldemD2CFR:
     return steps_of(d2cfr(small_game(), kl_weight=0.3, iterations=4, **PLAYED), 4)
 
 
+@pytest.mark.slow
 def test_without_its_parts_it_is_deep_cfr():
     """Bitwise: no DNet, no rectification, no divergence."""
     game = small_game()
@@ -77,6 +78,7 @@ def test_without_its_parts_it_is_deep_cfr():
         assert ours.metrics["d2cfr"][metric] == theirs.metrics["d2cfr"][metric]
 
 
+@pytest.mark.slow
 def test_strategies_are_matched_to_rectified_regrets(rectified, monkeypatch):
     """The formula of eq. 6 with made-up values of play-outs; in the first betting round, the table."""
     game, played = rectified.game, []
@@ -106,6 +108,7 @@ def test_strategies_are_matched_to_rectified_regrets(rectified, monkeypatch):
     torch.testing.assert_close(found[early], plain[early])
 
 
+@pytest.mark.slow
 def test_divergence_is_from_the_mean_of_the_last_policies(rectified):
     assert [len(recent) for recent in rectified.recent] == [2, 2]
     mine = rectified.game.player_slice[0]
@@ -123,6 +126,7 @@ def test_divergence_is_from_the_mean_of_the_last_policies(rectified):
     torch.testing.assert_close(outputs[1], rectified.average_networks[0](*batch.inputs).detach())
 
 
+@pytest.mark.slow
 def test_its_policy_networks_are_measured_against_opponents(rectified):
     seats = rectified._average_seats()
     match = play_match(rectified.game, seats, Uniform(rectified.game), 200, rectified.draws("match"))
@@ -142,6 +146,7 @@ def test_resuming_equals_never_stopping(tmp_path):
     assert straight.metrics["d2cfr"]["match/uniform/value"] == resumed.metrics["d2cfr"]["match/uniform/value"]
 
 
+@pytest.mark.slow
 def test_what_it_leaves_is_played_as_an_average_network_only(rectified, tmp_path):
     plain = {
         "game": {"name": "hnlh", "ranks": 6, "suits": 2, "stack": 500.0},

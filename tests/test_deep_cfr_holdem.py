@@ -204,6 +204,7 @@ def assert_same(one: HoldemDeepCFR, other: HoldemDeepCFR) -> None:
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
+@pytest.mark.slow
 def test_the_same_seed_repeats_and_another_does_not(finished):
     changes = {"match_hands": 200, "disagreement_rollouts": 50}
     assert_same(finished, trained(small_game(), **changes))
@@ -217,6 +218,7 @@ def test_evaluating_more_often_changes_nothing_that_is_learned(finished):
     assert_same(finished, rare)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("boards", "start", "stop"), [(None, "previous", 1), (None, "random", 3), (20, "previous", 4)])
 def test_resuming_equals_never_stopping(tmp_path, boards, start, stop):
     # After four iterations an evaluation has just been, whose running averages a resumed run does not have.

@@ -64,6 +64,7 @@ def verdicts(data: pd.DataFrame) -> dict[str, str]:
     return {claim.id: claim.verdict for claim in table4.claims(data)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lower_by", "below", "margin"),
     [(30.0, HELD, HELD), (10.0, HELD, DID_NOT_HOLD), (-10.0, DID_NOT_HOLD, DID_NOT_HOLD), (60.0, HELD, DID_NOT_HOLD)],
@@ -91,6 +92,7 @@ def test_table4_judges_the_improvement(lower_by: float, below: str, margin: str)
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_table4_is_undecided_where_shards_disagree():
     found = verdicts(table4_data(3.0, spread=0.5))
     assert UNDECIDED in {v for name, v in found.items() if name.endswith("_lower")}
@@ -99,6 +101,7 @@ def test_table4_is_undecided_where_shards_disagree():
     assert {v for n, v in verdicts(table4_data(30.0, count=1)).items() if n.endswith("_lower")} == {UNDECIDED}
 
 
+@pytest.mark.slow
 def test_table4_shows_both_tables():
     data = table4_data(30.0)
     panels = table4.draw(data).axes
@@ -192,6 +195,7 @@ def expect(found: tuple[str, float], verdict: str, measured: float) -> None:
     assert found[1] == pytest.approx(measured, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_table6_judges_losses_of_the_best_networks():
     found = judged(table6, runs())
     for setting in (*BUCKETED, *UNABSTRACTED):
@@ -211,6 +215,7 @@ def test_table6_judges_losses_of_the_best_networks():
     assert {v for v, _ in judged(table6, runs(seeds=1)).values()} == {UNDECIDED}
 
 
+@pytest.mark.slow
 def test_table6_shows_every_setting_and_the_labels():
     data = table6.select(runs())
     text = table6.table(data)
@@ -247,6 +252,7 @@ def test_every_number_is_judged():
         assert least.mean == pytest.approx(mean)
 
 
+@pytest.mark.slow
 def test_figure11_judges_gains():
     found = judged(figure11, runs())
     # DEVN's loss falls faster.
@@ -267,6 +273,7 @@ def test_figure11_judges_gains():
     assert figure11.paper_gain(BUCKETED[0], "dcvn", 7, 2) == pytest.approx(100 * (1 - 3.679 / 4.161))
 
 
+@pytest.mark.slow
 def test_figure10_judges_width_and_buckets():
     found = judged(figure10, runs())
     expect(found["dcvn_wider"], HELD, 100 * (1 - loss("ii", "dcvn", 7) / loss("i", "dcvn", 7)))
@@ -349,6 +356,7 @@ def longer(seeds: int = 3, scale: str = "laptop") -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+@pytest.mark.slow
 def test_the_curve_over_sgd_steps():
     found = judged(devn_steps, longer())
     for hidden in (3, 7):
@@ -407,6 +415,7 @@ def test_targets_share_runs():
     assert set(losses[losses.readout == "devn_zero_sum"].step) == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scale", "samples"), [("paper", 9_000_000), ("laptop", 90_000)])
 def test_every_share_takes_as_many_steps_and_evaluations(scale: str, samples: int):
     parts = []

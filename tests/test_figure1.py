@@ -173,6 +173,7 @@ def test_a_target_has_one_sweep_or_several():
     assert figure.experiments("kuhn", "laptop") == [f"kuhn/{part}/laptop" for part in parts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("statuses", "run_until", "returned"), [([1, 0], 2, 1), ([figure.INTERRUPTED, 0], 1, 130)])
 def test_a_failed_sweep_does_not_stop_the_others_but_ctrl_c_does(monkeypatch, tmp_path, statuses, run_until, returned):
     done = []
@@ -187,6 +188,7 @@ def test_a_failed_sweep_does_not_stop_the_others_but_ctrl_c_does(monkeypatch, tm
     assert len(done) == run_until
 
 
+@pytest.mark.slow
 def test_finished_sweeps_start_no_process(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(figure, "unfinished", lambda configs, found: 0)
     monkeypatch.setattr(figure, "run_sweep", lambda arguments: pytest.fail("a process was started"))
@@ -211,6 +213,7 @@ def test_the_paper_scale_is_the_published_setting():
     assert config.memory == "reservoir"
 
 
+@pytest.mark.slow
 def test_laptop_departs_from_the_paper_in_length_only():
     config = run.without_hydra(run.plan(["+experiment=figure1/laptop"], multirun=True)[0])
     assert figure.deviations("figure1/laptop", [config]) == {"algorithm.iterations": [2490, 150]}

@@ -153,6 +153,7 @@ def test_the_paper_scale_is_the_published_setting():
     assert (network.architecture, network.width, network.card_width) == ("brown", 64, 64)
 
 
+@pytest.mark.slow
 def test_laptop_keeps_what_makes_the_game_and_the_comparison():
     config = run.without_hydra(run.plan(["+experiment=figure3/laptop"], multirun=True)[0])
     departed = figure.deviations("figure3/laptop", [config])

@@ -62,6 +62,7 @@ def test_figure5_claims_hold():
     assert len(found) == 7
 
 
+@pytest.mark.slow
 def test_figure5_claims_fail():
     found = verdicts(figure5, figure5_data((500, 490, 3600), (300, 290, 30)))
     assert found["more_traversals"] == found["diminishing_steps"] == DID_NOT_HOLD
@@ -71,6 +72,7 @@ def test_figure5_claims_fail():
     assert found["above_linear_cfr"] == DID_NOT_HOLD
 
 
+@pytest.mark.slow
 def test_figure5_is_drawn_and_listed():
     data = figure5_data((1000, 500, 400), (900, 300, 290))
     left, right = figure5.draw(data).axes
@@ -233,6 +235,7 @@ def test_table2_an_unsolved_blueprint_shows_nothing():
     assert found["beats_coarse"].verdict == DID_NOT_HOLD
 
 
+@pytest.mark.slow
 def test_table2_is_drawn_and_listed():
     data = table2_data(100.0)
     left, right = table2.draw(data).axes

@@ -110,6 +110,7 @@ def test_deep_cfr_is_the_network_behind_the_summed_opening(finished):
     assert measured == pytest.approx(nash_conv(game, TabularPolicy(torch.cat(parts))), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_average_network_is_trained_on_what_was_played():
     """It approaches the iteration-weighted mean of the strategies in memory."""
     regression = RegressionConfig(steps=500, batch_size=256, learning_rate=5e-3, start="random")

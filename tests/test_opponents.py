@@ -40,6 +40,7 @@ def key_of(*overrides: str) -> str:
     return run_key(run.without_hydra(config))
 
 
+@pytest.mark.slow
 def test_a_reference_is_the_key_of_the_other_run():
     named = '"game=kuhn","algorithm=cfr"'
     overrides = (*NETWORKS, "seed=3", f"+algorithm.opponents.other='${{run_key:{named}}}'")

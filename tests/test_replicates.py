@@ -77,6 +77,7 @@ def test_features_of_fixed_shape_are_the_features(name):
         assert torch.equal(ours, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GAMES)
 @pytest.mark.parametrize("build", [value_network, average_network])
 @pytest.mark.parametrize("schedule", ["constant", "cosine"])
@@ -192,6 +193,7 @@ def steps_of(model: Any, steps: int) -> Any:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["random", "previous"])
 def test_seeds_together_are_the_seeds_alone(start):
     regression = RegressionConfig(steps=10, batch_size=64, start=start)
@@ -267,6 +269,7 @@ def test_a_batched_run_has_the_keys_of_its_seeds():
     assert run_key(run.without_hydra(batched)) not in found
 
 
+@pytest.mark.slow
 def test_sweeps_over_seeds_are_batched_on_a_gpu():
     def added(experiment: str) -> list[str]:
         return figure.sweep_arguments(experiment, Path("outputs").absolute(), 1, "cuda", False)[4:]
@@ -276,6 +279,7 @@ def test_sweeps_over_seeds_are_batched_on_a_gpu():
     assert added("figure5/linear_cfr/laptop") == added("figure1/laptop") == ["device=cuda"]
 
 
+@pytest.mark.slow
 def test_seeds_that_a_sweep_would_do_several_times_are_refused():
     with pytest.raises(ReproError, match=r"seeds is \[0, 1, 2\], but of the 3 runs .* add seed=0"):
         run.plan(["+experiment=figure2/laptop", "seeds=[0,1,2]"], multirun=True)
@@ -342,6 +346,7 @@ def test_a_batched_run_that_dies_while_its_seeds_finish(tmp_path, monkeypatch):
     assert exploitabilities(killed) == exploitabilities(straight)
 
 
+@pytest.mark.slow
 def test_seeds_that_are_finished_are_not_done_again(tmp_path):
     assert executed("seed=0", f"output_dir={tmp_path}") == status.FINISHED
     client = MlflowClient(default_uri(tmp_path))
@@ -354,6 +359,7 @@ def test_seeds_that_are_finished_are_not_done_again(tmp_path):
     assert len(exploitabilities(tmp_path)) == 2
 
 
+@pytest.mark.slow
 def test_nobody_else_does_a_seed_of_a_batched_run(tmp_path, capsys):
     (config,) = run.plan([*SMALL, "seed=1", f"output_dir={tmp_path}"], multirun=False)
     key = run_key(run.without_hydra(config))
