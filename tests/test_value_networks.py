@@ -73,9 +73,7 @@ def network(
     return ValueNetwork(RIVERS, asked.algorithm, asked)
 
 
-def run_config(
-    folder: Path, seed: int = 0, kinds: tuple[str, ...] = ("ev", "ev_zero_sum"), **changes: Any
-) -> Config:
+def run_config(folder: Path, seed: int = 0, kinds: tuple[str, ...] = ("ev", "ev_zero_sum"), **changes: Any) -> Config:
     return config_of(config(kinds, **changes), NetworkConfig("prelu", 16, 2), seed, output_dir=str(folder))
 
 
@@ -255,8 +253,8 @@ def test_a_network_learns_its_training_set(solved: Path, tmp_path: Path, kinds: 
 
 def test_resuming_equals_never_stopping(solved: Path, tmp_path: Path):
     straight, resumed = straight_and_resumed(lambda: network(solved), 4, 2, tmp_path)
-    for ours, theirs in zip(straight.network.parameters(), resumed.network.parameters(), strict=True):
-        assert torch.equal(ours, theirs)
+    for a, b in zip(straight.network.parameters(), resumed.network.parameters(), strict=True):
+        assert torch.equal(a, b)
     asked = run_config(solved)
     ours, theirs = (measured(RIVERS, asked, model, ValueErrors()) for model in (straight, resumed))
     assert ours == theirs
