@@ -36,7 +36,7 @@ from repro.subgames.encoding import (
 )
 from repro.subgames.runs import EncodingErrors
 from repro.subgames.subgames import Array, Deck, Subgames, matchups
-from tests.small import straight_and_resumed
+from tests.trained import straight_and_resumed
 
 SMALL = Deck(ranks=4)
 

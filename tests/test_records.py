@@ -18,7 +18,8 @@ from repro.policies.record import StrategyRecord, load_records, save_records
 from repro.tracking import status
 from repro.tracking.store import default_uri, find_finished, open_store
 from repro.training import train
-from tests.small import small_model, straight_and_resumed
+from tests.small import small_model
+from tests.trained import straight_and_resumed
 
 KUHN = (
     "game=kuhn", "algorithm=sd_cfr_and_deep_cfr", "network=fc", "network.width=4", "network.layers=1",

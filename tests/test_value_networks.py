@@ -22,7 +22,7 @@ from repro.subgames.data import Batch, SubgameData
 from repro.subgames.encoding import CFV, EV
 from repro.subgames.networks import ValueModule, ValueNetwork, ZeroSum, zero_sum
 from repro.subgames.subgames import STACK, Deck, Subgames, matchups
-from tests.small import straight_and_resumed, trainer
+from tests.trained import straight_and_resumed, trainer
 
 SMALL, SUBGAMES = Deck(ranks=4), 12
 RIVERS = Subgames("river_subgames", SMALL)

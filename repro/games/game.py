@@ -99,13 +99,6 @@ class Game:
         """Whether every infoset can be listed, as tables and the properties below need."""
         return self.infosets <= MOST_LISTED
 
-    @property
-    def exact(self) -> str | None:
-        """What computes exact values of this game: `sequence_form`, `boards`, or None, nothing."""
-        if isinstance(self.cards, OneCard):
-            return "sequence_form"
-        return "boards" if getattr(self.cards, "one_board", False) else None
-
     def check_listed(self) -> None:
         """Refuse what needs a table of all infosets.
 
