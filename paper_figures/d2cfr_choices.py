@@ -11,10 +11,34 @@ from matplotlib.figure import Figure
 from paper_figures.claims import NOT_TESTABLE, Claim, below
 from paper_figures.d2cfr_curves import UNIT, curves, late
 from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, mean_ci
 
 TITLE, GAME = "D2CFR, ours", "Leduc"
 SHOWS = "what D2CFR's text leaves open: sensitivity to traversals, SGD steps, loss weights"
+
+
+def _choice(name: str, overrides: str, smoke: str) -> Sweep:
+    """What a choice is held against; at laptop scale in fewer iterations than figure 6."""
+    return Sweep(
+        name, f"experiment=d2cfr_leduc {overrides} seed=range(5)",
+        {"laptop": "algorithm.iterations=60", "smoke": f"{smoke} seed=0"},
+    )  # fmt: skip
+
+
+SWEEPS = (
+    # The weight of the policy loss's divergence: none, as printed, and ten times as much; its sign, at the last.
+    _choice("divergence", "algorithm.kl_weight=0,0.05,0.5", "algorithm.kl_weight=0,0.05"),
+    _choice("divergence_sign", "algorithm.kl_weight=0.5 algorithm.kl_sign=minus,plus", ""),
+    # SGD steps of the policy networks, which the text does not give.
+    _choice("policy_steps", "algorithm.average.steps=400,800", "algorithm.average.steps=10,20"),
+    # The weight of the state value's error, which the text does not give.
+    _choice("state_loss", "algorithm.state_loss=0.25,1,4", "algorithm.state_loss=1,4"),
+    # Traversals per player and iteration, K, which the text does not give.
+    _choice("traversals", "algorithm.traversals=100,200", ""),
+    # SGD steps of the value networks, which the text does not give.
+    _choice("value_steps", "algorithm.value.steps=200,400", "algorithm.value.steps=10,20"),
+)
 
 
 @dataclass(frozen=True)

@@ -84,15 +84,6 @@ UNABSTRACTED = (
 )
 
 
-def runs(settings: Iterable[Setting]) -> tuple[str, ...]:
-    """The experiments of some settings, after those that solve their subgames."""
-    wanted = list(settings)
-    return (
-        *(f"devn/data_{number}" for number in sorted({s.dataset for s in wanted})),
-        *(f"devn/{s.part}" for s in wanted),
-    )
-
-
 def best_epochs(data: pd.DataFrame) -> pd.DataFrame:
     """Of each read-out of each network, errors at the epoch at which it was best."""
     found = data[data.metric.isin(("unbucketed", "pooled", "encoding_error", "predicting_zero"))]

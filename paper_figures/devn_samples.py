@@ -9,7 +9,9 @@ from matplotlib.figure import Figure
 from paper_figures import devn_runs as devn
 from paper_figures.claims import Claim, above
 from paper_figures.devn_runs import DCVN, DEVN
+from paper_figures.devn_sweeps import DATA
 from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, mean_ci
 
 TITLE, GAME = "DEVN, ours", "river subgames"
@@ -24,7 +26,32 @@ SHARES = {
 }
 """The sweeps, and what share of the training subgames they learn from."""
 
-RUNS = ("devn/data_1", *(f"devn/{part}" for part in SHARES))
+
+def _learning_from(name: str, paper: tuple[int, int, int], laptop: tuple[int, int, int], smoke: int) -> Sweep:
+    """Setting I's networks of three layers that learn from a share of the training subgames.
+
+    Args:
+        name: of the sweep.
+        paper, laptop: how many subgames; epochs, so that there are as many SGD steps as with all of them; and after how
+            many a network is measured.
+        smoke: how many subgames.
+    """
+    at = {
+        scale: f"algorithm.learn_from={of} algorithm.iterations={epochs} algorithm.snapshot_every={every}"
+        for scale, (of, epochs, every) in (("paper", paper), ("laptop", laptop))
+    }
+    return Sweep(name, _NETWORKS, {**at, "smoke": f"algorithm.learn_from={smoke} algorithm.batch_size=8 seed=0"})
+
+
+_NETWORKS = "experiment=devn algorithm=dcvn,devn network.layers=3 seed=range(3)"
+SWEEPS = (
+    DATA[1],
+    _learning_from("samples_hundredth", (90_000, 37_500, 938), (900, 900, 90), 8),
+    _learning_from("samples_thirtieth", (300_000, 11_538, 289), (3_000, 300, 30), 26),
+    _learning_from("samples_tenth", (900_000, 3_947, 99), (9_000, 100, 10), 80),
+    _learning_from("samples_third", (3_000_000, 1_200, 30), (30_000, 30, 3), 266),
+    Sweep("samples_all", _NETWORKS, {"smoke": "seed=0"}),
+)
 
 
 def select(data: pd.DataFrame) -> pd.DataFrame:

@@ -10,12 +10,21 @@ from matplotlib.ticker import NullLocator
 from paper_figures import devn_runs as devn
 from paper_figures.claims import Claim, above
 from paper_figures.devn_runs import DCVN, DEVN
+from paper_figures.devn_sweeps import DATA
 from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import bands, mean_ci
 
 TITLE, GAME = "DEVN, ours", "river subgames"
 SHOWS = "DEVN against DCVN by the number of SGD steps"
-RUNS = ("devn/data_1", "devn/steps")
+SWEEPS = (
+    DATA[1],
+    # Setting I's networks of three and seven layers; at laptop scale five times as many epochs as table 6 has.
+    Sweep(
+        "steps", "experiment=devn algorithm=dcvn,devn network.layers=3,7 seed=range(3)",
+        {"laptop": "algorithm.iterations=50", "smoke": "algorithm.iterations=4 seed=0"},
+    ),
+)  # fmt: skip
 
 SETTING = devn.BUCKETED[0]
 _LINES = {3: "-", 7: "--"}

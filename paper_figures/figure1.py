@@ -23,11 +23,13 @@ from paper_figures.exploitability_curves import (
     points,
     unless_smoke,
 )
+from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, mean_ci
 
 TITLE = "SD-CFR Fig. 1a, 1b"
 GAME = "Leduc"
 SHOWS = "exploitability of SD-CFR and Deep CFR; reservoir sampling on B^M"
+SWEEPS = (Sweep("", "experiment=figure1 seed=range(5)", {"smoke": "seed=range(2)"}),)
 
 CAPACITIES = (10, 50, 100, 500, 1000)
 TOLERANCE = 0.3

@@ -17,12 +17,13 @@ from matplotlib.ticker import MaxNLocator
 from paper_figures import devn_runs as devn
 from paper_figures.claims import NOT_TESTABLE, Claim, above
 from paper_figures.devn_runs import DCVN, DEVN, Setting
+from paper_figures.devn_sweeps import sweeps
 from paper_figures.exploitability_curves import unless_smoke
 from repro.evaluation.statistics import bands, mean_ci
 
 TITLE, GAME = "DEVN Fig. 2", "river and turn subgames"
 SHOWS = "learning curves of DEVN; unbucketed losses and encoding errors by layers"
-RUNS = devn.runs(devn.BUCKETED)
+SWEEPS = sweeps((1, 2), ("i", "ii", "iii", "iv", "v"))
 
 S1, S2, S3, S4, S5 = devn.BUCKETED
 STEEP = 50.0

@@ -9,12 +9,13 @@ from matplotlib.figure import Figure
 from paper_figures import devn_runs as devn
 from paper_figures.claims import Claim, above
 from paper_figures.devn_runs import DCVN, DEVN, Setting
+from paper_figures.devn_sweeps import sweeps
 from paper_figures.exploitability_curves import unless_smoke
 from repro.evaluation.statistics import mean_ci
 
 TITLE, GAME = "DEVN Fig. 3", "river and turn subgames"
 SHOWS = "what more layers gain, DEVN and DCVN, settings I to V"
-RUNS = devn.runs(devn.BUCKETED)
+SWEEPS = sweeps((1, 2), ("i", "ii", "iii", "iv", "v"))
 select = devn.of_settings
 
 AS_GOOD = 0.5

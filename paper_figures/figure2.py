@@ -13,10 +13,19 @@ from paper_figures import style
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, above
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.matches import QUANTILE, UNIT, draw_runs, errors, winnings
+from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import mean_ci
 
 TITLE, GAME = "SD-CFR Fig. 2", "5-FHP"
 SHOWS = "SD-CFR against Deep CFR, one-on-one"
+SWEEPS = (
+    Sweep(
+        "",
+        "experiment=figure2 seed=range(3) evaluation=[exploitability,match] evaluation.match.readouts=[sd_cfr] "
+        "+evaluation.match.opponents.deep_cfr=/deep_cfr evaluation.match.hands=3000000",
+        {"smoke": "seed=range(2) evaluation.match.hands=2000"},
+    ),
+)
 
 
 def full_from(data: pd.DataFrame) -> float:

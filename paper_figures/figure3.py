@@ -26,10 +26,12 @@ from paper_figures.exploitability_curves import (
     relative_gap,
     unless_smoke,
 )
+from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, mean_ci
 
 TITLE, GAME = "SD-CFR Fig. 3", "Big Leduc"
 SHOWS = "exploitability of SD-CFR and Deep CFR, early iterations"
+SWEEPS = (Sweep("", "experiment=figure3 seed=range(5)", {"smoke": "seed=range(2)"}),)
 
 ALGORITHMS = ("sd_cfr", "deep_cfr")
 WELL = 0.1

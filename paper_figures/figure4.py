@@ -15,10 +15,23 @@ from paper_figures import style
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, Claim, above, below
 from paper_figures.exploitability_curves import difference, label_axis, unless_smoke
 from paper_figures.fhp_curves import LABEL, UNIT, curves, sampling_error, swept
+from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, mean_ci
 
 TITLE, GAME = "Deep CFR Fig. 2", "FHP"
 SHOWS = "Deep CFR against card abstractions, by nodes touched"
+SWEEPS = (
+    # 30,000 buckets, coarser, and lossless.
+    Sweep(
+        "abstractions", "experiment=fhp_abstractions algorithm.buckets=100,1000,30000,null seed=range(3)",
+        {"smoke": "algorithm.buckets=10,null seed=range(1)"},
+    ),
+    # "Fast" and "slow"; at laptop scale with a tenth and a sixty-seventh of the published traversals.
+    Sweep(
+        "deep_cfr", "experiment=fhp_deep_cfr algorithm.traversals=30000,2000000 seed=range(3)",
+        {"laptop": "algorithm.traversals=3000,30000", "smoke": "algorithm.traversals=300,600 seed=range(1)"},
+    ),
+)  # fmt: skip
 
 LOSSLESS = -1
 """What `swept` calls the abstraction that has a bucket for every suit-isomorphism class."""

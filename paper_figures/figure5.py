@@ -12,10 +12,33 @@ from paper_figures import style
 from paper_figures.claims import NOT_TESTABLE, Claim, above, below
 from paper_figures.exploitability_curves import is_smoke, label_axis, unless_smoke
 from paper_figures.fhp_curves import LABEL, UNIT, curves, reference, sampling_error, swept
+from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, mean_ci
 
 TITLE, GAME = "Deep CFR Fig. 3", "FHP"
 SHOWS = "exploitability by traversals and by SGD steps per iteration; tabular Linear CFR"
+SWEEPS = (
+    # Tabular Linear CFR without sampling, the floor. Nothing in it is random, so one seed is all. At laptop scale
+    # shorter: a hundred iterations are below every other curve.
+    Sweep(
+        "linear_cfr", "game=fhp algorithm=linear_cfr algorithm.iterations=450 seed=range(1)",
+        {
+            "laptop": "algorithm.iterations=100 algorithm.snapshot_every=5",
+            "smoke": "game.ranks=6 game.suits=3 algorithm.iterations=5 algorithm.snapshot_every=1",
+        },
+    ),
+    # The values swept are lost in the text; these are the later version's. At laptop scale 30,000 traversals and 200
+    # steps are in both.
+    Sweep(
+        "steps", "experiment=fhp_deep_cfr algorithm.value.steps=1000,2000,4000,8000,16000,32000 seed=range(3)",
+        {"laptop": "algorithm.value.steps=50,200,800", "smoke": "algorithm.value.steps=5,10 seed=range(1)"},
+    ),
+    Sweep(
+        "traversals",
+        "experiment=fhp_deep_cfr algorithm.traversals=3000,10000,30000,100000,300000,1000000 seed=range(3)",
+        {"laptop": "algorithm.traversals=3000,30000,300000", "smoke": "algorithm.traversals=300,600 seed=range(1)"},
+    ),
+)  # fmt: skip
 
 PANELS = {"algorithm.traversals": "traversals per iteration", "algorithm.value.steps": "SGD steps per iteration"}
 

@@ -10,10 +10,15 @@ from paper_figures import style
 from paper_figures.claims import NOT_TESTABLE, Claim, below
 from paper_figures.d2cfr_curves import LABEL, NEARLY, UNIT, curves, draw_curves, gap, share_below
 from paper_figures.exploitability_curves import label_axis, unless_smoke
+from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import mean_ci
 
 TITLE, GAME = "D2CFR Fig. 4", "Leduc"
 SHOWS = "exploitability of D2CFR, Deep CFR and SD-CFR"
+SWEEPS = (
+    Sweep("d2cfr", "experiment=d2cfr_leduc seed=range(5)", {"smoke": "seed=range(2)"}),
+    Sweep("deep_cfr", "experiment=deep_cfr_leduc seed=range(5)", {"smoke": "seed=range(2)"}),
+)
 
 ALGORITHMS = {"d2cfr": "D2CFR", "deep_cfr": "Deep CFR", "sd_cfr": "SD-CFR"}
 _COLOURS = ("#009E73", style.COLOURS["deep_cfr"], style.COLOURS["sd_cfr"])

@@ -10,10 +10,26 @@ from paper_figures.claims import NOT_TESTABLE, Claim, above
 from paper_figures.d2cfr_ablation import Version, after, draw_ablation, lower_loss, ours, wins_after
 from paper_figures.d2cfr_curves import late
 from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.sweeps import Sweep, against
 from repro.evaluation.statistics import mean_ci
 
 TITLE, GAME = "D2CFR Fig. 5", "Leduc"
 SHOWS = "D2CFR with and without DNet: winnings, policy loss"
+# Fully-connected value networks of seven layers, which have no state value to rectify; everything else is D2CFR's. 64
+# units per layer, as DNet has, and 70, which make as many parameters (26,953 and 26,948).
+_WITHOUT = "experiment=d2cfr_leduc network=fc network.layers=6 algorithm.rectification=none algorithm.simulations=null"
+SWEEPS = (
+    Sweep("baselines", f"{_WITHOUT} network.width=64,70 seed=range(5)", {"smoke": "seed=range(2)"}),
+    # Measured against those after the same iterations.
+    Sweep(
+        "d2cfr",
+        "experiment=d2cfr_leduc seed=range(5) evaluation=[exploitability,match] evaluation.match.opponents_at=same "
+        + against("same_width", f"{_WITHOUT} network.width=64")
+        + " "
+        + against("same_parameters", f"{_WITHOUT} network.width=70"),
+        {"smoke": "seed=range(2)"},
+    ),
+)
 
 WITH = Version("D2CFR with DNet", ablation.FULL, "", "#D55E00")
 WITHOUT = {

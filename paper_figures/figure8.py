@@ -10,10 +10,30 @@ from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Cl
 from paper_figures.d2cfr_ablation import Version, after, draw_ablation, lower_loss, ours, winnings
 from paper_figures.d2cfr_curves import UNIT
 from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.sweeps import Sweep, against
 from repro.evaluation.statistics import Estimate, mean_ci
 
 TITLE, GAME = "D2CFR Fig. 6", "Leduc"
 SHOWS = "D2CFR with and without rectification: winnings, value loss"
+# Without rectification; and, ours, with the exact state values, which are play-outs without end.
+_WITHOUT = "experiment=d2cfr_leduc algorithm.simulations=null"
+# Ours: the weight of the play-outs clipped to [0, 1], which as printed is negative beyond iteration 99.
+_CLIPPED = "experiment=d2cfr_leduc algorithm.mixing=clipped"
+SWEEPS = (
+    Sweep("baselines", f"{_WITHOUT} algorithm.rectification=none,exact seed=range(5)", {"smoke": "seed=range(2)"}),
+    Sweep("clipped", f"{_CLIPPED} seed=range(5)", {"smoke": "seed=range(2)"}),
+    # Measured against those after the same iterations.
+    Sweep(
+        "d2cfr",
+        "experiment=d2cfr_leduc seed=range(5) evaluation=[exploitability,match] evaluation.match.opponents_at=same "
+        + against("without", f"{_WITHOUT} algorithm.rectification=none")
+        + " "
+        + against("exact", f"{_WITHOUT} algorithm.rectification=exact")
+        + " "
+        + against("clipped", _CLIPPED),
+        {"smoke": "seed=range(2)"},
+    ),
+)
 
 WITH = Version("D2CFR with ReM", ablation.FULL, "", "#D55E00")
 OTHERS = {

@@ -12,10 +12,18 @@ from paper_figures.claims import NOT_TESTABLE, Claim, below
 from paper_figures.d2cfr_curves import LABEL, UNIT, curves, draw_curves, late
 from paper_figures.exploitability_curves import label_axis, unless_smoke
 from paper_figures.fhp_curves import swept
+from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import mean_ci
 
 TITLE, GAME = "D2CFR Fig. 7", "Leduc"
 SHOWS = "D2CFR with different numbers of play-outs N: exploitability, policy loss"
+SWEEPS = (
+    # At laptop scale a tenth of the iterations.
+    Sweep(
+        "", "experiment=d2cfr_leduc algorithm.simulations=50,100,150,200,300,500,800,1000 seed=range(5)",
+        {"laptop": "algorithm.iterations=100", "smoke": "algorithm.simulations=50,800 seed=range(2)"},
+    ),
+)  # fmt: skip
 
 BEST = (800, 1000)
 """The numbers of play-outs that the text finds best in exploitability."""

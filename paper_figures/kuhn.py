@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from paper_figures import style
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, Claim, below
+from paper_figures.sweeps import Sweep
 from repro.algorithms.base import strategy_metric
 from repro.evaluation import expected_value, nash_conv
 from repro.evaluation.statistics import Estimate, mean_ci
@@ -27,6 +28,16 @@ from repro.policies import TabularPolicy, uniform
 
 TITLE, GAME = "Kuhn tutorial", "Kuhn"
 SHOWS = "win rate, game value, exploitability and strategies of the tutorial's Deep CFR"
+SWEEPS = (
+    Sweep("corrected", "experiment=kuhn algorithm=kuhn_post_corrected seed=range(5)", {"smoke": "seed=range(2)"}),
+    Sweep("deep_cfr", "experiment=kuhn_deep_cfr seed=range(5)", {"smoke": "seed=range(2)"}),
+    # On tables, without sampling: what an exact method reaches. Nothing in it is random, so one seed is all.
+    Sweep(
+        "linear_cfr", "experiment=kuhn algorithm=linear_cfr algorithm.snapshot_every=20 seed=range(1)",
+        {"smoke": "algorithm.iterations=20"},
+    ),
+    Sweep("post", "experiment=kuhn seed=range(5)", {"smoke": "seed=range(2)"}),
+)  # fmt: skip
 
 UNIT = "mA/g"
 REPORTED, REPORTED_GAMES = 0.496, 10_000

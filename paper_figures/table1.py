@@ -13,10 +13,20 @@ from matplotlib.figure import Figure
 from paper_figures import style
 from paper_figures.claims import NOT_TESTABLE, Claim, above
 from paper_figures.exploitability_curves import is_smoke, unless_smoke
+from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import mean_ci
 
 TITLE, GAME = "SD-CFR Table 1", "5-FHP"
 SHOWS = "disagreement of the two average strategies by depth"
+SWEEPS = (
+    # Figure 2's runs after 180 iterations, 200,000 rollouts per player.
+    Sweep(
+        "",
+        "experiment=figure2 seed=range(3) evaluation=[exploitability,disagreement] evaluation.disagreement.at=last "
+        "evaluation.disagreement.rollouts=200000",
+        {"smoke": "seed=range(2) evaluation.disagreement.rollouts=500"},
+    ),
+)
 
 
 @cache

@@ -14,6 +14,7 @@ from paper_figures.claims import HELD, NOT_TESTABLE, Claim, above, below
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.fhp_curves import swept
 from paper_figures.matches import QUANTILE, UNIT, draw_runs, errors, winnings
+from paper_figures.sweeps import Sweep, against
 from repro.config import NetworkConfig
 from repro.evaluation.statistics import Estimate, mean_ci
 from repro.games import Game, load
@@ -22,6 +23,32 @@ from repro.networks.modules import Residual, parameter_count, value_network
 
 TITLE, GAME = "Deep CFR Sec. 6, Fig. 1", "pot-size HUNL"
 SHOWS = "Deep CFR against the blueprint of an abstraction; the network's layers and parameters"
+
+
+def _against(coarse: int, fine: int) -> str:
+    """Opponents by their buckets per round."""
+    return " ".join(
+        against(name, f"experiment=hunl_blueprint algorithm.buckets={buckets}")
+        for name, buckets in (("coarse_blueprint", coarse), ("blueprint", fine))
+    )
+
+
+SWEEPS = (
+    # The abstraction of 1,000 buckets is ours.
+    Sweep(
+        "blueprint", "experiment=hunl_blueprint algorithm.buckets=1000,30000 seed=range(3)",
+        {"smoke": "algorithm.buckets=10,40 seed=range(2)"},
+    ),
+    Sweep(
+        "deep_cfr",
+        "experiment=hunl_deep_cfr seed=range(3) evaluation=match evaluation.match.hands=3000000 "
+        + _against(1000, 30000),
+        {
+            "laptop": "evaluation.match.hands=400000",
+            "smoke": f"seed=range(2) evaluation.match.hands=2000 {_against(10, 40)}",
+        },
+    ),
+)  # fmt: skip
 
 OPPONENTS = ("blueprint", "coarse_blueprint")
 """As the configurations name them; the first is the paper's."""

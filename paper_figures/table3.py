@@ -14,10 +14,41 @@ from paper_figures.claims import Claim, above
 from paper_figures.d2cfr_curves import curves
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.matches import QUANTILE
+from paper_figures.sweeps import Sweep, against
 from repro.evaluation.statistics import Estimate, mean_ci
 
 TITLE, GAME = "D2CFR Table I", "Leduc, HNLH"
 SHOWS = "D2CFR against Deep CFR, SD-CFR and NFSP"
+
+
+def _against(game: str) -> str:
+    """What D2CFR is measured against: what the others play at the end."""
+    return " ".join((
+        "evaluation.match.at=last",
+        against("deep_cfr", f"experiment=deep_cfr_{game}", "deep_cfr"),
+        against("sd_cfr", f"experiment=deep_cfr_{game}", "sd_cfr"),
+        against("nfsp", f"experiment=nfsp_{game}"),
+    ))  # fmt: skip
+
+
+_FEW_SEEDS = {"smoke": "seed=range(2)"}
+SWEEPS = (
+    Sweep("baselines_hnlh", "experiment=deep_cfr_hnlh seed=range(5)", _FEW_SEEDS),
+    Sweep("baselines_hnlh_nfsp", "experiment=nfsp_hnlh seed=range(5)", _FEW_SEEDS),
+    Sweep("baselines_leduc", "experiment=deep_cfr_leduc seed=range(5)", _FEW_SEEDS),
+    Sweep("baselines_leduc_nfsp", "experiment=nfsp_leduc seed=range(5)", _FEW_SEEDS),
+    Sweep(
+        "d2cfr_hnlh",
+        f"experiment=d2cfr_hnlh seed=range(5) evaluation=match evaluation.match.hands=10000 {_against('hnlh')}",
+        # More hands, for narrower intervals.
+        {"laptop": "evaluation.match.hands=200000", "smoke": "seed=range(2) evaluation.match.hands=2000"},
+    ),
+    Sweep(
+        "d2cfr_leduc",
+        f"experiment=d2cfr_leduc seed=range(5) evaluation=[exploitability,match] {_against('leduc')}",
+        _FEW_SEEDS,
+    ),
+)
 
 GAMES = {"leduc": ("Leduc", "mA/g"), "hnlh": ("HNLH", "mbb/g")}
 OPPONENTS = {"deep_cfr": "Deep CFR", "sd_cfr": "SD-CFR", "nfsp": "NFSP"}

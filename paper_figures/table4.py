@@ -12,10 +12,66 @@ from matplotlib.figure import Figure
 
 from paper_figures.claims import DID_NOT_HOLD, HELD, UNDECIDED, Claim, above
 from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, mean_ci
 
 TITLE, GAME = "DEVN Table 1", "turn and river subgames"
 SHOWS = "encoding error of buckets, in DCVN and DEVN"
+_RIVERS = "experiment=encoding_error game=river_subgames algorithm.iterations=4000"
+SWEEPS = (
+    # Full-deck river subgames, which the paper does not have. Their hands have at most 1,981 different shares. At
+    # laptop scale 5,000 subgames per dataset.
+    Sweep(
+        "river", f"{_RIVERS} algorithm.buckets=1000,null seed=0,1",
+        {
+            "laptop": "algorithm.iterations=20 algorithm.solver.tolerance=0.001",
+            "smoke": "algorithm.iterations=1 algorithm.buckets=5,null",
+        },
+    ),
+    # With all of DeepStack's pots, 200 chips and more, and labels of different accuracy; at laptop scale 2,000 of
+    # them.
+    Sweep(
+        "river_small_pots",
+        f"{_RIVERS} game.least_pot=200 algorithm.buckets=1000 algorithm.solver.tolerance=0.005,0.001,0.0002 seed=0",
+        {
+            "laptop": "algorithm.iterations=8",
+            "smoke": "algorithm.iterations=1 algorithm.buckets=5 algorithm.solver.tolerance=0.1,0.05",
+        },
+    ),
+    Sweep(
+        "turn", "experiment=encoding_error algorithm.buckets=1000,2000,null seed=0,1",
+        {"smoke": "algorithm.buckets=5,10,null"},
+    ),
+    # Of dataset 1, and buckets by k-medians under the earth mover's distance.
+    Sweep(
+        "turn_k_medians", "experiment=encoding_error algorithm.clustering=k_medians algorithm.buckets=1000,2000 seed=0",
+        {"smoke": "algorithm.buckets=5,10"},
+    ),
+    # Labels of different accuracy; at laptop scale 200 subgames.
+    Sweep(
+        "turn_labels",
+        "experiment=encoding_error algorithm.iterations=300 algorithm.buckets=1000 "
+        "algorithm.solver.tolerance=0.005,0.001 seed=0",
+        {
+            "laptop": "algorithm.iterations=20",
+            "smoke": "algorithm.iterations=2 algorithm.buckets=5 algorithm.solver.tolerance=0.1,0.05",
+        },
+    ),
+    # Pots in the last of DeepStack's intervals; at laptop scale 300 subgames.
+    Sweep(
+        "turn_large_pots",
+        "experiment=encoding_error game.least_pot=12000 algorithm.iterations=300 "
+        "algorithm.buckets=1000,2000,null seed=0",
+        {"laptop": "algorithm.iterations=30", "smoke": "algorithm.iterations=2 algorithm.buckets=5,10"},
+    ),
+    # Ranges over hands sorted in other ways; at laptop scale 200 subgames.
+    Sweep(
+        "turn_ranges",
+        "experiment=encoding_error algorithm.iterations=300 algorithm.buckets=1000 game.strength=equity,made_hand "
+        "game.ties=random,by_card seed=0",
+        {"laptop": "algorithm.iterations=20", "smoke": "algorithm.iterations=2 algorithm.buckets=5"},
+    ),
+)  # fmt: skip
 
 PARTS = {
     "turn": "turn",

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from paper_figures import devn_runs as devn
 from paper_figures.claims import Claim, above, below
 from paper_figures.devn_runs import DCVN, DEVN
+from paper_figures.devn_sweeps import sweeps
 from paper_figures.exploitability_curves import unless_smoke
 from repro.evaluation.statistics import mean_ci
 
@@ -16,7 +17,7 @@ TITLE, GAME = "DEVN Table 2", "river subgames"
 SHOWS = "bucketed training and validation losses, setting II"
 
 SETTING = devn.BUCKETED[1]
-RUNS = devn.runs([SETTING])
+SWEEPS = sweeps((1,), ("ii",))
 
 PAPER = {
     DEVN: {2: (0.000796, 0.001270), 3: (0.000628, 0.001007), 5: (0.000534, 0.000830), 7: (0.000507, 0.000780)},

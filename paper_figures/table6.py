@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from paper_figures import devn_runs as devn
 from paper_figures.claims import Claim, above
 from paper_figures.devn_runs import DCVN, DEVN, Setting
+from paper_figures.devn_sweeps import sweeps
 from paper_figures.exploitability_curves import unless_smoke
 from repro.evaluation.statistics import mean_ci
 
@@ -16,7 +17,7 @@ TITLE, GAME = "DEVN Table 3 and Supplement Table 6", "river and turn subgames"
 SHOWS = "unbucketed losses of DCVN and DEVN, settings I to VII"
 
 SETTINGS = (*devn.BUCKETED, *devn.UNABSTRACTED)
-RUNS = devn.runs(SETTINGS)
+SWEEPS = sweeps((1, 2), ("i", "ii", "iii", "iv", "v", "vi", "vii"))
 
 
 def select(data: pd.DataFrame) -> pd.DataFrame:

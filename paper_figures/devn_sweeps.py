@@ -1,0 +1,75 @@
+"""The sweeps that DEVN's targets share: two datasets of solved subgames, and the networks of the paper's settings.
+
+At laptop scale dataset 1 is of full-deck rivers, dataset 2 of turns of a deck of 24 cards; at smoke scale both are of
+rivers of a deck of 16 cards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from paper_figures.sweeps import Sweep
+
+_SMALL_DECK_TURNS = "game.name=turn_subgames game.ranks=6 algorithm.solver.tolerance=0.002"
+"""Dataset 2 at laptop scale."""
+
+DATA = {
+    1: Sweep(
+        "data_1", "experiment=devn_data seed=0 algorithm.first=0",
+        {"laptop": "algorithm.first=0,100,200,300"},
+    ),
+    2: Sweep(
+        "data_2", "experiment=devn_data seed=1 algorithm.first=0 algorithm.iterations=850000",
+        # 10,000 in shards of 10, half of them a run.
+        {
+            "laptop": f"{_SMALL_DECK_TURNS} algorithm.iterations=500 algorithm.snapshot_every=500 "
+            "algorithm.first=0,500",
+            "smoke": "algorithm.iterations=2",
+        },
+    ),
+}  # fmt: skip
+"""By the number of a dataset, the sweep that solves it."""
+
+_WIDE = {"paper": "network.width=1024", "laptop": "network.width=256", "smoke": "network.width=8"}
+_MANY_BUCKETS = {"paper": "algorithm.buckets=2000", "laptop": "algorithm.buckets=500", "smoke": "algorithm.buckets=20"}
+# The width is not in the text, here that of setting II.
+_NO_BUCKETS = dict.fromkeys(("paper", "laptop"), "network.layers=3,5,7 algorithm.buckets=null") | {
+    "smoke": "algorithm.buckets=null"
+}
+_DATASET_2 = {
+    "paper": "algorithm.dataset=1 algorithm.subgames=8500000",
+    "laptop": f"algorithm.dataset=1 {_SMALL_DECK_TURNS} algorithm.subgames=10000 algorithm.iterations=100 "
+    "algorithm.snapshot_every=10",
+    "smoke": "algorithm.dataset=1",
+}
+
+
+def _setting(number: str, *differences: Mapping[str, str]) -> Sweep:
+    """A setting of DEVN Sec. 6, by how it differs from setting I."""
+    few = {"smoke": "network.layers=3,7 seed=0"}
+    at = {
+        scale: " ".join(d[scale] for d in (few, *differences) if scale in d) for scale in ("paper", "laptop", "smoke")
+    }
+    return Sweep(
+        f"setting_{number}", "experiment=devn algorithm=dcvn,devn network.layers=2,3,5,7 seed=range(3)", at
+    )  # fmt: skip
+
+
+SETTINGS = {
+    sweep.name: sweep
+    for sweep in (
+        _setting("i"),
+        _setting("ii", _WIDE),
+        _setting("iii", _WIDE, _MANY_BUCKETS),
+        _setting("iv", _WIDE, _DATASET_2),
+        _setting("v", _WIDE, _MANY_BUCKETS, _DATASET_2),
+        _setting("vi", _WIDE, _NO_BUCKETS),
+        _setting("vii", _WIDE, _NO_BUCKETS, _DATASET_2),
+    )
+}
+"""The paper's settings, by the names of their sweeps."""
+
+
+def sweeps(datasets: Iterable[int], settings: Iterable[str]) -> tuple[Sweep, ...]:
+    """Those of some settings (`i`, `ii`, ...), after those that solve their subgames."""
+    return (*(DATA[number] for number in datasets), *(SETTINGS[f"setting_{name}"] for name in settings))

@@ -1,0 +1,46 @@
+"""Sweeps: what `python -m repro.run -m` is asked for to make the runs of a target, at any scale.
+
+A published setting is an experiment (conf/experiment), what departs from it at a scale conf/departures/<scale>; a sweep
+says which seeds and values are wanted, and what is measured beside.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One sweep of a target.
+
+    Attributes:
+        name: tells a target's sweeps apart in its data; empty where there is only one.
+        overrides: as on the command line, quoted for a shell.
+        at: by scale, further ones; they replace those of the same keys.
+    """
+
+    name: str
+    overrides: str
+    at: Mapping[str, str] = field(default_factory=dict)
+
+    def arguments(self, scale: str) -> list[str]:
+        """Arguments after `python -m repro.run -m`."""
+        asked = [*shlex.split(self.overrides), f"scale={scale}", *shlex.split(self.at.get(scale, ""))]
+        # A sweep over a key that is given twice would be one over all pairs.
+        return list({argument.partition("=")[0].lstrip("+"): argument for argument in asked}.values())
+
+
+def against(name: str, overrides: str, readout: str = "") -> str:
+    """The override that names an opponent in matches: the run that `overrides` ask for at the same scale.
+
+    Args:
+        name: of the metrics.
+        overrides: as on the command line.
+        readout: which of the opponent's, where it has several.
+    """
+    asked = ",".join(f'"{override}"' for override in [*shlex.split(overrides), "scale=${scale}"])
+    of = f"/{readout}" if readout else ""
+    # Hydra takes the value as it is between single quotes, and resolves it then.
+    return shlex.quote(f"+evaluation.match.opponents.{name}='${{run_key:{asked}}}{of}'")

@@ -1,0 +1,155 @@
+"""What targets ask for: their sweeps, the settings and departures in conf/, and the trainings that they share."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Sequence
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from paper_figures.sweeps import Sweep, against
+from repro.planning import CONF, Run, plan
+
+TARGETS = sorted(path.stem for path in (CONF.parent / "paper_figures").glob("*.md"))
+SCALES = ("smoke", "laptop", "paper")
+FILES = sorted(CONF.rglob("*.yaml"))
+
+
+def sweeps(target: str) -> Sequence[Sweep]:
+    return tuple(importlib.import_module(f"paper_figures.{target}").SWEEPS)
+
+
+@cache
+def planned(*arguments: str) -> Sequence[Run]:
+    return plan(arguments, multirun=True).runs
+
+
+def first_seeds(sweep: Sweep, scale: str) -> Sequence[Run]:
+    """A sweep's runs, of `range(...)` of seeds only those of the first: others differ in nothing else."""
+    return planned(*(re.sub(r"^seed=range\(\d+\)$", "seed=0", argument) for argument in sweep.arguments(scale)))
+
+
+def keys(target: str, scale: str, name: str = "") -> set[str]:
+    (sweep,) = (s for s in sweeps(target) if s.name == name)
+    return {run.key for run in first_seeds(sweep, scale)}
+
+
+# -- sweeps ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_at_a_scale():
+    sweep = Sweep("some", "algorithm.iterations=9 seed=range(3) +a.b='[1, 2]'", {"smoke": "seed=0 a.b=3 a.c=4"})
+    assert sweep.arguments("paper") == ["algorithm.iterations=9", "seed=range(3)", "+a.b=[1, 2]", "scale=paper"]
+    assert sweep.arguments("smoke") == ["algorithm.iterations=9", "seed=0", "a.b=3", "scale=smoke", "a.c=4"]
+
+
+def test_an_opponent_is_the_run_that_its_overrides_ask_for():
+    same = "algorithm=sd_cfr_and_deep_cfr algorithm.iterations=3"
+    theirs = Sweep("", f"{same} seed=0,7")
+    ours = Sweep("", f"evaluation=match seed=0,7 {against('them', same, 'sd_cfr')} {against('alone', same)}")
+    for run, other in zip(planned(*ours.arguments("night")), planned(*theirs.arguments("night")), strict=True):
+        assert run.config.evaluation["match"].opponents == {"them": f"{other.key}/sd_cfr", "alone": other.key}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_sweeps_of_a_target_have_names(target):
+    names = [sweep.name for sweep in sweeps(target)]
+    assert len(set(names)) == len(names)
+    assert names == [""] or all(re.fullmatch("[a-z0-9_]+", name) for name in names)
+    assert all(set(sweep.at) <= set(SCALES) for sweep in sweeps(target))
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_target_can_be_planned(target, scale):
+    made: set[str] = set()
+    for sweep in sweeps(target):
+        found = first_seeds(sweep, scale)
+        assert all(set(run.labels.values()) == {scale} for run in found)
+        mine = {run.key for run in found}
+        assert len(mine) == len(found), f"{sweep.name} asks for the same training twice"
+        # What a run is measured against is made before it, for the same target.
+        assert all(run.needs <= made for run in found)
+        made |= mine
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def _experiments(target: str) -> set[str]:
+    named = [argument for sweep in sweeps(target) for argument in sweep.arguments("paper")]
+    return {argument.removeprefix("experiment=") for argument in named if argument.startswith("experiment=")}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_experiments_say_how_they_depart(target):
+    """An experiment without a file at a scale would be made as published, which takes days."""
+    for experiment in _experiments(target):
+        assert (CONF / "experiment" / f"{experiment}.yaml").is_file()
+        for scale in ("smoke", "laptop"):
+            assert (CONF / "departures" / scale / f"{experiment}.yaml").is_file()
+
+
+def test_every_experiment_is_used():
+    used = set().union(*map(_experiments, TARGETS))
+    assert {path.stem for path in (CONF / "experiment").iterdir()} == used
+
+
+def test_departures_are_of_an_experiment_at_a_scale():
+    for path in (CONF / "departures").rglob("*.yaml"):
+        assert (CONF / "experiment" / path.name).is_file()
+        assert (CONF / "scale" / f"{path.parent.name}.yaml").is_file()
+
+
+def _body(path: Path) -> str:
+    lines = [re.sub("(^| )#.*", "", line).rstrip() for line in path.read_text().splitlines()]
+    return "\n".join(filter(None, lines))
+
+
+def test_no_two_files_say_the_same():
+    for first, second in combinations(FILES, 2):
+        assert _body(first) != _body(second), f"{first} and {second}"
+
+
+@pytest.mark.parametrize("path", sorted((CONF / "experiment").iterdir()), ids=lambda path: path.stem)
+def test_experiments_leave_seeds_scales_and_targets_to_others(path):
+    assert not re.search(r"^(seed|seeds|scale|target|hydra):", path.read_text(), re.MULTILINE)
+
+
+# -- what is shared --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_targets_share_trainings(scale):
+    assert keys("table1", scale) == keys("figure2", scale)
+    d2cfr = keys("figure6", scale, "d2cfr")
+    assert d2cfr == keys("figure7", scale, "d2cfr") == keys("figure8", scale, "d2cfr")
+    assert d2cfr == keys("table3", scale, "d2cfr_leduc")
+    assert keys("figure6", scale, "deep_cfr") == keys("table3", scale, "baselines_leduc")
+    fhp = [keys("figure4", scale, "deep_cfr"), keys("figure5", scale, "traversals"), keys("figure5", scale, "steps")]
+    assert fhp[0] & fhp[1]
+    assert fhp[1] & fhp[2]
+    for target in ("figure10", "figure11", "table6"):
+        assert keys("table5", scale, "setting_ii") == keys(target, scale, "setting_ii")
+        assert keys("table5", scale, "data_1") == keys(target, scale, "data_1") == keys("devn_samples", scale, "data_1")
+    assert keys("devn_samples", scale, "samples_all") <= keys("table6", scale, "setting_i")
+
+
+@pytest.mark.parametrize("name", ["divergence", "policy_steps", "state_loss", "traversals", "value_steps"])
+def test_choices_share_what_was_chosen(name):
+    assert keys("figure6", "paper", "d2cfr") < keys("d2cfr_choices", "paper", name)
+    assert keys("d2cfr_choices", "laptop", "traversals") & keys("d2cfr_choices", "laptop", name)
+    assert keys("figure6", "paper", "d2cfr") < keys("figure9", "paper")
+
+
+def test_a_key_is_of_what_is_trained():
+    (plain,) = planned("experiment=figure1", "scale=smoke")
+    same = ("target=mine", "evaluation=[]", "+algorithm.readouts.sd_cfr_20={kind: ensemble, capacity: 20}")
+    for override in same:
+        assert planned("experiment=figure1", "scale=smoke", override)[0].key == plain.key
+    for override in ("seed=1", "threads=2", "algorithm.snapshot_every=4", "network.width=8", "game.ante=2.0"):
+        assert planned("experiment=figure1", "scale=smoke", override)[0].key != plain.key
