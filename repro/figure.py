@@ -176,7 +176,9 @@ def make(names: Sequence[str], options: Options) -> int:
     for target, (sweeps, _) in planned.items():
         missing = _missing(sweeps)
         if missing:
-            print(f"error: {missing} run(s) of {target} did not finish; repeat the command to continue.", file=sys.stderr)
+            print(
+                f"error: {missing} run(s) of {target} did not finish; repeat the command to continue.", file=sys.stderr
+            )
             status = status or 1
             continue
         _collect_and_draw(target, sweeps, options)
@@ -347,7 +349,9 @@ def publish(target: str, options: Options) -> None:
     """
     source, results = options.folder(target), ROOT / "paper_figures" / "results" / f"{target}-{options.scale}"
     if not (source / "claims.json").exists():
-        raise ReproError(f"{source} holds no finished figure; make it first with `make {target} SCALE={options.scale}`.")
+        raise ReproError(
+            f"{source} holds no finished figure; make it first with `make {target} SCALE={options.scale}`."
+        )
     page.check(target, options.scale)
     results.mkdir(parents=True, exist_ok=True)
     for name in (f"{target}.png", f"{target}.pdf", "data.csv", "claims.json", "provenance.json"):

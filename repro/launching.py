@@ -224,9 +224,7 @@ class Command:
         hydra = GlobalHydra.instance().hydra
         assert hydra is not None
         context = HydraContext(config_loader=hydra.config_loader, callbacks=hydra.callbacks)
-        launcher = Plugins.instance().instantiate_launcher(
-            config=master, hydra_context=context, task_function=launched
-        )
+        launcher = Plugins.instance().instantiate_launcher(config=master, hydra_context=context, task_function=launched)
         common = [f"plan={quoted(str(path))}", f"folder={quoted(master.folder)}"]
         launcher.launch([[*common, f"number={number}"] for number in range(len(runs))], initial_job_idx=0)
 

@@ -228,7 +228,9 @@ def _searchpath(config_dir: str) -> str:
         try:
             import_module(module or "repro")
         except ImportError as error:
-            raise ReproError(f"{path}: module is {module!r}; it must be a file that can be imported ({error}).") from error
+            raise ReproError(
+                f"{path}: module is {module!r}; it must be a file that can be imported ({error})."
+            ) from error
     return f"hydra.searchpath=[{quoted(f'file://{folder}')}]"
 
 

@@ -9,18 +9,21 @@ from typing import Any
 import pytest
 import torch
 
-from repro import run
-from repro.algorithms.d2cfr import D2CFR, rectification_weight
-from repro.algorithms.deep_cfr import DeepCFR
-from repro.config import D2CFRConfig, DeepCFRConfig, NetworkConfig, ReadoutConfig, RegressionConfig
+from repro.algorithms.d2cfr import D2CFR, D2CFRConfig, ListedStateValues, rectification_weight
+from repro.algorithms.deep_cfr import DeepCFR, DeepCFRConfig
+from repro.algorithms.strategies import Listed
+from repro.config import NetworkConfig, ReadoutConfig, RegressionConfig
 from repro.errors import ReproError
 from repro.games import Game, load
 from repro.networks.features import feature_columns, infoset_features
 from repro.networks.gradients import Autograd, gradients_of
 from repro.networks.modules import average_network, value_network
 from repro.networks.optimizers import FlatAdam
+from repro.planning import plan
+from repro.policies.ensemble import BM
 from repro.policies.regret_matching import regret_matching
-from tests.small import small_config, straight_and_resumed
+from tests.small import config_of_model, metrics_of, seats_of, small_config
+from tests.trained import config_of, straight_and_resumed
 
 DNET, FC = NetworkConfig("dnet", 12), NetworkConfig("fc", 12, 2)
 
@@ -34,6 +37,21 @@ def config(**changes: Any) -> D2CFRConfig:
 
 def d2cfr(game: Game, network: NetworkConfig = DNET, seed: int = 0, **changes: Any) -> D2CFR:
     return D2CFR(game, config(**changes), network, seed)
+
+
+def listed(model: DeepCFR) -> Listed:
+    assert isinstance(model.strategies, Listed)
+    return model.strategies
+
+
+def policies_of(model: D2CFR, player: int) -> list[torch.Tensor]:
+    """What the player's last policy networks play at all of her infosets."""
+    part, network = model.game.player_slice[player], model.architecture("average")
+    tables = []
+    for parameters in model.recent[player]:
+        torch.nn.utils.vector_to_parameters(parameters, network.parameters())
+        tables.append(network(listed(model).features[part], model.game.legal[part]).detach())
+    return tables
 
 
 def steps_of(model: Any, steps: int) -> Any:
@@ -94,13 +112,11 @@ def test_without_its_parts_it_is_deep_cfr():
     base = small_config(readouts={"d2cfr": ReadoutConfig("average_network")}, average=average,
                         divide_by_legal=False, when_no_positive="uniform")  # fmt: skip
     theirs = steps_of(DeepCFR(game, base, FC, 0), 6)
-    assert torch.equal(ours.strategy, theirs.strategy)
+    assert torch.equal(listed(ours).table, listed(theirs).table)
     for mine, other in ((ours.value_networks, theirs.value_networks), (ours.average_networks, theirs.average_networks)):
         for a, b in zip(mine.parameters(), other.parameters(), strict=True):
             assert torch.equal(a, b)
-    assert ours.metrics["d2cfr"].keys() == theirs.metrics["d2cfr"].keys()
-    for metric in ("nash_conv", "exploitability", "loss/policy", "nodes_touched"):
-        assert ours.metrics["d2cfr"][metric] == theirs.metrics["d2cfr"][metric]
+    assert metrics_of(ours) == metrics_of(theirs)
 
 
 # -- rectification -----------------------------------------------------------------------------------------------------
@@ -122,15 +138,15 @@ def test_strategies_are_matched_to_rectified_regrets(rectification):
     simulations = 50 if rectification == "play_outs" else None
     model = d2cfr(game, rectification=rectification, simulations=simulations, regret_unit=2.0, state_loss=4.0)
     model.iteration = 3
-    before = model.strategy.clone()
+    before = listed(model).table.clone()
     model.collect(0)
     model._fit("value", 0)
     mine = game.player_slice[0]
-    output = model.value_networks[0](model.features[mine], game.legal[mine]).detach()
+    output = model.value_networks[0](listed(model).features[mine], game.legal[mine]).detach()
     regrets, state = output[:, :3], output[:, 3] / 2
     if rectification != "none":
-        histories = model._histories
-        assert histories is not None
+        assert isinstance(model.state_values, ListedStateValues)
+        histories = model.state_values.histories
         played = histories.state_values(before)
         if rectification == "play_outs":
             played = histories.played_out(before, 50, model.draws("play-outs", 0))
@@ -138,10 +154,10 @@ def test_strategies_are_matched_to_rectified_regrets(rectification):
         beta = 0.99 - 3 / 4
         mixed = (1 - beta) * state + beta * played[mine].float() / 2
         regrets = regrets + state[:, None] - mixed[:, None]
-    model.store_strategy(0)
+    model.renew_strategy(0)
     expected = regret_matching(regrets, game.legal[mine], "uniform")
-    torch.testing.assert_close(model.strategy[mine], expected, rtol=1e-4, atol=1e-5)
-    assert torch.equal(model.strategy[game.player_slice[1]], before[game.player_slice[1]])
+    torch.testing.assert_close(listed(model).table[mine], expected, rtol=1e-4, atol=1e-5)
+    assert torch.equal(listed(model).table[game.player_slice[1]], before[game.player_slice[1]])
 
 
 def test_memories_hold_regrets_and_state_values():
@@ -167,7 +183,7 @@ def test_the_state_value_is_learned():
     model.collect(0)
     model._fit("value", 0)
     mine = game.player_slice[0]
-    state = model.value_networks[0](model.features[mine], game.legal[mine])[:, 3].detach()
+    state = model.value_networks[0](listed(model).features[mine], game.legal[mine])[:, 3].detach()
     from repro.engine.histories import Histories  # noqa: PLC0415
 
     exact = Histories(game).state_values(game.uniform)[mine]
@@ -205,19 +221,21 @@ def test_the_sign_moves_policies_apart_or_together():
     for sign in ("minus", "plus"):
         average = RegressionConfig(steps=60, batch_size=64, start="previous")
         model = steps_of(d2cfr(game, kl_weight=20.0, kl_sign=sign, policy_every=1, average=average), 4)
-        last, before = model.recent[0][-1], torch.stack(list(model.recent[0])[:-1]).mean(0)
-        moved[sign] = float((last - before).abs().sum(1).mean())
+        *before, last = policies_of(model, 0)
+        moved[sign] = float((last - torch.stack(before).mean(0)).abs().sum(1).mean())
     none = steps_of(d2cfr(game, policy_every=1, average=RegressionConfig(60, 64, start="previous")), 4)
-    mean = torch.stack(list(none.recent[0])[:-1]).mean(0)
-    still = float((none.recent[0][-1] - mean).abs().sum(1).mean())
+    *before, last = policies_of(none, 0)
+    still = float((last - torch.stack(before).mean(0)).abs().sum(1).mean())
     assert moved["plus"] < still < moved["minus"]
 
 
 def test_the_window_holds_the_last_policies():
     model = steps_of(d2cfr(load("kuhn"), kl_weight=0.1, kl_window=2, policy_every=2), 6)
     assert [len(r) for r in model.recent] == [2, 2]
-    table = torch.cat([r[-1] for r in model.recent]).double()
-    assert torch.equal(model.policies["d2cfr"].table, table / table.sum(1, keepdim=True))
+    seats = seats_of(model, ReadoutConfig("average_network"))
+    for player, part in enumerate(model.game.player_slice):
+        found = seats[player].probabilities(torch.arange(part.start, part.stop))
+        torch.testing.assert_close(found, policies_of(model, player)[-1])
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------
@@ -229,10 +247,58 @@ def test_resuming_equals_never_stopping(tmp_path):
         return d2cfr(load("leduc"), rectification="play_outs", simulations=20, kl_weight=0.5, policy_every=1)
 
     straight, resumed = straight_and_resumed(make, 6, 3, tmp_path)
-    assert torch.equal(straight.strategy, resumed.strategy)
+    assert torch.equal(listed(straight).table, listed(resumed).table)
     for ours, theirs in zip(straight.recent, resumed.recent, strict=True):
         assert torch.equal(torch.stack(list(ours)), torch.stack(list(theirs)))
-    assert straight.metrics["d2cfr"]["nash_conv"] == resumed.metrics["d2cfr"]["nash_conv"]
+    assert metrics_of(straight) == metrics_of(resumed)
+
+
+def test_it_has_no_b_m():
+    model = steps_of(d2cfr(load("kuhn")), 2)
+    assert model.history == model.snapshot().history == {}
+    with pytest.raises(ReproError, match=r"has no B\^M, which only Deep CFR leaves"):
+        BM(model.game, config_of_model(model), ReadoutConfig("ensemble")).seats(model.snapshot())
+
+
+def test_strategies_listed_and_asked_are_the_same():
+    """To rounding, with the dueling network and the divergence."""
+    game = load("leduc")
+    first, second = (
+        steps_of(d2cfr(game, strategies=held, opening="network", kl_weight=0.3), 4) for held in ("listed", "asked")
+    )
+    for name in ("value_memories", "strategy_memories"):
+        for a, b in zip(getattr(first, name), getattr(second, name), strict=True):
+            assert torch.equal(a.state_dict()["infoset"], b.state_dict()["infoset"])
+            torch.testing.assert_close(a.state_dict()["target"], b.state_dict()["target"], rtol=1e-4, atol=1e-4)
+    every = torch.arange(game.infosets)
+    ours, theirs = (model.current_policy().probabilities(every) for model in (first, second))
+    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+    for player in range(2):
+        for a, b in zip(first.recent[player], second.recent[player], strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+    assert metrics_of(second)["d2cfr"] == pytest.approx(metrics_of(first)["d2cfr"], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "changes", "sentence"),
+    [
+        ("leduc", {}, {"strategies": "asked"}, "algorithm.rectification is play_outs; in the game leduc that needs"),
+        ("fhp", {"ranks": 4, "suits": 2}, {}, "that needs algorithm.strategies=asked, and they are listed."),
+        (
+            "fhp", {"ranks": 4, "suits": 2}, {"strategies": "asked", "opening": "network"},
+            "algorithm.opening is network; play-outs start after the first betting round, use table.",
+        ),
+        (
+            "leduc", {}, {"strategies": "asked", "rectification": "exact", "simulations": None},
+            "algorithm.rectification is exact; the game leduc has too many infosets",
+        ),
+        ("leduc", {}, {"average": None}, "algorithm.average is null; small has nothing but its policy networks"),
+    ],
+)  # fmt: skip
+def test_state_values_go_with_the_strategies(name, parameters, changes, sentence):
+    algorithm = config(**{"rectification": "play_outs", "simulations": 3, **changes})
+    problem, *_ = algorithm.problems(config_of(algorithm, DNET), load(name, **parameters))
+    assert sentence in problem
 
 
 @pytest.mark.parametrize(
@@ -246,8 +312,8 @@ def test_resuming_equals_never_stopping(tmp_path):
         ("algorithm.rectification=exact", "algorithm.simulations is 800 and algorithm.rectification exact"),
         ("algorithm.divide_by_legal=true", "algorithm.divide_by_legal is true; regrets and state values must have one"),
         (
-            "algorithm.evaluate_every=15",
-            "algorithm.evaluate_every is 15; it must be a multiple of algorithm.policy",
+            "algorithm.snapshot_every=15",
+            "algorithm.snapshot_every is 15; it must be a multiple of algorithm.policy",
         ),
         (
             "algorithm.rectification=none algorithm.simulations=null algorithm.mixing=clipped",
@@ -262,5 +328,5 @@ def test_resuming_equals_never_stopping(tmp_path):
 )
 def test_bad_configuration_is_refused(overrides, sentence):
     with pytest.raises(ReproError) as caught:
-        run.plan(["algorithm=d2cfr", *shlex.split(overrides)], multirun=False)
+        plan(["algorithm=d2cfr", *shlex.split(overrides)], multirun=False)
     assert sentence in str(caught.value)

@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
-import sys
-from typing import Any
 
 import pytest
 import torch
-from mlflow import MlflowClient
 from torch import Tensor
-from torch.nn.utils import vector_to_parameters
 
-from repro import run
-from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR, OpeningTable
-from repro.algorithms.registry import build
-from repro.config import Config, NetworkConfig, RegressionConfig
+from repro.algorithms.deep_cfr import DeepCFR
+from repro.algorithms.strategies import OpeningTable
+from repro.config import RegressionConfig
 from repro.engine.sampling import Traversals
 from repro.errors import ReproError
+from repro.evaluation.measures import Disagreement, Exploitability, Match
 from repro.games import load
 from repro.networks.holdem_features import HoldemFeatures
-from repro.networks.modules import value_network
+from repro.planning import plan
 from repro.policies.base import Policy
 from repro.policies.network import opening_infosets
-from repro.tracking.store import READOUT_TAG, default_uri
-from tests.small import seeded, small_config, straight_and_resumed
-from tests.small_holdem import NETWORK, every, holdem_model, opening_rows, small_game, tables, trained
+from tests.small import metrics_of
+from tests.small_holdem import asked, every, holdem_model, opening_rows, small_game, tables, trained
+from tests.trained import seeded, straight_and_resumed
 
 
 @pytest.fixture(scope="module")
-def finished() -> HoldemDeepCFR:
+def finished() -> DeepCFR:
     """After six iterations, evaluated on all boards. Tests must not change it."""
-    return trained(small_game(), match_hands=200, disagreement_rollouts=50)
+    return trained(small_game())
 
 
 class Recorded:
     """What the engine gave in every call, and the strategies that it was given."""
 
-    def __init__(self, model: HoldemDeepCFR, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, model: DeepCFR, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[int, int, Tensor, Traversals]] = []
         original = model.engine.external_sampling
 
@@ -79,7 +74,7 @@ def test_opening_tables_sum_what_was_sampled_weighted_by_iteration(monkeypatch, 
         game, traversals=8, divide_by_legal=divide_by_legal, value=RegressionConfig(2, 1, start="random")
     )
     recorded = Recorded(model, monkeypatch)
-    regrets, sums = ([torch.zeros_like(o.regrets) for o in model.openings] for _ in range(2))
+    regrets, sums = ([torch.zeros_like(o.regrets) for o in model.strategies.openings] for _ in range(2))
     for _ in range(3):
         model.iteration += 1
         model.advance()
@@ -95,7 +90,7 @@ def test_opening_tables_sum_what_was_sampled_weighted_by_iteration(monkeypatch, 
                         scale = 100.0 * (int(game.legal[infoset].sum()) if divide_by_legal else 1)
                     table[owner][infoset - game.player_slice[owner].start] += iteration * target / scale
     assert [c[:2] for c in recorded.calls] == [(t, p) for t in (1, 2, 3) for p in (0, 1)]
-    for player, opening in enumerate(model.openings):
+    for player, opening in enumerate(model.strategies.openings):
         torch.testing.assert_close(opening.regrets, regrets[player], rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(opening.sums, sums[player], rtol=1e-5, atol=1e-6)
         unseen = (regrets[player] == 0).all(1)
@@ -103,7 +98,7 @@ def test_opening_tables_sum_what_was_sampled_weighted_by_iteration(monkeypatch, 
         early = game.uniform[game.player_slice[player]][opening_rows(game, player)]
         assert torch.equal(opening.strategy()[unseen], early[unseen])
         assert bool((opening.sums[~early.bool()] == 0).all())
-        assert torch.equal(model.opening_strategies[player][-1], opening.strategy())
+        assert torch.equal(model.history["opening"][player][-1], opening.strategy())
 
 
 def test_opening_infosets_are_the_first_of_a_player():
@@ -147,7 +142,7 @@ def test_inputs_of_a_minibatch_are_those_of_its_infosets():
     model = trained(small_game(), 1)
     for player in range(2):
         (batch,) = model.value_memories[player].minibatches(1, 32, 1, 1.0, seeded(0))
-        filled = model._with_inputs(batch, player)
+        filled = asked(model).with_inputs(batch, player)
         assert filled.inputs is not None
         assert batch.infosets is not None
         expected = HoldemFeatures(model.game).rows(batch.infosets + model.game.player_slice[player].start)
@@ -161,7 +156,7 @@ def test_inputs_of_a_minibatch_are_those_of_its_infosets():
 @pytest.mark.parametrize("when_no_positive", ["argmax", "uniform"])
 def test_each_traversal_meets_the_newest_strategies(monkeypatch, when_no_positive):
     game = small_game()
-    model = holdem_model(game, when_no_positive=when_no_positive, evaluate_every=99)
+    model = holdem_model(game, when_no_positive=when_no_positive, snapshot_every=99)
     recorded = Recorded(model, monkeypatch)
     assert torch.equal(model.current_policy().probabilities(every(game)), game.uniform.float())
     for _ in range(3):
@@ -172,71 +167,68 @@ def test_each_traversal_meets_the_newest_strategies(monkeypatch, when_no_positiv
             stored = iteration if traverser == 1 and player == 0 else iteration - 1
             expected = tables(model, player)[stored - 1] if stored else game.uniform[mine]
             torch.testing.assert_close(met[mine].double(), expected, rtol=0, atol=1e-5)
-    assert all(len(s) == 3 for s in (*model.stored, *model.opening_strategies))
+    assert all(len(s) == 3 for both in model.history.values() for s in both)
 
 
 def test_nodes_touched_and_memory_sizes_are_reported(monkeypatch):
-    model = holdem_model(small_game(), evaluate_every=99)
+    model = holdem_model(small_game(), snapshot_every=99)
     recorded = Recorded(model, monkeypatch)
     for _ in range(2):
         model.training_step(None, 0)
-    measured = model.metrics[""]
+    measured = model.metrics
     assert measured["nodes_touched"] == sum(c[3].nodes_touched for c in recorded.calls)
     assert measured["memory/value"] == sum(m.size for m in model.value_memories)
     assert measured["memory/strategy"] == sum(m.size for m in model.strategy_memories)
     assert measured["player_updates"] == 4
 
 
-def as_plain(networks: dict[str, Any]) -> list[Tensor]:
-    return [*networks["value"], *networks["opening"], *networks["average_opening"]] + [
-        v for state in networks["average"] for v in state.values()
-    ]
+def everything(model: DeepCFR) -> list[Tensor]:
+    """What read-outs are made of."""
+    state = model.state()
+    rows = [torch.stack(list(history)) for both in model.history.values() for history in both]
+    return [*rows, *state["average_opening"]] + [v for network in state["average"] for v in network.values()]
 
 
-def without_clock(metrics: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
-    return {name: {k: v for k, v in m.items() if k != "wall_seconds"} for name, m in metrics.items()}
+def everything_measured(model: DeepCFR, boards: int | None = None) -> dict[str, dict[str, float]]:
+    match = Match(opponents={"deep_cfr": "/deep_cfr"}, hands=200)
+    return metrics_of(model, Exploitability(boards=boards), match, Disagreement(rollouts=50))
 
 
-def assert_same(one: HoldemDeepCFR, other: HoldemDeepCFR) -> None:
-    assert without_clock(one.metrics) == without_clock(other.metrics)
-    found, expected = as_plain(one.artifact()), as_plain(other.artifact())
+def assert_same(one: DeepCFR, other: DeepCFR, boards: int | None = None) -> None:
+    assert everything_measured(one, boards) == everything_measured(other, boards)
+    found, expected = everything(one), everything(other)
     assert len(found) == len(expected)
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
-@pytest.mark.slow
 def test_the_same_seed_repeats_and_another_does_not(finished):
-    changes = {"match_hands": 200, "disagreement_rollouts": 50}
-    assert_same(finished, trained(small_game(), **changes))
-    other = trained(small_game(), seed=1, **changes)
-    assert finished.metrics["sd_cfr"]["nash_conv"] != other.metrics["sd_cfr"]["nash_conv"]
-    assert not torch.equal(finished.stored[0][0], other.stored[0][0])
+    assert_same(finished, trained(small_game()))
+    other = trained(small_game(), seed=1)
+    assert metrics_of(finished)["sd_cfr"]["nash_conv"] != metrics_of(other)["sd_cfr"]["nash_conv"]
+    assert not torch.equal(finished.history["value"][0][0], other.history["value"][0][0])
 
 
-def test_evaluating_more_often_changes_nothing_that_is_learned(finished):
-    rare = trained(small_game(), evaluate_every=99, match_hands=200, disagreement_rollouts=50)
+def test_leaving_more_snapshots_changes_nothing_that_is_learned(finished):
+    rare = trained(small_game(), snapshot_every=99)
     assert_same(finished, rare)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("boards", "start", "stop"), [(None, "previous", 1), (None, "random", 3), (20, "previous", 4)])
 def test_resuming_equals_never_stopping(tmp_path, boards, start, stop):
-    # After four iterations an evaluation has just been, whose running averages a resumed run does not have.
     game = small_game()
     regression = RegressionConfig(steps=8, batch_size=64, start=start)
     changes = {
-        "value": regression, "average": regression, "evaluation_boards": boards, "match_hands": 100,
-        "disagreement_rollouts": 40, "iterations": 5, "value_capacity": 150, "strategy_capacity": 150,
+        "value": regression, "average": regression, "iterations": 5, "value_capacity": 150, "strategy_capacity": 150,
     }  # fmt: skip
     straight, resumed = straight_and_resumed(lambda: holdem_model(game, **changes), 5, stop, tmp_path)
     assert resumed.iteration == straight.iteration == 5
     assert straight.trainer.global_step == 10, "Lightning counts one step per fitted network"
     assert straight.value_memories[0].size == 150, "the reservoir must have been full"
-    assert_same(resumed, straight)
+    assert_same(resumed, straight, boards)
     for name in ("value_memories", "strategy_memories"):
         for a, b in zip(getattr(resumed, name), getattr(straight, name), strict=True):
             assert all(torch.equal(v, b.state_dict()[k]) for k, v in a.state_dict().items())
-    for a, b in zip(resumed.openings, straight.openings, strict=True):
+    for a, b in zip(resumed.strategies.openings, straight.strategies.openings, strict=True):
         assert torch.equal(a.regrets, b.regrets)
         assert torch.equal(a.sums, b.sums)
 
@@ -247,17 +239,7 @@ def test_minibatches_of_every_kind_are_learned_from(batch_size):
     regression = RegressionConfig(steps=4, batch_size=batch_size, start="random")
     model = trained(small_game(), 1, value=regression, average=regression, traversals=4000,
                     value_capacity=4000, strategy_capacity=4000)  # fmt: skip
-    assert model.metrics["deep_cfr"]["loss/policy"] > 0
-
-
-def test_a_run_of_a_holdem_game_is_this_module():
-    config = Config(algorithm=small_config(), network=NETWORK, seed=3)
-    model = build(small_game(), config)
-    assert type(model) is HoldemDeepCFR
-    assert model.seed == 3
-    assert type(build(load("kuhn"), Config(algorithm=small_config(), network=NetworkConfig("sd_cfr", 8)))) is not type(
-        model
-    )
+    assert model.metrics["loss/policy"] > 0
 
 
 # -- configuration -----------------------------------------------------------------------------------------------------
@@ -266,22 +248,6 @@ def test_a_run_of_a_holdem_game_is_this_module():
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        ("algorithm.match_hands=3", "algorithm.match_hands is 3; every deal is played twice, so it must be even."),
-        ("algorithm.match_hands=-2", "algorithm.match_hands is -2; it must be at least 0."),
-        ("algorithm.disagreement_rollouts=-1", "algorithm.disagreement_rollouts is -1; it must be at least 0."),
-        ("algorithm.evaluation_boards=0", "algorithm.evaluation_boards is 0; it must be at least 2."),
-        (
-            "algorithm=sd_cfr algorithm.match_hands=2",
-            "algorithm.match_hands is 2, but algorithm.readouts are of kinds ['ensemble']; needed are an ensemble",
-        ),
-        (
-            "algorithm=deep_cfr '+algorithm.readouts.sd_cfr={kind: ensemble}' algorithm.match_hands=2",
-            "algorithm.readouts are of kinds ['average_network', 'ensemble']; needed are an ensemble, then an",
-        ),
-        (
-            "algorithm=sd_cfr algorithm.disagreement_rollouts=10",
-            "algorithm.disagreement_rollouts is 10, but algorithm.readouts are of kinds ['ensemble']",
-        ),
         ("network.card_width=null", "network.card_width has no value; the architecture deep_cfr needs"),
         ("network.layers=2", "network.layers is 2, but the architecture deep_cfr has a fixed depth"),
     ],
@@ -289,45 +255,5 @@ def test_a_run_of_a_holdem_game_is_this_module():
 def test_bad_configuration_is_refused(overrides, sentence):
     given = ["game=fhp", "algorithm=sd_cfr_and_deep_cfr", "network=deep_cfr", *shlex.split(overrides)]
     with pytest.raises(ReproError) as caught:
-        run.plan(given, multirun=False)
+        plan(given, multirun=False)
     assert sentence in str(caught.value)
-
-
-# -- the command line --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_run_from_the_command_line(tmp_path):
-    overrides = (
-        "game=fhp", "game.ranks=5", "game.suits=2", "algorithm=sd_cfr_and_deep_cfr", "network=deep_cfr",
-        "network.width=8", "network.card_width=12", "algorithm.iterations=3", "algorithm.traversals=300",
-        "algorithm.value.steps=5", "algorithm.value.batch_size=64", "algorithm.average.steps=5",
-        "algorithm.average.batch_size=64", "algorithm.value_capacity=1000", "algorithm.strategy_capacity=1000",
-        "algorithm.evaluate_every=2", "algorithm.match_hands=100", "algorithm.disagreement_rollouts=50",
-        f"output_dir={tmp_path}",
-    )  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-m", "repro.run", *overrides], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    assert "mbb/g" in done.stderr
-    client = MlflowClient(default_uri(tmp_path))
-    experiment = client.get_experiment_by_name("runs")
-    assert experiment is not None
-    runs = {r.data.tags.get(READOUT_TAG): r for r in client.search_runs([experiment.experiment_id])}
-    for readout in ("sd_cfr", "deep_cfr"):
-        history = client.get_metric_history(runs[readout].info.run_id, "exploitability")
-        assert [m.step for m in history] == [2, 3]
-        assert all(m.value > 0 for m in history)
-    assert {"match/deep_cfr/value", "disagreement/0/mean"} <= runs["sd_cfr"].data.metrics.keys()
-    path = client.download_artifacts(runs["training"].info.run_id, "networks.pt", str(tmp_path))
-    networks = torch.load(path, weights_only=True)
-    assert set(networks) == {"config", "value", "opening", "average", "average_opening"}
-    game = load("fhp", ranks=5, suits=2)
-    counts = [opening_infosets(game, p) for p in range(2)]
-    assert [len(v) for v in networks["value"]] == [3, 3]
-    assert [tuple(o.shape) for o in networks["opening"]] == [(3, n, 3) for n in counts]
-    assert [tuple(o.shape) for o in networks["average_opening"]] == [(n, 3) for n in counts]
-    # They are enough to have the strategies back.
-    network = value_network(NETWORK, HoldemFeatures(game).columns, 3)
-    vector_to_parameters(networks["value"][1][2], network.parameters())

@@ -20,7 +20,7 @@ from repro.games.holdem import HoldemCards
 from repro.networks.holdem_features import HoldemFeatures
 from repro.networks.modules import value_network
 from repro.policies import TabularPolicy, random_policy, uniform
-from repro.policies.base import deterministic_policy
+from repro.policies.base import HandStrategies, Mixture, deterministic_policy
 from repro.policies.ensemble import NetworkSampling, average_strategy
 from repro.policies.network import NetworkPolicy, opening_infosets
 from repro.policies.regret_matching import regret_matching
@@ -91,14 +91,17 @@ def enumerated(game: Game, player: int, average: Tensor, other: Tensor) -> Exact
     )
 
 
-class Tables:
+class Tables(Mixture):
     """An ensemble of tables `[infosets, actions]`, as `disagreement` uses one."""
 
     def __init__(self, tables: list[Tensor], weight: list[float]) -> None:
-        self.tables, self.weight = tables, torch.tensor(weight)
+        self.tables, self.weight, self.members = tables, torch.tensor(weight), range(len(tables))
 
-    def strategy(self, member: int, infosets: Tensor) -> Tensor:
-        return self.tables[member].index_select(0, infosets).float()
+    def per_hand(self, hands: int, generator: torch.Generator) -> HandStrategies:
+        raise NotImplementedError
+
+    def strategy(self, position: int, infosets: Tensor) -> Tensor:
+        return self.tables[position].index_select(0, infosets).float()
 
 
 def average_of(game: Game, player: int, ensemble: Tables) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import pytest
 import torch
@@ -15,19 +14,12 @@ from repro.evaluation.exploitability import exact_engine
 from repro.games import Game, load
 from repro.games.betting import CALL, FOLD, RAISE
 from repro.policies import TabularPolicy, deterministic_policy, random_policy
-from repro.policies.ensemble import StrategyBuffer, TrajectorySampling, reservoir_members
+from repro.policies.ensemble import reservoir_members
+from tests.tables import average_of, ensemble_of
 
 
 def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
-
-
-def buffer_of(game: Game, player: int, tables: Sequence[Tensor]) -> StrategyBuffer:
-    """A B^M that holds a player's part of full tables."""
-    buffer, mine = StrategyBuffer(game, player), game.player_slice[player]
-    for i, table in enumerate(tables):
-        buffer.add(torch.full((4,), float(i)), table[mine], exact_engine(game).own_reach(table)[mine])
-    return buffer
 
 
 def with_part(game: Game, table: Tensor, player: int, part: Tensor) -> TabularPolicy:
@@ -99,7 +91,7 @@ def test_average_equals_equation_5_by_hand(ranks, members):
     tables = [random_policy(game, seeded(i)).table for i in range(7)]
     chosen = range(7) if members is None else members
     for player, mine in enumerate(game.player_slice):
-        average = buffer_of(game, player, tables).average(members)
+        average = average_of(game, tables, player, members)
         assert average.shape == (mine.stop - mine.start, game.num_actions)
         assert average.dtype == torch.float64
         reaches = []
@@ -119,7 +111,7 @@ def test_infosets_that_no_member_reaches_are_uniform():
     game = load("leduc")
     table = torch.nn.functional.one_hot(torch.full((game.infosets,), CALL), game.num_actions).double()
     for player, mine in enumerate(game.player_slice):
-        average = buffer_of(game, player, [table, table]).average()
+        average = average_of(game, [table, table], player)
         reached = []
         for infoset in range(mine.start, mine.stop):
             # Whoever always calls never meets what follows an own raise.
@@ -129,7 +121,7 @@ def test_infosets_that_no_member_reaches_are_uniform():
                 node = before
             reached.append(not has_raised)
             expected = game.uniform[infoset] if has_raised else table[infoset]
-            assert torch.equal(average[infoset - mine.start], expected)
+            torch.testing.assert_close(average[infoset - mine.start], expected)
         assert 0 < sum(reached) < len(reached)
 
 
@@ -141,41 +133,11 @@ def test_a_member_that_does_not_reach_an_infoset_has_no_say_there():
     mine = game.player_slice[0]
     second_decision = game.legal[mine, FOLD]
     assert int(second_decision.sum()) == 3
-    average = buffer_of(game, 0, [mixes, bets]).average()
+    average = average_of(game, [mixes, bets], 0)
     # After a check and a bet only `mixes` is left; at the start `bets` counts twice as much.
     torch.testing.assert_close(average[second_decision], mixes[mine][second_decision], rtol=1e-6, atol=1e-6)
     start = (mixes[mine] + 2 * bets[mine])[~second_decision] / 3
     torch.testing.assert_close(average[~second_decision], start, rtol=1e-6, atol=1e-6)
-
-
-def test_state_round_trip():
-    game = load("kuhn")
-    tables = [random_policy(game, seeded(i)).table for i in range(4)]
-    original, restored = buffer_of(game, 1, tables[:3]), buffer_of(game, 1, tables)
-    restored.load_state_dict(original.state_dict())
-    mine = game.player_slice[1]
-    for buffer in (original, restored):
-        buffer.add(torch.ones(4), tables[3][mine], exact_engine(game).own_reach(tables[3])[mine])
-    assert len(restored) == 4
-    assert torch.equal(restored.average(), original.average())
-    assert all(torch.equal(a, b) for a, b in zip(original.parameters, restored.parameters, strict=True))
-    restored.load_state_dict(StrategyBuffer(game, 1).state_dict())
-    assert len(restored) == 0
-
-
-def test_what_is_added_is_copied():
-    # The trainer passes its own tensors and goes on writing to them.
-    game = load("kuhn")
-    mine = game.player_slice[0]
-    table = random_policy(game, seeded(0)).table.float()
-    parameters, reach = torch.ones(4), exact_engine(game).own_reach(table.double())[mine]
-    buffer = StrategyBuffer(game, 0)
-    buffer.add(parameters, table[mine], reach)
-    before = buffer.average()
-    parameters.zero_()
-    table.zero_()
-    assert torch.equal(buffer.average(), before)
-    assert torch.equal(buffer.parameters[0], torch.ones(4))
 
 
 # -- the average by sampling -----------------------------------------------------------------------------------------
@@ -202,11 +164,11 @@ def test_sampling_one_strategy_per_hand_plays_the_average(player, members):
     mine = game.player_slice[player]
     # An opponent against whom the wrong averages below are worth something else.
     opponent = random_policy(game, seeded(70 + player))
-    buffer = buffer_of(game, player, tables)
-    exact = expected_value(game, with_part(game, opponent.table, player, buffer.average(members)))[0]
+    average = average_of(game, tables, player, members)
+    exact = expected_value(game, with_part(game, opponent.table, player, average))[0]
 
     policies = [opponent, opponent]
-    policies[player] = TrajectorySampling(buffer, members)  # type: ignore[call-overload]
+    policies[player] = ensemble_of(game, tables, members)  # type: ignore[call-overload]
     result = SamplingEngine(game).play(policies, HANDS, seeded(7)).double()
     error = float(result.std()) / math.sqrt(HANDS)
     assert abs(float(result.mean()) - exact) < 4 * error
@@ -228,7 +190,7 @@ def test_a_hand_keeps_to_its_strategy():
     game = load("leduc")
     tables = [deterministic_policy(game, seeded(i)).table for i in range(5)]
     hands, mine = 2000, game.player_slice[1]
-    strategies = TrajectorySampling(buffer_of(game, 1, tables)).per_hand(hands, seeded(0))
+    strategies = ensemble_of(game, tables).per_hand(hands, seeded(0))
     hand = torch.arange(hands)
     everything = torch.stack([strategies(torch.full((hands,), i), hand) for i in range(mine.start, mine.stop)], 1)
     parts = torch.stack([table[mine] for table in tables]).float()

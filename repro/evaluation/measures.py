@@ -125,7 +125,11 @@ class Match(Evaluation):
         if self.hands % 2:
             yield "hands", self.hands, "every deal is played twice, so it must be even"
         if not self.hands and game.exact != "sequence_form":
-            yield "hands", self.hands, f"the game {game.name} has no exact value of a match, a number of hands is needed"
+            yield (
+                "hands",
+                self.hands,
+                f"the game {game.name} has no exact value of a match, a number of hands is needed",
+            )
         if not self.opponents:
             yield "opponents", "empty", "at least one is needed"
         for name, reference in self.opponents.items():
@@ -151,7 +155,9 @@ class Match(Evaluation):
             seats = self._opponent(subject, reference)
             for name in (n for n in measured if reference != f"/{n}"):
                 values = self._against(subject, name, opponent, seats)
-                measured[name].update({f"match/{opponent}/{k}": milli_units(subject.game, v) for k, v in values.items()})
+                measured[name].update(
+                    {f"match/{opponent}/{k}": milli_units(subject.game, v) for k, v in values.items()}
+                )
         return measured
 
     def headline(self, game: Game, measured: Measured) -> str:
@@ -232,7 +238,11 @@ class Strategy(Evaluation):
     def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
         yield from super().problems(game, algorithm)
         if game.infosets > _FEW_INFOSETS:
-            yield "readouts", self.readouts, f"the game {game.name} has more than {_FEW_INFOSETS} infosets, leave it out"
+            yield (
+                "readouts",
+                self.readouts,
+                f"the game {game.name} has more than {_FEW_INFOSETS} infosets, leave it out",
+            )
 
     def measure(self, subject: Subject) -> Measured:
         game, measured = subject.game, {}
