@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from mlflow import MlflowClient
+from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR
+from repro.opponents import opponents_of
 
 from repro import run
-from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR
 from repro.config import NetworkConfig, ReadoutConfig, hyperparameters, result_config, run_key, settings
 from repro.errors import ReproError
 from repro.evaluation.head_to_head import play_match
 from repro.games import load, load_game
-from repro.opponents import opponents_of
 from repro.policies.network import Uniform
 from repro.tracking.store import TRAINING, default_uri, find_finished, find_runs, open_store
 from tests.small import small_config

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import torch
 from mlflow import MlflowClient
+from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR
+from repro.algorithms.registry import build as build_run
+from repro.algorithms.registry import together
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from repro import figure, run
-from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR
 from repro.algorithms.memory import Minibatch
-from repro.algorithms.registry import build as build_run
-from repro.algorithms.registry import together
 from repro.algorithms.regression import fit
 from repro.algorithms.replicates import Replicates
 from repro.algorithms.stacked import StackedAdam, fit_together

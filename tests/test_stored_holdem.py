@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-
 from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR
 from repro.algorithms.registry import build
+
 from repro.algorithms.tabular import solve
 from repro.config import Config, NetworkConfig, ReadoutConfig
 from repro.errors import ReproError

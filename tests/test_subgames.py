@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from phevaluator import evaluate_cards  # type: ignore[import-untyped,attr-defined,unused-ignore]
 
-from repro.algorithms.tabular import VARIANTS
-from repro.algorithms.tabular import TabularCFRConfig
+from repro.algorithms.tabular import VARIANTS, TabularCFRConfig
 from repro.errors import ReproError
 from repro.subgames.kernels import BEST
 from repro.subgames.plain import PlainSolver

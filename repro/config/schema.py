@@ -16,7 +16,6 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
 from repro.config.fields import above, at_least, one_of
-from repro.errors import ReproError
 
 STORE = ConfigStore.instance()
 
