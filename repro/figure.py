@@ -1,7 +1,7 @@
 """Make figures: `python -m repro.figure figure1 --scale laptop`, several at once, or `figures` for all of them.
 
-A target's sweeps are command lines in its module (`SWEEPS`). The trainings that all targets ask for are planned once, so
-that what they share is done once; then each target is drawn from what its runs left. `--draw` draws again from the
+A target's sweeps are command lines in its module (`SWEEPS`). The trainings that all targets ask for are planned
+once, so that what they share is done once; then each target is drawn from what its runs left. `--draw` draws again from the
 exported CSV alone and touches nothing else.
 """
 

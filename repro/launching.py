@@ -1,7 +1,7 @@
 """Launching planned runs: one command's jobs, its progress, and its report.
 
-Runs are launched through Hydra's launchers, which apply unchanged (`hydra/launcher=joblib`). A job is last the number of
-its run in a file that the command has written, and does it (`execute`).
+Runs are launched through Hydra's launchers, which apply unchanged (`hydra/launcher=joblib`). A job is told the
+number of its run in a file that the command has written, and does it (`execute`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from hydra import initialize_config_dir
+from hydra._internal.callbacks import Callbacks  # what launchers are given has no public name
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, RunMode
@@ -223,7 +224,7 @@ class Command:
         path.write_text(json.dumps(planned))
         hydra = GlobalHydra.instance().hydra
         assert hydra is not None
-        context = HydraContext(config_loader=hydra.config_loader, callbacks=hydra.callbacks)
+        context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks(master))
         launcher = Plugins.instance().instantiate_launcher(config=master, hydra_context=context, task_function=launched)
         common = [f"plan={quoted(str(path))}", f"folder={quoted(master.folder)}"]
         launcher.launch([[*common, f"number={number}"] for number in range(len(runs))], initial_job_idx=0)

@@ -89,8 +89,8 @@ def read_player(game: Game, argument: str, text: str, output: str = "outputs") -
     except ReproError as error:
         raise ReproError(f"{argument}: {error}") from error
     raise ReproError(
-        f"{argument} is {text!r}; it must be uniform, a strategy.csv, a {PORTABLE} (with :READOUT), or the key of a run "
-        f"in {output}/runs (with /READOUT)."
+        f"{argument} is {text!r}; it must be uniform, a strategy.csv, a {PORTABLE} (with :READOUT), or the key of "
+        f"a run in {output}/runs (with /READOUT)."
     )
 
 

@@ -1,9 +1,10 @@
 """From a command line to the runs that it asks for, composed once and checked before any work.
 
-Hydra composes configurations and launches jobs; in between, this module expands a sweep, checks every run, and finds out
-which trainings runs share and which runs must wait for others (their opponents). It does not go through Hydra's sweeper:
-that composes what is not swept before anything else, and so refuses `algorithm=dcvn,devn algorithm.buckets=200`, and
-composes each run again when it is launched. A launched job is told where its planned run is written down.
+Hydra composes configurations and launches jobs; in between, this module expands a sweep, checks every run, and finds
+out which trainings runs share and which runs must wait for others (their opponents). It does not go through Hydra's
+sweeper: that composes what is not swept before anything else, and so refuses `algorithm=dcvn,devn
+algorithm.buckets=200`, and composes each run again when it is launched. A launched job is told where its planned run is
+written down.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from repro.config.checks import check_settings, check_with_game, game_for_checks, readout_of, settings
-from repro.config.keys import hyperparameters, training_key
+from repro.config.keys import hyperparameters, register_schemas, training_key
 from repro.config.schema import Config
 from repro.errors import ReproError
 
@@ -202,12 +203,6 @@ def _composing(config_dir: str | None) -> Iterator[None]:
     _SEARCHED = [] if config_dir is None else [_searchpath(config_dir)]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         yield
-
-
-def register_schemas() -> None:
-    """Import the algorithms and evaluations of the suite: only then does Hydra know their schemas."""
-    for name in ("repro.algorithms.all", "repro.evaluation.measures", "repro.subgames.all"):
-        import_module(name)
 
 
 _SEARCHED: list[str] = []

@@ -1,8 +1,8 @@
 """Train and evaluate: `python -m repro.run [-m] KEY=VALUE ...`.
 
-Before any work every run that the command line asks for is composed and checked (`repro.planning`) and the output folder
-and the tracking store are tried. Then Hydra's launcher calls `execute` for each: skip what is finished, continue what is
-not, train, measure, and leave a record for the table at the end.
+Before any work every run that the command line asks for is composed and checked (`repro.planning`) and the output
+folder and the tracking store are tried. Then Hydra's launcher calls `repro.launching.execute` for each: skip what is
+finished, continue what is not, train, measure, and leave a record for the table at the end.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from repro.config.keys import register_schemas
 from repro.errors import ReproError
 from repro.launching import Command, end_with_the_command, prepare_output
-from repro.planning import CONF, Sweep, is_about_launching, one_sentence, plan, register_schemas, stages
+from repro.planning import CONF, Sweep, is_about_launching, one_sentence, plan, stages
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C."""

@@ -46,7 +46,7 @@ def test_keys_of_theirs_are_checked_like_ours():
     from repro.errors import ReproError  # noqa: PLC0415
 
     for wrong in ("algorithm.iteration=3", "game.rank=3"):
-        with pytest.raises(ReproError, match="iteration|rank"):
+        with pytest.raises(ReproError, match=r"iteration|rank"):
             plan([*OURS, wrong], multirun=False, config_dir="examples/conf")
     with pytest.raises(ReproError, match="must be a folder"):
         plan(OURS, multirun=False, config_dir="examples/nowhere")

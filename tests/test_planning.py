@@ -151,7 +151,7 @@ def test_a_reference_is_the_key_of_the_run_that_the_overrides_ask_for():
         ("algorithm.value.learning_rate=0", "algorithm.value.learning_rate is 0.0; it must be greater than 0."),
         ("algorithm.memory=list", "algorithm.memory is 'list'; it must be one of reservoir, aggregated."),
         ("algorithm.readouts.sd_cfr.capacity=0", "algorithm.readouts.sd_cfr.capacity is 0; it must be at least 1."),
-        ("+algorithm.readouts.x={kind: ensembel}", "algorithm.readouts.x.kind is 'ensembel'; for sd_cfr it must be one of"),
+        ("+algorithm.readouts.x={kind: ensembel}", "x.kind is 'ensembel'; for sd_cfr it must be one of"),
         ("+algorithm.readouts.x={kind: ensemble, cap: 3}", "it must be a mapping with the keys kind and capacity."),
         ("+algorithm.readouts.training={kind: ensemble}", "the name must be of a-z, 0-9 and _, and not 'training'."),
         ("+algorithm.readouts.x={kind: average_network, capacity: 3}", "only an ensemble has one."),

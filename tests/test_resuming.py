@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import time
 
 import pandas as pd
 import pytest
+import pytorch_lightning as pl
 import yaml
 
 from repro import launching, training
@@ -256,7 +258,7 @@ def test_killed_at_the_very_end(straight, tmp_path, monkeypatch, moment):
     (run,) = plan([*SMALL, f"output_dir={tmp_path}"], multirun=False).runs
     with monkeypatch.context() as patched:
         if moment == "after the last iteration":
-            patched.setattr(training.Trainer, "fit", _fit_and_die)
+            patched.setattr(pl.Trainer, "fit", _fit_and_die)
         elif moment == "trained, not exported":
             patched.setattr(training, "_leave_files", lambda *_: os._exit(9))
         else:
@@ -275,7 +277,7 @@ def test_killed_at_the_very_end(straight, tmp_path, monkeypatch, moment):
     assert launching.execute(run.configs, run.labels) == records.SKIPPED
 
 
-_FIT = training.Trainer.fit
+_FIT = pl.Trainer.fit
 
 
 def _fit_and_die(*arguments, **keywords):
@@ -283,17 +285,19 @@ def _fit_and_die(*arguments, **keywords):
     os._exit(9)
 
 
-def test_a_store_that_is_gone_costs_nothing(straight, tmp_path):
+@pytest.mark.usefixtures("_with_database")
+def test_a_store_that_is_gone_costs_nothing(tmp_path, _empty_database):
     """Trainings are never done again because MLflow does not know them; it is told what it lacks."""
-    overrides = [*SMALL, f"output_dir={tmp_path}"]
-    (run,) = plan(overrides, multirun=False).runs
-    assert launching.execute(run.configs, run.labels) == records.FINISHED
-    (tmp_path / "mlflow.db").unlink()
-    added = "+algorithm.readouts.sd_cfr_9={kind: ensemble, capacity: 9}"
-    (again,) = plan([*overrides, added], multirun=False).runs
-    assert launching.execute(again.configs, again.labels) == records.FINISHED
+    overrides = (*SMALL, f"output_dir={tmp_path}")
+    assert call(*overrides).returncode == 0
+    trained = records.read(only_folder(tmp_path)).wall_seconds
+    shutil.copy(_empty_database, tmp_path / "mlflow.db")
+    done = call(*overrides, "+algorithm.readouts.sd_cfr_9={kind: ensemble, capacity: 9}")
+    assert done.returncode == 0, done.stderr
+    assert records.read(only_folder(tmp_path)).wall_seconds == trained
     client, everything = tracked(tmp_path)
-    of = {r.data.tags[READOUT_TAG]: r for r in everything}
+    of = {run.data.tags[READOUT_TAG]: run for run in everything}
     assert set(of) == {"training", "sd_cfr", "deep_cfr", "sd_cfr_9"}
-    assert len(client.get_metric_history(of["sd_cfr"].info.run_id, "exploitability")) == 6
+    for readout in ("sd_cfr", "sd_cfr_9"):
+        assert len(client.get_metric_history(of[readout].info.run_id, "exploitability")) == 6
     assert len(client.get_metric_history(of["training"].info.run_id, "loss/value")) == 30

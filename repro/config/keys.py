@@ -26,6 +26,12 @@ _NO_HYPERPARAMETERS = ("name", "module", "readouts")
 """Keys of an algorithm that change nothing that is trained."""
 
 
+def register_schemas() -> None:
+    """Import the algorithms and evaluations of the suite: only then are their schemas known, to Hydra as well."""
+    for name in ("repro.algorithms.all", "repro.evaluation.measures", "repro.subgames.all"):
+        import_module(name)
+
+
 def training_config(config: Config) -> dict[str, Any]:
     """What a training leaves beside its results, as plain Python: enough to read it out and to repeat it."""
     plain = {key: _plain(getattr(config, key)) for key in _TRAINING}
@@ -37,6 +43,7 @@ def training_key(config: Config) -> str:
     """Twelve hexadecimal digits that name a training: equal exactly when the same is trained."""
     plain = training_config(config)
     plain["algorithm"] = {k: v for k, v in plain["algorithm"].items() if k not in _NO_HYPERPARAMETERS}
+    plain["game"] = {k: v for k, v in plain["game"].items() if k != "module"}
     return _hash(plain)
 
 
@@ -65,6 +72,7 @@ def from_plain(plain: Mapping[str, Any]) -> Config:
     Raises:
         LookupError, TypeError, ValueError, ImportError: it is not such a configuration.
     """
+    register_schemas()
     merged: Any = OmegaConf.merge(OmegaConf.structured(Config), {**plain, "algorithm": {}, "evaluation": {}})
     algorithm = dict(plain["algorithm"])
     if algorithm.get("module"):

@@ -9,6 +9,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
+from importlib import import_module
 from typing import Any, ClassVar, Protocol, TypeVar, get_type_hints
 
 import torch
@@ -296,12 +297,19 @@ def load(name: str, *, device: torch.device | str = "cpu", **parameters: object)
 def load_game(node: Mapping[str, object], device: torch.device | str = "cpu") -> Game:
     """Build the game of a configuration: its `name`, and parameters under their own keys.
 
+    `module` names the file that registers the game, if it is not of this package.
+
     Raises:
-        ReproError: as `load`.
+        ReproError: as `load`, or there is no such file.
     """
+    module = node.get("module")
+    try:
+        import_module(str(module or __name__))
+    except ImportError as error:
+        raise ReproError(f"game.module is {module!r}; it must be a file that can be imported ({error}).") from error
     if "device" in node:
         raise ReproError(f"game.device is {node['device']!r}; a game has no such parameter.")
-    parameters = {key: value for key, value in node.items() if key != "name"}
+    parameters = {key: value for key, value in node.items() if key not in ("name", "module")}
     return load(str(node.get("name", "")), device=device, **parameters)
 
 

@@ -89,7 +89,7 @@ class Snapshot:
 
 
 class SnapshotFolder:
-    """The snapshots of one training: `<iteration>.pt`, and beside it `<iteration>.history.pt` with what is new in it."""
+    """The snapshots of one training: `<iteration>.pt`, and beside it `<iteration>.history.pt` with its new rows."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,7 +1,7 @@
 """The MLflow side: opening the store, and the runs that belong to one training run.
 
-Experiment = game. One run per training, and under it one per read-out, all with the same metric keys, so that the MLflow
-UI overlays algorithms as they are. Targets, scales and commands that asked for a training are tags of its runs.
+Experiment = game. One run per training, and under it one per read-out, all with the same metric keys, so that the
+MLflow UI overlays algorithms as they are. Targets, scales and commands that asked for a training are tags of its runs.
 """
 
 from __future__ import annotations
