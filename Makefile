@@ -20,7 +20,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: help list figures $(TARGETS) draw publish test bench ui lint format clean
+.PHONY: help list figures $(TARGETS) draw publish test test-quick bench ui lint format clean
 
 help:  ## print this
 	@grep -hE '^[a-z$$()A-Z-]+:.*?## ' $(MAKEFILE_LIST) | sed 's/$$(TARGETS)/TARGET/' | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ publish: $(VENV)/runtime  ## copy TARGET's figure to paper_figures/results and u
 
 test: $(VENV)/test  ## run the tests
 	@$(RUN) -m pytest -n $(JOBS) tests
+
+test-quick: $(VENV)/test  ## the quick subset, under two minutes
+	@$(RUN) -m pytest -m "not slow" -n $(JOBS) tests
 
 bench: $(VENV)/test  ## measure speed beside OpenSpiel's, in one run
 	@$(RUN) -m repro.bench --output $(OUTPUT)/bench.json

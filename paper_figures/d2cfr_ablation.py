@@ -6,17 +6,19 @@ Winnings are exact values of the two policy networks of the same iteration and t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures import style
+from paper_figures import matches, style
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, above, below
-from paper_figures.d2cfr_curves import UNIT, curves, draw_curves, late, share_below
+from paper_figures.d2cfr_curves import UNIT, draw_curves, late, share_below
 from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.frame import curves
 from repro.evaluation.statistics import mean_ci
 
 _SHOWN_EVERY = 10
@@ -32,23 +34,24 @@ class Version:
 
     Attributes:
         name: in legends and tables.
-        part, variant: where its runs are in the data.
         colour: of its curves.
+        sweep: of its runs.
+        where: columns of swept keys in which they differ from the other runs of the sweep, and their values.
     """
 
     name: str
-    part: str
-    variant: str
     colour: str
+    sweep: str
+    where: Mapping[str, Any] = field(default_factory=dict)
 
-    def curves(self, data: pd.DataFrame, metric: str = "exploitability", algorithm: str = "d2cfr") -> pd.DataFrame:
-        """A metric: one row per seed, one column per iteration."""
-        return curves(data, algorithm, metric, self.variant, self.part)
+    def curves(self, data: pd.DataFrame, metric: str = "exploitability", readout: str = "d2cfr") -> pd.DataFrame:
+        """A metric: `[seeds, iterations]`."""
+        return curves(data, metric, readout=readout, sweep=self.sweep, **self.where)
 
 
 def winnings(data: pd.DataFrame, opponent: str) -> pd.DataFrame:
-    """What D2CFR wins against a version after the same iteration: one row per seed, one column per iteration."""
-    return curves(data, "d2cfr", f"match/{opponent}/value", part=FULL)
+    """What D2CFR wins against a version after the same iteration: `[seeds, iterations]`."""
+    return matches.winnings(data, opponent, readout="d2cfr", sweep=FULL)
 
 
 def after(table: pd.DataFrame, iteration: int, until: float = float("inf")) -> pd.DataFrame:
@@ -65,7 +68,7 @@ def coarse(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_ablation(
-    data: pd.DataFrame, full: Version, others: Mapping[str, Version], metric: str, algorithm: str, label: str
+    data: pd.DataFrame, full: Version, others: Mapping[str, Version], metric: str, readout: str, label: str
 ) -> Figure:
     """The paper's two plots: winnings against each of the others, and a loss of all, by iteration."""
     figure = Figure(figsize=(10.0, 4.2))
@@ -81,7 +84,7 @@ def draw_ablation(
     left.set(xlabel="CFR iteration (both players)", ylabel=f"winnings of {full.name} ({UNIT})")
     left.legend(fontsize=7)
     versions = [full, *others.values()]
-    tables = {version.name: coarse(version.curves(data, metric, algorithm)) for version in versions}
+    tables = {version.name: coarse(version.curves(data, metric, readout)) for version in versions}
     draw_curves(right, tables, [version.colour for version in versions], log=False)
     right.set(ylabel=label)
     right.set_ylim(bottom=0)
@@ -156,7 +159,7 @@ def ours(data: pd.DataFrame, full: Version, others: Mapping[str, Version]) -> li
 # -- the page --------------------------------------------------------------------------------------------------------
 
 
-def table(data: pd.DataFrame, full: Version, others: Mapping[str, Version], metric: str, algorithm: str) -> str:
+def table(data: pd.DataFrame, full: Version, others: Mapping[str, Version], metric: str, readout: str) -> str:
     """Exploitability, loss and D2CFR's winnings over the last quarter, and minutes per run, as Markdown."""
     what = metric.removeprefix("loss/")
     lines = [
@@ -166,6 +169,6 @@ def table(data: pd.DataFrame, full: Version, others: Mapping[str, Version], metr
     for opponent, version in {"": full, **others}.items():
         won = mean_ci(late(winnings(data, opponent))) if opponent else "–"
         minutes = version.curves(data, "wall_seconds").iloc[:, -1].mean() / 60
-        losses = mean_ci(late(version.curves(data, metric, algorithm)))
+        losses = mean_ci(late(version.curves(data, metric, readout)))
         lines.append(f"| {version.name} | {mean_ci(late(version.curves(data)))} | {losses} | {won} | {minutes:.1f} |")
     return "\n".join([*lines, "", "Means over the last quarter of the evaluations, with 95% intervals over seeds."])

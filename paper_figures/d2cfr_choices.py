@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures.claims import NOT_TESTABLE, Claim, below
-from paper_figures.d2cfr_curves import UNIT, curves, late
+from paper_figures.d2cfr_curves import UNIT, late
 from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.frame import curves, values
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, mean_ci
 
@@ -46,93 +47,87 @@ class Choice:
     """One value that was chosen, and the others that were tried.
 
     Attributes:
-        part: the sweep.
+        sweep: in which others were tried.
+        column: of the swept key.
         name: of the key, for readers.
-        chosen: variant with our choice.
-        expected: what one would expect, and the variants (lower, higher) whose exploitabilities tell.
+        chosen: our value.
+        expected: what one would expect, and the values (lower, higher) whose exploitabilities tell.
     """
 
-    part: str
+    sweep: str
+    column: str
     name: str
-    chosen: str
+    chosen: float | str
     expected: str
-    lower: str
-    higher: str
+    lower: float | str
+    higher: float | str
+
+    def curves(self, data: pd.DataFrame, value: float | str, metric: str = "exploitability") -> pd.DataFrame:
+        """A metric of D2CFR with a value of the key: `[seeds, iterations]`."""
+        return curves(data, metric, readout="d2cfr", sweep=self.sweep, **{self.column: value})
+
+    def tried(self, data: pd.DataFrame) -> list[float | str]:
+        """The values that were run: numbers ascending, of words the one with the higher exploitability first."""
+        known = values(data[data.sweep == self.sweep], self.column)
+        return sorted(known, key=lambda value: value != self.higher) if isinstance(self.higher, str) else known
 
 
 CHOICES = (
     Choice(
-        "traversals", "traversals K", "algorithm.traversals=100", "More traversals make D2CFR less exploitable",
-        "algorithm.traversals=200", "algorithm.traversals=100",
+        "traversals", "traversals", "traversals K", 100, "More traversals make D2CFR less exploitable", 200, 100,
     ),
     Choice(
-        "value_steps", "SGD steps, value networks", "algorithm.value.steps=200",
-        "More SGD steps of the value networks make D2CFR less exploitable",
-        "algorithm.value.steps=400", "algorithm.value.steps=200",
+        "value_steps", "value_steps", "SGD steps, value networks", 200,
+        "More SGD steps of the value networks make D2CFR less exploitable", 400, 200,
     ),
     Choice(
-        "policy_steps", "SGD steps, policy networks", "algorithm.average.steps=400",
-        "More SGD steps of the policy networks make D2CFR less exploitable",
-        "algorithm.average.steps=800", "algorithm.average.steps=400",
+        "policy_steps", "average_steps", "SGD steps, policy networks", 400,
+        "More SGD steps of the policy networks make D2CFR less exploitable", 800, 400,
     ),
     Choice(
-        "state_loss", "weight of the state value's error", "algorithm.state_loss=1.0",
-        "Weighing the state value's error more makes D2CFR less exploitable",
-        "algorithm.state_loss=4.0", "algorithm.state_loss=0.25",
+        "state_loss", "state_loss", "weight of the state value's error", 1.0,
+        "Weighing the state value's error more makes D2CFR less exploitable", 4.0, 0.25,
     ),
     Choice(
-        "divergence", "weight of the divergence", "algorithm.kl_weight=0.05",
-        "The divergence as printed makes D2CFR less exploitable than none",
-        "algorithm.kl_weight=0.05", "algorithm.kl_weight=0.0",
+        "divergence", "kl_weight", "weight of the divergence", 0.05,
+        "The divergence as printed makes D2CFR less exploitable than none", 0.05, 0.0,
     ),
     Choice(
-        "divergence_sign", "sign of it, weight 0.5", "algorithm.kl_sign=minus",
-        "The divergence's printed sign makes D2CFR less exploitable than the other",
-        "algorithm.kl_sign=minus", "algorithm.kl_sign=plus",
+        "divergence_sign", "kl_sign", "sign of it, weight 0.5", "minus",
+        "The divergence's printed sign makes D2CFR less exploitable than the other", "minus", "plus",
     ),
 )  # fmt: skip
 
 
-def _level(data: pd.DataFrame, part: str, variant: str) -> pd.Series | None:
+def _level(data: pd.DataFrame, choice: Choice, value: float | str) -> pd.Series | None:
     """Exploitability over the last quarter of the evaluations, by seed; None if it was not run."""
-    table = curves(data, "d2cfr", variant=variant, part=part)
+    table = choice.curves(data, value)
     return late(table) if table.shape[1] else None
 
 
-def _variants(data: pd.DataFrame, part: str) -> list[str]:
-    """The variants of a sweep, numbers ascending."""
-    found = data[data.part == part].variant.fillna("").unique()
-    return sorted(found, key=lambda variant: (len(_short(variant).split(".")[0]), _short(variant)))
-
-
-def _short(variant: str) -> str:
-    return variant.rsplit("=", 1)[-1]
-
-
-def difference(data: pd.DataFrame, part: str, variant: str, against: str) -> Estimate | None:
-    """Exploitability of a variant minus that of another, paired by seed."""
-    first, second = _level(data, part, variant), _level(data, part, against)
+def difference(data: pd.DataFrame, choice: Choice, value: float | str, against: float | str) -> Estimate | None:
+    """Exploitability with a value minus that with another, paired by seed."""
+    first, second = _level(data, choice, value), _level(data, choice, against)
     return None if first is None or second is None else mean_ci(first - second)
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """Exploitability of every variant, a panel for each choice."""
+    """Exploitability with every value, a panel for each choice."""
     figure = Figure(figsize=(12.0, 3.4))
     panels = figure.subplots(1, len(CHOICES), sharey=True)
     highest = 0.0
     for axes, choice in zip(panels, CHOICES, strict=True):
         assert isinstance(axes, Axes)
-        variants = _variants(data, choice.part)
-        for x, variant in enumerate(variants):
-            level = _level(data, choice.part, variant)
-            assert level is not None
+        tried = choice.tried(data)
+        for x, value in enumerate(tried):
+            level = late(choice.curves(data, value))
             estimate = mean_ci(level)
             spread = [[estimate.mean - estimate.low], [estimate.high - estimate.mean]] if estimate.n > 1 else None
-            colour = "#D55E00" if variant == choice.chosen else "#0072B2"
+            colour = "#D55E00" if value == choice.chosen else "#0072B2"
             axes.errorbar(x, estimate.mean, yerr=spread, fmt="o", color=colour, capsize=3)
             highest = max(highest, level.max(), estimate.high if estimate.n > 1 else 0.0)
             axes.plot([x] * len(level), level, "_", color=colour, alpha=0.5)
-        axes.set_xticks(range(len(variants)), [_short(v) for v in variants])
+        axes.set_xticks(range(len(tried)), [str(value) for value in tried])
         axes.set_xlabel(choice.name, fontsize=8)
         axes.margins(x=0.2)
     panels[0].set_ylabel(f"exploitability = NashConv / 2 ({UNIT})", fontsize=8)
@@ -152,13 +147,13 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 
 
 def _less_exploitable(data: pd.DataFrame, choice: Choice) -> Claim:
-    measured = difference(data, choice.part, choice.lower, choice.higher)
+    measured = difference(data, choice, choice.lower, choice.higher)
     if measured is None:
-        return Claim(choice.part, choice.expected, "ours", NOT_TESTABLE, None, UNIT, note="not both were run")
+        return Claim(choice.sweep, choice.expected, "ours", NOT_TESTABLE, None, UNIT, note="not both were run")
     return Claim(
-        choice.part, choice.expected, "ours", unless_smoke(data, below(measured, 0)), measured, UNIT,
-        note=f"{_short(choice.lower)} minus {_short(choice.higher)}, over the last quarter of the evaluations, paired "
-        "by seed; holds if below 0",
+        choice.sweep, choice.expected, "ours", unless_smoke(data, below(measured, 0)), measured, UNIT,
+        note=f"{choice.lower} minus {choice.higher}, over the last quarter of the evaluations, paired by seed; "
+        "holds if below 0",
     )  # fmt: skip
 
 
@@ -166,22 +161,17 @@ def _less_exploitable(data: pd.DataFrame, choice: Choice) -> Claim:
 
 
 def table(data: pd.DataFrame) -> str:
-    """Exploitability of every variant, and its difference from our choice, as Markdown."""
+    """Exploitability with every value, and its difference from our choice, as Markdown."""
     lines = [
         f"| choice | value | exploitability [{UNIT}] | minus that of our choice | nodes touched | minutes |",
         "|---|---|---|---|---|---|",
     ]
     for choice in CHOICES:
-        for variant in _variants(data, choice.part):
-            level = _level(data, choice.part, variant)
-            assert level is not None
-            own = variant == choice.chosen
-            apart = "ours" if own else difference(data, choice.part, variant, choice.chosen) or "–"
+        for value in choice.tried(data):
+            level = mean_ci(late(choice.curves(data, value)))
+            apart = "ours" if value == choice.chosen else difference(data, choice, value, choice.chosen) or "–"
             nodes, seconds = (
-                curves(data, "d2cfr", m, variant, choice.part).iloc[:, -1].mean()
-                for m in ("nodes_touched", "wall_seconds")
+                choice.curves(data, value, metric).iloc[:, -1].mean() for metric in ("nodes_touched", "wall_seconds")
             )
-            lines.append(
-                f"| {choice.name} | {_short(variant)} | {mean_ci(level)} | {apart} | {nodes:.3g} | {seconds / 60:.1f} |"
-            )
+            lines.append(f"| {choice.name} | {value} | {level} | {apart} | {nodes:.3g} | {seconds / 60:.1f} |")
     return "\n".join(lines)

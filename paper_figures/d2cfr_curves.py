@@ -1,4 +1,4 @@
-"""What the figures of D2CFR on Leduc share: curves by iteration, and comparisons that are paired by seed.
+"""What the figures of D2CFR on Leduc share: drawn curves, and comparisons that are paired by seed.
 
 Runs of the same seed start from the same deals and the same initial draws; a pair's difference has less luck in it than
 that of two seeds.
@@ -25,18 +25,6 @@ NEARLY = 0.95
 
 _MOST_BANDS = 4
 """Intervals that are drawn over each other; of more curves than this only the means are."""
-
-
-def curves(
-    data: pd.DataFrame, algorithm: str, metric: str = "exploitability", variant: str = "", part: str | None = None
-) -> pd.DataFrame:
-    """A metric of a read-out: one row per seed, one column per iteration. `part`: of one of a figure's sweeps only."""
-    mine = data[(data.algorithm == algorithm) & (data.metric == metric)]
-    if part is not None:
-        mine = mine[mine.part == part]
-    if "variant" in mine:
-        mine = mine[mine.variant.fillna("") == variant]
-    return mine.pivot(index="seed", columns="step", values="value")
 
 
 def late(table: pd.DataFrame, share: float = 0.25) -> pd.Series:

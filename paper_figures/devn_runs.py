@@ -7,7 +7,6 @@ A comparison of two networks is paired by seed, which names the initial weights 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,8 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from paper_figures.claims import DID_NOT_HOLD, HELD, UNDECIDED, above
+from paper_figures.frame import MEASURED, curves
+from paper_figures.frame import values as values_of
 from paper_figures.table4 import MEAN, OVER_ALL, Row
 from paper_figures.table4 import PAPER as PAPER_ERRORS
 from repro.evaluation.statistics import Estimate, mean_ci
@@ -63,8 +64,8 @@ class Setting:
         return self.paper_row.dcvn if method == DCVN else self.paper_row.devn
 
     @property
-    def part(self) -> str:
-        """Of the figures' data."""
+    def sweep(self) -> str:
+        """Of its networks."""
         return f"setting_{self.name}"
 
     def __str__(self) -> str:
@@ -86,69 +87,66 @@ UNABSTRACTED = (
 
 def best_epochs(data: pd.DataFrame) -> pd.DataFrame:
     """Of each read-out of each network, errors at the epoch at which it was best."""
-    found = data[data.metric.isin(("unbucketed", "pooled", "encoding_error", "predicting_zero"))]
-    each = ["part", "variant", "algorithm", "seed"]
-    losses = found[found.metric == "unbucketed"]
-    best = losses.loc[losses.groupby(each).value.idxmin(), [*each, "step"]]
-    return found.merge(best, on=[*each, "step"])
+    errors = data[data.metric.isin(("unbucketed", "pooled", "encoding_error", "predicting_zero"))]
+    each = [column for column in data.columns if column not in MEASURED]
+    unbucketed = errors[errors.metric == "unbucketed"]
+    best = unbucketed.loc[unbucketed.groupby(each, dropna=False).value.idxmin(), [*each, "step"]]
+    return errors.merge(best, on=[*each, "step"])
 
 
 def of_settings(data: pd.DataFrame) -> pd.DataFrame:
     """The networks of the settings at their best."""
-    return best_epochs(data[data.part.str.startswith("setting")])
+    return best_epochs(data[data.sweep.str.startswith("setting")])
 
 
 def bucketed_losses(data: pd.DataFrame) -> pd.DataFrame:
     """Bucketed losses of each network at the epoch at which it was best, not made zero-sum."""
     losses = data[data.metric.isin(("loss/train", "loss/validation"))]
     best = best_epochs(data)
-    best = best[(best.metric == "unbucketed") & best.algorithm.isin((DCVN, DEVN))]
-    return losses.merge(best[["part", "variant", "seed", "step"]], on=["part", "variant", "seed", "step"])
+    best = best[(best.metric == "unbucketed") & best.readout.isin((DCVN, DEVN))]
+    each = [column for column in data.columns if column not in ("readout", "metric", "value")]
+    return losses.merge(best[each], on=each)
 
 
 def subgames(data: pd.DataFrame) -> pd.DataFrame:
     """What is known of the solved subgames: how exploitable, and after how many iterations."""
-    return data[data.part.str.startswith("data") & data.metric.isin(("exploitability/most", "solver_iterations"))]
+    return data[data.sweep.str.startswith("data") & data.metric.isin(("exploitability/most", "solver_iterations"))]
 
 
 def layers(data: pd.DataFrame, setting: Setting) -> list[int]:
     """The numbers of hidden layers that were run."""
-    variants = data[data.part == setting.part].variant.unique()
-    return sorted({int(found.group(1)) for v in variants if (found := re.search(r"network\.layers=(\d+)", v))})
+    return values_of(data[data.sweep == setting.sweep], "network_layers")
 
 
-def of_network(data: pd.DataFrame, part: str, method: str, hidden: int | None = None) -> pd.DataFrame:
-    """The rows of a method's networks in a part, where all have as many layers or with so many."""
-    variant = f"algorithm.name={DCVN if method == DCVN else DEVN}"
-    if hidden is not None:
-        variant += f", network.layers={hidden}"
-    return data[(data.part == part) & (data.variant == variant)]
+def of_network(sweep: str, method: str, hidden: int | None = None) -> dict[str, Any]:
+    """Where a method's networks in a sweep are: all of them, if they have as many layers, or those with so many."""
+    layers_ = {} if hidden is None else {"network_layers": hidden}
+    return {"sweep": sweep, "algorithm": DCVN if method == DCVN else DEVN, **layers_}
 
 
 def by_seed(data: pd.DataFrame, setting: Setting, method: str, hidden: int, metric: str = "unbucketed") -> pd.Series:
     """A measurement of a read-out at the epoch of its best network, by seed."""
-    return values(of_network(data, setting.part, method, hidden), setting.part, method, metric)
+    return values(data, setting.sweep, method, metric, hidden)
 
 
-def losses(data: pd.DataFrame, part: str, method: str, hidden: int | None = None) -> pd.DataFrame:
-    """Bucketed losses: a row per seed, columns `train` and `validation`."""
-    rows = of_network(data, part, method, hidden)
-    rows = rows[rows.metric.str.startswith("loss/")]
-    return rows.assign(which=rows.metric.str.removeprefix("loss/")).pivot_table("value", "seed", "which")
+def losses(data: pd.DataFrame, sweep: str, method: str, hidden: int | None = None) -> pd.DataFrame:
+    """Bucketed losses at the epoch of the best network: a row per seed, columns `train` and `validation`."""
+    where = of_network(sweep, method, hidden)
+    tables = {which: curves(data, f"loss/{which}", readout="training", **where) for which in ("train", "validation")}
+    return pd.DataFrame({which: _at_the_best(table) for which, table in tables.items()})
 
 
 LEARNED = "best epochs: DCVN | DEVN | training loss: DCVN | DEVN | validation loss / training loss: DCVN | DEVN"
 """Columns of `learned`."""
 
 
-def learned(data: pd.DataFrame, part: str, hidden: int | None = None) -> str:
+def learned(data: pd.DataFrame, sweep: str, hidden: int | None = None) -> str:
     """How far the networks of both methods learned, and how much of that is by heart: cells of a table's row."""
     epochs, training, ratios = [], [], []
     for method in (DCVN, DEVN):
-        rows = of_network(data, part, method, hidden)
-        best = rows[(rows.algorithm == method) & (rows.metric == "unbucketed")].step.sort_values()
-        epochs.append(", ".join(f"{step:.0f}" for step in best))
-        both = losses(data, part, method, hidden)
+        best = curves(data, "unbucketed", readout=method, **of_network(sweep, method, hidden)).stack().dropna()
+        epochs.append(", ".join(f"{step:.0f}" for step in sorted(best.index.get_level_values("step"))))
+        both = losses(data, sweep, method, hidden)
         training.append(f"{both.train.mean():.3g}")
         ratios.append(str(mean_ci(both.validation / both.train)))
     return " | ".join([*epochs, *training, *ratios])
@@ -160,10 +158,16 @@ HOW_FAR = (
 )
 
 
-def values(data: pd.DataFrame, part: str, method: str, metric: str = "unbucketed") -> pd.Series:
-    """A metric of a read-out in a part, by seed."""
-    rows = data[(data.part == part) & (data.algorithm == method) & (data.metric == metric)]
-    return rows.set_index("seed").value.sort_index()
+def values(
+    data: pd.DataFrame, sweep: str, method: str, metric: str = "unbucketed", hidden: int | None = None
+) -> pd.Series:
+    """A measurement of a read-out in a sweep at the epoch of its best network, by seed."""
+    return _at_the_best(curves(data, metric, readout=method, **of_network(sweep, method, hidden)))
+
+
+def _at_the_best(table: pd.DataFrame) -> pd.Series:
+    """Of `[seeds, epochs]` the only value that each seed has."""
+    return pd.Series(table.stack().dropna().droplevel("step"))
 
 
 def lower_by(before: pd.Series | pd.DataFrame | float, after: pd.Series | pd.DataFrame | float) -> Any:
@@ -182,9 +186,9 @@ def encoding_error(data: pd.DataFrame, setting: Setting, method: str) -> float:
     return float(by_seed(data, setting, method, layers(data, setting)[0], "encoding_error").iloc[0])
 
 
-def predicting_zero(data: pd.DataFrame, parts: Iterable[str]) -> str:
-    """What the losses of parts with the same validation subgames are to be compared with, in words."""
-    found = data[data.part.isin(list(parts)) & (data.metric == "predicting_zero")]
+def predicting_zero(data: pd.DataFrame, sweeps: Iterable[str]) -> str:
+    """What the losses of sweeps with the same validation subgames are to be compared with, in words."""
+    found = data[data.sweep.isin(list(sweeps)) & (data.metric == "predicting_zero")]
     return f"who predicts 0 for every hand errs by {found.value.iloc[0]:.3g}{UNIT}"
 
 
@@ -221,6 +225,6 @@ def plain_numbers(axis: Axis) -> None:
 
 def title(data: pd.DataFrame, what: str) -> str:
     """A figure's title, with what is averaged and the scale."""
-    seeds = data[~data.part.str.startswith("data")].seed.nunique()
+    seeds = data[~data.sweep.str.startswith("data")].seed.nunique()
     over = f"mean and 95% CI over {seeds} seeds" if seeds > 1 else "one seed"
     return f"{what}, {over}, scale: {data.scale.iloc[0]}"

@@ -56,13 +56,13 @@ SWEEPS = (
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
     """Of each run the measurements at the epoch of its best network."""
-    networks = data[data.part.isin(list(SHARES))]
+    networks = data[data.sweep.isin(list(SHARES))]
     return pd.concat([devn.best_epochs(networks), devn.bucketed_losses(networks)], ignore_index=True)
 
 
-def improvement(data: pd.DataFrame, part: str, metric: str = "unbucketed") -> Estimate:
+def improvement(data: pd.DataFrame, sweep: str, metric: str = "unbucketed") -> Estimate:
     """By how much DEVN's loss is below DCVN's, in % of that, paired by seed."""
-    return mean_ci(devn.lower_by(devn.values(data, part, DCVN, metric), devn.values(data, part, DEVN, metric)))
+    return mean_ci(devn.lower_by(devn.values(data, sweep, DCVN, metric), devn.values(data, sweep, DEVN, metric)))
 
 
 def draw(data: pd.DataFrame) -> Figure:
@@ -74,12 +74,12 @@ def draw(data: pd.DataFrame) -> Figure:
     x = range(len(SHARES))
     for method in (DCVN, DEVN):
         for metric, line in (("unbucketed", "o-"), ("pooled", "s:")):
-            found = [mean_ci(devn.values(data, part, method, metric)) for part in SHARES]
+            found = [mean_ci(devn.values(data, sweep, method, metric)) for sweep in SHARES]
             label = f"{devn.NAMES[method]}, {devn.LEGEND[metric]}"
             devn.points(left, x, found, fmt=line, color=devn.COLOURS[method], label=label)
     # Beside each other, so that intervals can be told apart.
     for metric, line, colour, beside in (("unbucketed", "o-", "#009E73", -0.06), ("pooled", "s:", "#999999", 0.06)):
-        found = [improvement(data, part, metric) for part in SHARES]
+        found = [improvement(data, sweep, metric) for sweep in SHARES]
         devn.points(right, [i + beside for i in x], found, fmt=line, color=colour, label=devn.LEGEND[metric])
     right.axhline(0, color="black", linewidth=0.8)
     left.set(ylabel=f"error ({devn.UNIT})", ylim=(0, None))
@@ -96,18 +96,18 @@ def draw(data: pd.DataFrame) -> Figure:
 def claims(data: pd.DataFrame) -> list[Claim]:
     """None of the paper's: at which shares DEVN is better, and whether more samples favour it."""
     found = []
-    for part, share in SHARES.items():
-        measured = improvement(data, part)
+    for sweep, share in SHARES.items():
+        measured = improvement(data, sweep)
         found.append(
             Claim(
-                part, f"DEVN's unbucketed loss is below DCVN's: {share} of the samples", "ours",
+                sweep, f"DEVN's unbucketed loss is below DCVN's: {share} of the samples", "ours",
                 unless_smoke(data, above(measured, 0)), measured, "%",
                 note="relative improvement, paired by seed; holds if above 0",
             )
         )  # fmt: skip
     few, many = (
-        devn.lower_by(devn.values(data, p, DCVN), devn.values(data, p, DEVN))
-        for p in ("samples_hundredth", "samples_all")
+        devn.lower_by(devn.values(data, sweep, DCVN), devn.values(data, sweep, DEVN))
+        for sweep in ("samples_hundredth", "samples_all")
     )
     measured = mean_ci(many - few)
     found.append(
@@ -126,13 +126,13 @@ def table(data: pd.DataFrame) -> str:
         "| share | DCVN | DEVN | DEVN, zero-sum | improvement [%] | over all: DCVN | DEVN | improvement [%] |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for part, share in SHARES.items():
-        losses = " | ".join(str(mean_ci(devn.values(data, part, m))) for m in (DCVN, DEVN, devn.ZERO_SUM))
-        pooled = " | ".join(str(mean_ci(devn.values(data, part, m, "pooled"))) for m in (DCVN, DEVN))
+    for sweep, share in SHARES.items():
+        losses = " | ".join(str(mean_ci(devn.values(data, sweep, m))) for m in (DCVN, DEVN, devn.ZERO_SUM))
+        pooled = " | ".join(str(mean_ci(devn.values(data, sweep, m, "pooled"))) for m in (DCVN, DEVN))
         lines.append(
-            f"| {share} | {losses} | {improvement(data, part)} | {pooled} | {improvement(data, part, 'pooled')} |"
+            f"| {share} | {losses} | {improvement(data, sweep)} | {pooled} | {improvement(data, sweep, 'pooled')} |"
         )
     note = f"Errors in {devn.UNIT}, the mean over subgames and over all of them at once, with 95% intervals over seeds."
     how_far = [f"| share | {devn.LEARNED} |", "|---|---|---|---|---|---|---|"]
-    how_far += [f"| {share} | {devn.learned(data, part)} |" for part, share in SHARES.items()]
+    how_far += [f"| {share} | {devn.learned(data, sweep)} |" for sweep, share in SHARES.items()]
     return "\n".join([*lines, "", note, "", *how_far, "", devn.HOW_FAR])

@@ -12,11 +12,13 @@ from paper_figures.claims import Claim, above
 from paper_figures.devn_runs import DCVN, DEVN
 from paper_figures.devn_sweeps import DATA
 from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import bands, mean_ci
 
 TITLE, GAME = "DEVN, ours", "river subgames"
 SHOWS = "DEVN against DCVN by the number of SGD steps"
+SETTING, SWEEP = devn.BUCKETED[0], "steps"
 SWEEPS = (
     DATA[1],
     # Setting I's networks of three and seven layers; at laptop scale five times as many epochs as table 6 has.
@@ -26,7 +28,6 @@ SWEEPS = (
     ),
 )  # fmt: skip
 
-SETTING = devn.BUCKETED[0]
 _LINES = {3: "-", 7: "--"}
 """Of networks with so many hidden layers."""
 _SHADES = {3: "#009E73", 7: "#CC79A7"}
@@ -36,22 +37,18 @@ _SHADES = {3: "#009E73", 7: "#CC79A7"}
 def select(data: pd.DataFrame) -> pd.DataFrame:
     """The lowest losses so far over the epochs, what buckets cost, and losses in training."""
     wanted = ("best", "encoding_error", "predicting_zero", "loss/train", "loss/validation")
-    return data[(data.part == "steps") & data.metric.isin(wanted)]
+    return data[(data.sweep == SWEEP) & data.metric.isin(wanted)]
 
 
 def best(data: pd.DataFrame, method: str, hidden: int, metric: str = "best") -> pd.DataFrame:
-    """The lowest unbucketed loss so far: a row per seed, a column per evaluated epoch."""
-    rows = devn.of_network(data, "steps", method, hidden)
-    return rows[(rows.algorithm == method) & (rows.metric == metric)].pivot_table("value", "seed", "step")
+    """The lowest unbucketed loss so far: `[seeds, evaluated epochs]`."""
+    return curves(data, metric, readout=method, **devn.of_network(SWEEP, method, hidden))
 
 
 def by_heart(data: pd.DataFrame, method: str, hidden: int) -> pd.DataFrame:
-    """Bucketed losses in validation, in units of those in training: a row per seed, a column per epoch."""
-    rows = devn.of_network(data, "steps", method, hidden)
-    validation, training = (
-        rows[rows.metric == metric].pivot_table("value", "seed", "step") for metric in ("loss/validation", "loss/train")
-    )
-    return validation / training
+    """Bucketed losses in validation, in units of those in training: `[seeds, epochs]`."""
+    where = {"readout": "training", **devn.of_network(SWEEP, method, hidden)}
+    return curves(data, "loss/validation", **where) / curves(data, "loss/train", **where)
 
 
 def improvement(data: pd.DataFrame, hidden: int) -> pd.DataFrame:
@@ -187,7 +184,7 @@ def table(data: pd.DataFrame) -> str:
     lines.append(f"| – | encoding error | {both} | – | {devn.lower_by(*errors):.3g} | – | – |")
     note = (
         f"Lowest losses so far in {devn.UNIT}, the mean over subgames, and bucketed losses of the epoch, with 95% "
-        f"intervals over seeds; {devn.predicting_zero(data, ['steps'])}."
+        f"intervals over seeds; {devn.predicting_zero(data, [SWEEP])}."
     )
     return "\n".join([*lines, "", note])
 

@@ -1,8 +1,4 @@
-"""What the figures of Flop Hold'em share: total exploitability in mbb/g of the runs of a sweep.
-
-A figure's data is one tidy DataFrame (target, scale, algorithm, variant, seed, metric, step, value); `variant` says
-which value of the swept key a run has, e.g. `algorithm.traversals=3000`.
-"""
+"""What the figures of Flop Hold'em share: units, what sampling flops adds, and policies for reference."""
 
 from __future__ import annotations
 
@@ -19,23 +15,6 @@ from repro.policies import TabularPolicy, uniform
 
 UNIT = "mbb/g"
 LABEL = f"total exploitability ({UNIT})"
-
-
-def curves(data: pd.DataFrame, algorithm: str, variant: str = "", by: str = "step") -> pd.DataFrame:
-    """Exploitability in mbb/g: one row per seed, one column per CFR iteration (or per mean `nodes_touched` there)."""
-    mine = data[(data.algorithm == algorithm) & (data.variant.fillna("") == variant)]
-    table = mine[mine.metric == "exploitability"].pivot(index="seed", columns="step", values="value")
-    if by == "nodes_touched":
-        nodes = mine[mine.metric == "nodes_touched"].groupby("step").value.mean()
-        table.columns = pd.Index([float(nodes[step]) for step in table.columns])
-    return table
-
-
-def swept(data: pd.DataFrame, key: str) -> dict[int, str]:
-    """Values of a swept key, ascending -> their variants; "None" (lossless, unlimited) comes last, as -1."""
-    variants = [v for v in data.variant.dropna().unique() if v.startswith(f"{key}=")]
-    values = {(-1 if v.endswith("=None") else int(v.split("=")[1])): v for v in variants}
-    return {value: values[value] for value in sorted(values, key=lambda x: (x < 0, x))}
 
 
 def sampling_error(data: pd.DataFrame) -> str:

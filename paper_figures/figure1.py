@@ -69,14 +69,14 @@ def draw(data: pd.DataFrame) -> Figure:
 def _draw_algorithms(axes: Axes, data: pd.DataFrame) -> None:
     paper = reference()
     last = 0.0
-    for algorithm, marker in (("sd_cfr", "o"), ("deep_cfr", "s")):
-        curves = exploitability(data, algorithm)
-        colour, name = style.COLOURS[algorithm], style.NAMES[algorithm]
+    for readout, marker in (("sd_cfr", "o"), ("deep_cfr", "s")):
+        curves = exploitability(data, readout)
+        colour, name = style.COLOURS[readout], style.NAMES[readout]
         style.curve(axes, points(curves), curves.to_numpy(), colour=colour, label=f"{name}, ours")
         last = max(last, *points(curves))
         within = paper[paper.index <= last * 1.02]
         axes.plot(
-            within.index, within[algorithm], marker, color=colour, markerfacecolor="none", markersize=6,
+            within.index, within[readout], marker, color=colour, markerfacecolor="none", markersize=6,
             label=f"{name}, paper (digitised by a third party)",
         )  # fmt: skip
 
@@ -101,8 +101,8 @@ def _draw_capacities(axes: Axes, data: pd.DataFrame) -> None:
 def claims(data: pd.DataFrame) -> list[Claim]:
     """Every claim of the figure and its text, judged."""
     found = [_sd_below_deep(data), _sd_below_deep_at_the_end(data)]
-    found += [falls(data, algorithm, "Fig. 1a", reference()[algorithm]) for algorithm in ("sd_cfr", "deep_cfr")]
-    found += [_value(data, algorithm, x) for x in reference().index for algorithm in ("sd_cfr", "deep_cfr")]
+    found += [falls(data, readout, "Fig. 1a", reference()[readout]) for readout in ("sd_cfr", "deep_cfr")]
+    found += [_value(data, readout, x) for x in reference().index for readout in ("sd_cfr", "deep_cfr")]
     found += [_plateaus(data, capacity) for capacity in CAPACITIES]
     found += [_oscillates(data, capacity) for capacity in CAPACITIES]
     return found
@@ -134,16 +134,16 @@ def _sd_below_deep_at_the_end(data: pd.DataFrame) -> Claim:
     )  # fmt: skip
 
 
-def _value(data: pd.DataFrame, algorithm: str, x: int) -> Claim:
-    name, paper = style.NAMES[algorithm], float(reference()[algorithm][x])
+def _value(data: pd.DataFrame, readout: str, x: int) -> Claim:
+    name, paper = style.NAMES[readout], float(reference()[readout][x])
     parts: dict[str, Any] = {
-        "id": f"{algorithm}_at_{x}",
+        "id": f"{readout}_at_{x}",
         "statement": f"{name}'s exploitability at x = {x}",
         "source": "Fig. 1a, digitised by a third party",
         "unit": UNIT,
         "paper": paper,
     }
-    curves = exploitability(data, algorithm)
+    curves = exploitability(data, readout)
     if is_smoke(data) or x not in points(curves):
         return Claim(**parts, verdict=NOT_TESTABLE, measured=None, note=f"runs end at x = {max(points(curves))}")
     ours = mean_ci(curves[x])
@@ -218,8 +218,8 @@ def table(data: pd.DataFrame) -> str:
     curves = {a: exploitability(data, a) for a in ("sd_cfr", "deep_cfr")}
     for x in points(curves["sd_cfr"]):
         cells = []
-        for algorithm in ("sd_cfr", "deep_cfr"):
-            cells.append(str(mean_ci(curves[algorithm][x])))
-            cells.append(f"{paper[algorithm][x]:g}" if x in paper.index else "–")
+        for readout in ("sd_cfr", "deep_cfr"):
+            cells.append(str(mean_ci(curves[readout][x])))
+            cells.append(f"{paper[readout][x]:g}" if x in paper.index else "–")
         lines.append(f"| {x} | {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -19,6 +19,7 @@ from paper_figures.claims import NOT_TESTABLE, Claim, above
 from paper_figures.devn_runs import DCVN, DEVN, Setting
 from paper_figures.devn_sweeps import sweeps
 from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.frame import curves
 from repro.evaluation.statistics import bands, mean_ci
 
 TITLE, GAME = "DEVN Fig. 2", "river and turn subgames"
@@ -36,8 +37,8 @@ _SHADES = {"i": "#56B4E9", "ii": "#0072B2", "iii": "#000000", "iv": "#0072B2", "
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
     """Losses in setting II over the epochs, and in all settings those of the best networks."""
-    curves = data[(data.part == S2.part) & data.metric.isin(("loss/train", "loss/validation"))]
-    return pd.concat([devn.of_settings(data), curves], ignore_index=True)
+    losses = data[(data.sweep == S2.sweep) & data.metric.isin(("loss/train", "loss/validation"))]
+    return pd.concat([devn.of_settings(data), losses], ignore_index=True)
 
 
 def draw(data: pd.DataFrame) -> Figure:
@@ -62,12 +63,8 @@ def draw(data: pd.DataFrame) -> Figure:
 
 
 def bucketed(data: pd.DataFrame, method: str, hidden: int, which: str) -> pd.DataFrame:
-    """Bucketed losses (`train` or `validation`) in setting II: a row per seed, a column per epoch."""
-    rows = data[
-        (data.part == S2.part) & (data.metric == f"loss/{which}")
-        & (data.variant == f"algorithm.name={method}, network.layers={hidden}")
-    ]  # fmt: skip
-    return rows.pivot_table("value", "seed", "step")
+    """Bucketed losses (`train` or `validation`) in setting II: `[seeds, epochs]`."""
+    return curves(data, f"loss/{which}", readout="training", **devn.of_network(S2.sweep, method, hidden))
 
 
 def _curves(axes: Axes, data: pd.DataFrame) -> None:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from paper_figures import style
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, above
 from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.frame import curves
 from paper_figures.matches import QUANTILE, UNIT, draw_runs, errors, winnings
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import mean_ci
@@ -30,7 +31,7 @@ SWEEPS = (
 
 def full_from(data: pd.DataFrame) -> float:
     """First iteration after which B^s of no run grows any more; nan if one still does at the end."""
-    size = data[data.metric == "memory/strategy"].pivot(index="seed", columns="step", values="value")
+    size = curves(data, "memory/strategy")
     still = (size.diff(axis=1).iloc[:, 1:] > 0).any(axis=0)
     growing = [float(str(step)) for step, grows in still.items() if grows]
     first, last = (float(str(size.columns[i])) for i in (0, -1))
@@ -45,7 +46,12 @@ def draw(data: pd.DataFrame) -> Figure:
     """The paper's plot: single runs dashed, with the confidence interval of each match, and their mean."""
     figure = Figure(figsize=(6.4, 4.2))
     axes: Axes = figure.subplots()
-    draw_runs(axes, winnings(data, "sd_cfr"), errors(data, "sd_cfr"), style.COLOURS["sd_cfr"])
+    draw_runs(
+        axes,
+        winnings(data, "deep_cfr", readout="sd_cfr"),
+        errors(data, "deep_cfr", readout="sd_cfr"),
+        style.COLOURS["sd_cfr"],
+    )
     full = full_from(data)
     if np.isfinite(full):
         axes.axvline(full, color="grey", linestyle=":", label="memories of strategies full")
@@ -65,7 +71,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 
 
 def _wins(data: pd.DataFrame) -> Claim:
-    measured = mean_ci(winnings(data, "sd_cfr").mean(axis=1))
+    measured = mean_ci(winnings(data, "deep_cfr", readout="sd_cfr").mean(axis=1))
     return Claim(
         "wins", "SD-CFR defeats Deep CFR (mean over all evaluations)", "Sec. 6.2, Fig. 2",
         unless_smoke(data, above(measured, 0)), measured, UNIT, note="interval over runs; holds if above 0",
@@ -73,7 +79,10 @@ def _wins(data: pd.DataFrame) -> Claim:
 
 
 def _at_every_point(data: pd.DataFrame) -> Claim:
-    won, half = winnings(data, "sd_cfr").to_numpy(), QUANTILE * errors(data, "sd_cfr").to_numpy()
+    won, half = (
+        winnings(data, "deep_cfr", readout="sd_cfr").to_numpy(),
+        QUANTILE * errors(data, "deep_cfr", readout="sd_cfr").to_numpy(),
+    )
     wins, losses = int((won - half > 0).sum()), int((won + half < 0).sum())
     verdict = HELD if wins == won.size else DID_NOT_HOLD if losses else UNDECIDED
     return Claim(
@@ -88,7 +97,7 @@ def _after_full(data: pd.DataFrame) -> Claim:
         "id": "wins_after_full", "statement": "SD-CFR wins also after B^s is full", "source": "Sec. 6.2", "unit": UNIT,
     }  # fmt: skip
     full = full_from(data)
-    later = winnings(data, "sd_cfr")
+    later = winnings(data, "deep_cfr", readout="sd_cfr")
     later = later[[c for c in later.columns if np.isfinite(full) and float(str(c)) > full]]
     if later.empty or not len(later.columns):
         return Claim(**parts, verdict=NOT_TESTABLE, measured=None, note="no evaluation after the memories were full")
@@ -98,7 +107,7 @@ def _after_full(data: pd.DataFrame) -> Claim:
 
 
 def _precise(data: pd.DataFrame) -> Claim:
-    widest = mean_ci([QUANTILE * float(errors(data, "sd_cfr").to_numpy().max())])
+    widest = mean_ci([QUANTILE * float(errors(data, "deep_cfr", readout="sd_cfr").to_numpy().max())])
     return Claim(
         "precise", "Every match has a 95% interval of at most ±7 mbb/g (the paper's are ±5.4 to ±6.51)", "ours",
         unless_smoke(data, HELD if widest.mean <= 7 else DID_NOT_HOLD), widest, UNIT, 6.51, "the widest half-width",
@@ -111,6 +120,6 @@ def _precise(data: pd.DataFrame) -> Claim:
 def table(data: pd.DataFrame) -> str:
     """Winnings by iteration, as Markdown."""
     lines = [f"| iteration | SD-CFR's winnings [{UNIT}], mean over runs | half-width of one match |", "|---|---|---|"]
-    won, error = winnings(data, "sd_cfr"), errors(data, "sd_cfr")
+    won, error = winnings(data, "deep_cfr", readout="sd_cfr"), errors(data, "deep_cfr", readout="sd_cfr")
     lines += [f"| {step} | {mean_ci(won[step])} | ±{QUANTILE * error[step].mean():.1f} |" for step in won.columns]
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from paper_figures import style
+from paper_figures import frame, style
 from paper_figures.claims import NOT_TESTABLE, Claim, above, below
 from paper_figures.exploitability_curves import (
     UNIT,
@@ -33,7 +33,7 @@ TITLE, GAME = "SD-CFR Fig. 3", "Big Leduc"
 SHOWS = "exploitability of SD-CFR and Deep CFR, early iterations"
 SWEEPS = (Sweep("", "experiment=figure3 seed=range(5)", {"smoke": "seed=range(2)"}),)
 
-ALGORITHMS = ("sd_cfr", "deep_cfr")
+READOUTS = ("sd_cfr", "deep_cfr")
 WELL = 0.1
 """How far above SD-CFR's exploitability Deep CFR's may be to "perform well"; no number is the paper's, this is ours."""
 
@@ -44,7 +44,7 @@ _COLOURS = {"Big Leduc": "#009E73", "Leduc": "#777777"}
 @cache
 def leduc() -> pd.DataFrame:
     """Figure 1's published data: both algorithms in Leduc."""
-    return pd.read_csv(_LEDUC)
+    return frame.read(_LEDUC)
 
 
 # -- drawing ---------------------------------------------------------------------------------------------------------
@@ -75,14 +75,14 @@ def draw(data: pd.DataFrame) -> Figure:
 
 
 def _draw_exploitability(axes: Axes, data: pd.DataFrame) -> None:
-    for algorithm in ALGORITHMS:
-        curves = exploitability(data, algorithm)
+    for readout in READOUTS:
+        curves = exploitability(data, readout)
         style.curve(
             axes, points(curves), curves.to_numpy(),
-            colour=style.COLOURS[algorithm], label=f"{style.NAMES[algorithm]}, ours",
+            colour=style.COLOURS[readout], label=f"{style.NAMES[readout]}, ours",
         )  # fmt: skip
     axes.set(yscale="log", ylabel=f"exploitability = NashConv / 2 ({UNIT})")
-    values = data.value[(data.metric == "exploitability") & data.algorithm.isin(ALGORITHMS)]
+    values = data.value[(data.metric == "exploitability") & data.readout.isin(READOUTS)]
     label_axis(axes.yaxis, values)
     # Intervals of few seeds reach far down; the runs themselves say how far the axis must.
     axes.set_ylim(0.7 * values.min(), 1.4 * values.max())
@@ -91,8 +91,8 @@ def _draw_exploitability(axes: Axes, data: pd.DataFrame) -> None:
 
 def _draw_gaps(axes: Axes, data: pd.DataFrame) -> None:
     end = max(points(gap(data)))
-    for game, frame in (("Big Leduc", data), ("Leduc", leduc())):
-        curves = relative_gap(frame)
+    for game, runs in (("Big Leduc", data), ("Leduc", leduc())):
+        curves = relative_gap(runs)
         shown = [x for x in points(curves) if x <= end]
         if shown:
             values = curves[shown].to_numpy()
@@ -112,7 +112,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
         _closer_than_in_leduc(data, "relative"),
         _closer_than_in_leduc(data, "absolute"),
         _deep_performs_well(data),
-        *(falls(data, algorithm, "Fig. 3") for algorithm in ALGORITHMS),
+        *(falls(data, readout, "Fig. 3") for readout in READOUTS),
     ]
 
 
@@ -158,7 +158,7 @@ def table(data: pd.DataFrame) -> str:
         f"| x (updates of one player) | SD-CFR [{UNIT}] | Deep CFR [{UNIT}] | gap [%] | gap in Leduc [%] |",
         "|---|---|---|---|---|",
     ]
-    curves = [exploitability(data, algorithm) for algorithm in ALGORITHMS]
+    curves = [exploitability(data, readout) for readout in READOUTS]
     here, there = 100 * relative_gap(data), 100 * relative_gap(leduc())
     for x in points(here):
         cells = [str(mean_ci(column[x])) for column in (*curves, here)]

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from paper_figures import style
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, Claim, above, below
 from paper_figures.exploitability_curves import difference, label_axis, unless_smoke
-from paper_figures.fhp_curves import LABEL, UNIT, curves, sampling_error, swept
+from paper_figures.fhp_curves import LABEL, UNIT, sampling_error
+from paper_figures.frame import curves, values
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, mean_ci
 
@@ -33,8 +34,8 @@ SWEEPS = (
     ),
 )  # fmt: skip
 
-LOSSLESS = -1
-"""What `swept` calls the abstraction that has a bucket for every suit-isomorphism class."""
+LOSSLESS = math.inf
+"""Buckets of the abstraction that has one for every suit-isomorphism class."""
 
 COMPARABLE = 1.5
 """Up to which factor two exploitabilities are "comparable"; no number is the paper's, this is ours."""
@@ -43,22 +44,34 @@ _BUCKET_COLOURS = ("#999999", "#56B4E9", "#0072B2", "#000000")
 _DEEP_COLOURS = ("#E69F00", "#D55E00", "#CC79A7")
 
 
-def abstractions(data: pd.DataFrame) -> dict[int, str]:
-    """Numbers of buckets, coarsest first, lossless last -> their variants."""
-    return swept(data, "algorithm.buckets")
+def abstractions(data: pd.DataFrame) -> list[float]:
+    """Numbers of buckets, coarsest first, lossless last."""
+    return values(data, "buckets")
 
 
-def deep(data: pd.DataFrame) -> dict[int, str]:
-    """Deep CFR's traversals per iteration, ascending -> their variants."""
-    return swept(data, "algorithm.traversals")
+def deep_settings(data: pd.DataFrame) -> list[int]:
+    """Deep CFR's traversals per iteration, ascending."""
+    return values(data[data.readout == "deep_cfr"], "traversals")
 
 
-def by_nodes(data: pd.DataFrame, algorithm: str, variant: str) -> pd.DataFrame:
-    """Exploitability, one row per seed, one column per mean number of nodes touched."""
-    return curves(data, algorithm, variant, by="nodes_touched")
+def by_nodes(data: pd.DataFrame, **where: Any) -> pd.DataFrame:
+    """Exploitability in mbb/g: `[seeds, mean numbers of nodes touched]`."""
+    nodes = curves(data, "nodes_touched", **where).mean(axis=0)
+    table = curves(data, "exploitability", **where)
+    return table.set_axis(nodes[table.columns].to_list(), axis="columns")
 
 
-def _name(buckets: int) -> str:
+def tabular(data: pd.DataFrame, buckets: float) -> pd.DataFrame:
+    """`by_nodes` of Linear MCCFR on an abstraction."""
+    return by_nodes(data, readout="es_mccfr", buckets=buckets)
+
+
+def deep(data: pd.DataFrame, traversals: int) -> pd.DataFrame:
+    """`by_nodes` of Deep CFR with so many traversals per iteration."""
+    return by_nodes(data, readout="deep_cfr", traversals=traversals)
+
+
+def _name(buckets: float) -> str:
     return "lossless" if buckets == LOSSLESS else f"{buckets:,} buckets"
 
 
@@ -69,10 +82,10 @@ def draw(data: pd.DataFrame) -> Figure:
     """The paper's plot."""
     figure = Figure(figsize=(7.2, 4.8))
     axes: Axes = figure.subplots()
-    for colour, (buckets, variant) in zip(cycle(_BUCKET_COLOURS), abstractions(data).items(), strict=False):
-        _curve(axes, by_nodes(data, "es_mccfr", variant), colour, f"Linear MCCFR, {_name(buckets)}")
-    for colour, (traversals, variant) in zip(cycle(_DEEP_COLOURS), deep(data).items(), strict=False):
-        _curve(axes, by_nodes(data, "deep_cfr", variant), colour, f"Deep CFR, {traversals:,} traversals")
+    for colour, buckets in zip(cycle(_BUCKET_COLOURS), abstractions(data), strict=False):
+        _curve(axes, tabular(data, buckets), colour, f"Linear MCCFR, {_name(buckets)}")
+    for colour, traversals in zip(cycle(_DEEP_COLOURS), deep_settings(data), strict=False):
+        _curve(axes, deep(data, traversals), colour, f"Deep CFR, {traversals:,} traversals")
     axes.set(xscale="log", yscale="log", xlabel="nodes touched", ylabel=LABEL)
     axes.legend(fontsize=8)
     label_axis(axes.yaxis, data.value[data.metric == "exploitability"])
@@ -97,19 +110,15 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     return [*_coarse_against_fine(data), *_fewer_nodes(data), *_comparable(data), _fast_is_efficient(data)]
 
 
-def _last(data: pd.DataFrame, algorithm: str, variant: str) -> pd.Series:
-    return by_nodes(data, algorithm, variant).iloc[:, -1]
-
-
 def _coarse_against_fine(data: pd.DataFrame) -> list[Claim]:
     """The coarsest against the finest at the first evaluation, and against whichever finer one is best at the last."""
     known = abstractions(data)
     if len(known) < 2:
         return []
     coarse, *finer = known
-    best = min(finer, key=lambda buckets: _last(data, "es_mccfr", known[buckets]).mean())
-    first = _log_ratio(data, known[coarse], known[finer[-1]], 0)
-    last = _log_ratio(data, known[coarse], known[best], -1)
+    best = min(finer, key=lambda buckets: tabular(data, buckets).iloc[:, -1].mean())
+    first = _log_ratio(data, coarse, finer[-1], 0)
+    last = _log_ratio(data, coarse, best, -1)
     how = "log of the ratio of exploitabilities, Welch's interval"
     return [
         Claim(
@@ -126,8 +135,8 @@ def _coarse_against_fine(data: pd.DataFrame) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _log_ratio(data: pd.DataFrame, a: str, b: str, evaluation: int) -> Estimate:
-    first, second = (np.log(by_nodes(data, "es_mccfr", variant).iloc[:, evaluation]) for variant in (a, b))
+def _log_ratio(data: pd.DataFrame, a: float, b: float, evaluation: int) -> Estimate:
+    first, second = (np.log(tabular(data, buckets).iloc[:, evaluation]) for buckets in (a, b))
     return difference(first, second)
 
 
@@ -149,14 +158,10 @@ def _nodes_to_reach(runs: pd.DataFrame, level: float) -> tuple[float, str]:
 
 
 def _fewer_nodes(data: pd.DataFrame) -> list[Claim]:
-    known = abstractions(data)
-    if LOSSLESS not in known:
+    if LOSSLESS not in abstractions(data):
         return []
-    lossless = by_nodes(data, "es_mccfr", known[LOSSLESS])
-    return [
-        _fewer_nodes_than(lossless, traversals, by_nodes(data, "deep_cfr", variant), data)
-        for traversals, variant in deep(data).items()
-    ]
+    lossless = tabular(data, LOSSLESS)
+    return [_fewer_nodes_than(lossless, traversals, deep(data, traversals), data) for traversals in deep_settings(data)]
 
 
 def _fewer_nodes_than(lossless: pd.DataFrame, traversals: int, runs: pd.DataFrame, data: pd.DataFrame) -> Claim:
@@ -191,14 +196,14 @@ def _at(runs: pd.DataFrame, nodes: float) -> pd.Series:
 
 def _comparable(data: pd.DataFrame) -> list[Claim]:
     """Deep CFR against 30,000 buckets (or the finest that has fewer) at as many nodes."""
-    finite = {b: v for b, v in abstractions(data).items() if b != LOSSLESS}
+    finite = [buckets for buckets in abstractions(data) if buckets != LOSSLESS]
     if not finite:
         return []
-    buckets = max(b for b in finite)
-    bucketed = by_nodes(data, "es_mccfr", finite[buckets])
+    buckets = max(finite)
+    bucketed = tabular(data, buckets)
     found = []
-    for traversals, variant in deep(data).items():
-        runs = by_nodes(data, "deep_cfr", variant)
+    for traversals in deep_settings(data):
+        runs = deep(data, traversals)
         nodes = float(str(runs.columns[-1]))
         parts: dict[str, Any] = {
             "id": f"comparable_{traversals}",
@@ -220,11 +225,11 @@ def _comparable(data: pd.DataFrame) -> list[Claim]:
 
 
 def _fast_is_efficient(data: pd.DataFrame) -> Claim:
-    known = deep(data)
+    known = deep_settings(data)
     statement = "Fewer traversals per iteration are more sample-efficient, but take more training"
     if len(known) < 2:
         return Claim("fast_is_efficient", statement, "Sec. 6", NOT_TESTABLE, None, "", note="needs two settings")
-    fast, slow = (by_nodes(data, "deep_cfr", known[k]) for k in (min(known), max(known)))
+    fast, slow = (deep(data, traversals) for traversals in (min(known), max(known)))
     nodes = float(str(fast.columns[-1]))
     if nodes < float(str(slow.columns[0])):
         note = "the slower setting has no evaluation at so few nodes"
@@ -241,16 +246,20 @@ def _fast_is_efficient(data: pd.DataFrame) -> Claim:
 
 def table(data: pd.DataFrame) -> str:
     """The end of every curve, and what it cost, as Markdown."""
-    rows = [(f"Linear MCCFR, {_name(b)}", "es_mccfr", v) for b, v in abstractions(data).items()]
-    rows += [(f"Deep CFR, {t:,} traversals per iteration", "deep_cfr", v) for t, v in deep(data).items()]
+    rows: list[tuple[str, dict[str, Any]]] = [
+        (f"Linear MCCFR, {_name(b)}", {"readout": "es_mccfr", "buckets": b}) for b in abstractions(data)
+    ]
+    rows += [
+        (f"Deep CFR, {t:,} traversals per iteration", {"readout": "deep_cfr", "traversals": t})
+        for t in deep_settings(data)
+    ]
     lines = [
         f"| | nodes touched | exploitability [{UNIT}] | nodes per second, evaluation included | time per run |",
         "|---|---|---|---|---|",
     ]
-    for name, algorithm, variant in rows:
-        runs = by_nodes(data, algorithm, variant)
-        mine = data[(data.algorithm == algorithm) & (data.variant == variant) & (data.metric == "wall_seconds")]
-        seconds = float(mine[mine.step == mine.step.max()].value.mean())
+    for name, where in rows:
+        runs = by_nodes(data, **where)
+        seconds = float(curves(data, "wall_seconds", **where).iloc[:, -1].mean())
         nodes = float(str(runs.columns[-1]))
         last = mean_ci(runs.iloc[:, -1])
         lines.append(f"| {name} | {nodes:.2e} | {last} | {nodes / seconds:,.0f} | {seconds:.0f} s |")

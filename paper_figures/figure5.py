@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -11,7 +13,8 @@ from matplotlib.figure import Figure
 from paper_figures import style
 from paper_figures.claims import NOT_TESTABLE, Claim, above, below
 from paper_figures.exploitability_curves import is_smoke, label_axis, unless_smoke
-from paper_figures.fhp_curves import LABEL, UNIT, curves, reference, sampling_error, swept
+from paper_figures.fhp_curves import LABEL, UNIT, reference, sampling_error
+from paper_figures.frame import column_of, curves, values
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, mean_ci
 
@@ -40,7 +43,43 @@ SWEEPS = (
     ),
 )  # fmt: skip
 
-PANELS = {"algorithm.traversals": "traversals per iteration", "algorithm.value.steps": "SGD steps per iteration"}
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel of the figure: one of the sweeps of Deep CFR.
+
+    Attributes:
+        sweep: its name, and in claims' identities that of the swept key.
+        key: the swept key; `column` is the data's.
+        name: of the key, in words.
+    """
+
+    sweep: str
+    key: str
+    name: str
+
+    @property
+    def column(self) -> str:
+        """Of the swept key."""
+        return column_of(self.key)
+
+    def settings(self, data: pd.DataFrame) -> list[int]:
+        """The values of the swept key, ascending."""
+        return values(data[data.sweep == self.sweep], self.column)
+
+    def curves(self, data: pd.DataFrame, setting: int, metric: str = "exploitability") -> pd.DataFrame:
+        """A metric of Deep CFR with a value of the swept key, exploitability in mbb/g: `[seeds, iterations]`."""
+        return curves(data, metric, sweep=self.sweep, readout="deep_cfr", **{self.column: setting})
+
+    def label(self, setting: int) -> str:
+        """A setting as one would give it on the command line."""
+        return f"{self.key}={setting}"
+
+
+PANELS = (
+    Panel("traversals", "algorithm.traversals", "traversals per iteration"),
+    Panel("steps", "algorithm.value.steps", "SGD steps per iteration"),
+)
 
 
 # -- drawing ---------------------------------------------------------------------------------------------------------
@@ -50,10 +89,10 @@ def draw(data: pd.DataFrame) -> Figure:
     """The paper's two panels."""
     figure = Figure(figsize=(10.5, 4.4))
     panels = figure.subplots(1, 2, sharey=True)
-    for axes, (key, name) in zip(panels, PANELS.items(), strict=True):
-        axes.set(xscale="log", yscale="log", xlabel="CFR iteration (both players)", title=f"By {name}")
-        _draw_sweep(axes, data, key)
-        axes.legend(fontsize=8, title=name, title_fontsize=8, loc="lower left")
+    for axes, panel in zip(panels, PANELS, strict=True):
+        axes.set(xscale="log", yscale="log", xlabel="CFR iteration (both players)", title=f"By {panel.name}")
+        _draw_sweep(axes, data, panel)
+        axes.legend(fontsize=8, title=panel.name, title_fontsize=8, loc="lower left")
         label_axis(axes.xaxis, data.step)
     panels[0].set_ylabel(LABEL)
     # Intervals of few seeds reach far down; the runs themselves say how far the axis must.
@@ -69,13 +108,19 @@ def draw(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def _draw_sweep(axes: Axes, data: pd.DataFrame, key: str) -> None:
-    settings = swept(data, key)
+def _linear_cfr(data: pd.DataFrame) -> pd.DataFrame:
+    """Exploitability of tabular Linear CFR in mbb/g: `[seeds, iterations]`."""
+    return curves(data, "exploitability", readout="linear_cfr")
+
+
+def _draw_sweep(axes: Axes, data: pd.DataFrame, panel: Panel) -> None:
+    settings = panel.settings(data)
     colours = mpl.colormaps["viridis"](np.linspace(0.9, 0.05, len(settings)))
-    for colour, (value, variant) in zip(colours, settings.items(), strict=True):
-        runs = curves(data, "deep_cfr", variant)
-        style.curve(axes, [int(x) for x in runs.columns], runs.to_numpy(), colour=colour, label=f"{value:,}", floor=1.0)
-    floor = curves(data, "linear_cfr")
+    for colour, setting in zip(colours, settings, strict=True):
+        runs = panel.curves(data, setting)
+        steps = [int(x) for x in runs.columns]
+        style.curve(axes, steps, runs.to_numpy(), colour=colour, label=f"{setting:,}", floor=1.0)
+    floor = _linear_cfr(data)
     axes.plot(floor.columns, floor.to_numpy()[0], "k--", linewidth=1.2, label="Linear CFR, exact")
     # At scale smoke the deck is another one.
     for name, line in () if is_smoke(data) else (("uniform", ":"), ("call-only", "-.")):
@@ -98,50 +143,49 @@ def _draw_sweep(axes: Axes, data: pd.DataFrame, key: str) -> None:
 def claims(data: pd.DataFrame) -> list[Claim]:
     """Every claim of the figure and its text, judged."""
     found = []
-    for key, name in PANELS.items():
-        found += [_more_is_better(data, key, name), _diminishing(data, key, name)]
+    for panel in PANELS:
+        found += [_more_is_better(data, panel), _diminishing(data, panel)]
     return [*found, *(_beats(data, name) for name in ("uniform", "call-only")), _above_floor(data)]
 
 
-def _last(data: pd.DataFrame, variant: str) -> pd.Series:
+def _last(data: pd.DataFrame, panel: Panel, setting: int) -> pd.Series:
     """Exploitability at the last iteration, by seed."""
-    return curves(data, "deep_cfr", variant).iloc[:, -1]
+    return panel.curves(data, setting).iloc[:, -1]
 
 
-def _more_is_better(data: pd.DataFrame, key: str, name: str) -> Claim:
-    settings = swept(data, key)
+def _more_is_better(data: pd.DataFrame, panel: Panel) -> Claim:
+    settings = panel.settings(data)
     least, most = min(settings), max(settings)
-    ratio = mean_ci(_last(data, settings[most]) / _last(data, settings[least]))
+    ratio = mean_ci(_last(data, panel, most) / _last(data, panel, least))
     return Claim(
-        f"more_{key.rsplit('.', maxsplit=1)[-1]}", f"More {name} end less exploitable ({most:,} over {least:,})",
+        f"more_{panel.sweep}", f"More {panel.name} end less exploitable ({most:,} over {least:,})",
         "Fig. 3",
         unless_smoke(data, below(ratio, 1)), ratio, "ratio", note="paired by seed; holds if the interval is below 1",
     )  # fmt: skip
 
 
-def _diminishing(data: pd.DataFrame, key: str, name: str) -> Claim:
+def _diminishing(data: pd.DataFrame, panel: Panel) -> Claim:
     """Per factor of the setting, less is gained between the last two values than between the first two."""
-    settings = swept(data, key)
-    values = list(settings)
-    statement, source = f"Diminishing returns in {name}", "Sec. 6, Fig. 3"
-    identity = f"diminishing_{key.rsplit('.', maxsplit=1)[-1]}"
-    if len(values) < 3:
+    settings = panel.settings(data)
+    statement, source = f"Diminishing returns in {panel.name}", "Sec. 6, Fig. 3"
+    identity = f"diminishing_{panel.sweep}"
+    if len(settings) < 3:
         return Claim(identity, statement, source, NOT_TESTABLE, None, "", note="needs three settings")
 
     def gain(a: int, b: int) -> pd.Series:
-        return np.log(_last(data, settings[a]) / _last(data, settings[b])) / np.log(b / a)
+        return np.log(_last(data, panel, a) / _last(data, panel, b)) / np.log(b / a)
 
-    less = mean_ci(gain(values[0], values[1]) - gain(values[-2], values[-1]))
+    less = mean_ci(gain(settings[0], settings[1]) - gain(settings[-2], settings[-1]))
     return Claim(
         identity, statement, source, unless_smoke(data, above(less, 0)), less, "",
-        note=f"fall of log exploitability per unit of log {name}: between {values[0]:,} and {values[1]:,}, minus "
-        f"between {values[-2]:,} and {values[-1]:,}; paired by seed; holds if the interval is above 0",
+        note=f"fall of log exploitability per unit of log {panel.name}: between {settings[0]:,} and {settings[1]:,}, "
+        f"minus between {settings[-2]:,} and {settings[-1]:,}; paired by seed; holds if the interval is above 0",
     )  # fmt: skip
 
 
-def _settings(data: pd.DataFrame) -> list[str]:
-    """Every variant of Deep CFR, once."""
-    return sorted({variant for key in PANELS for variant in swept(data, key).values()})
+def _settings(data: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Exploitability of Deep CFR by setting: `[seeds, iterations]` each."""
+    return {panel.label(setting): panel.curves(data, setting) for panel in PANELS for setting in panel.settings(data)}
 
 
 def _beats(data: pd.DataFrame, name: str) -> Claim:
@@ -149,8 +193,8 @@ def _beats(data: pd.DataFrame, name: str) -> Claim:
         statement = f"Every setting ends less exploitable than the {name} policy"
         return Claim(f"beats_{name.replace('-', '_')}", statement, "ours", NOT_TESTABLE, None, "", note="another deck")
     # The setting whose interval reaches highest stands for all of them.
-    ratios = {v: mean_ci(_last(data, v) / reference(name)) for v in _settings(data)}
-    worst = max(ratios, key=lambda v: (ratios[v].high, ratios[v].mean))
+    ratios = {label: mean_ci(runs.iloc[:, -1] / reference(name)) for label, runs in _settings(data).items()}
+    worst = max(ratios, key=lambda label: (ratios[label].high, ratios[label].mean))
     ratio = ratios[worst]
     return Claim(
         f"beats_{name.replace('-', '_')}", f"Every setting ends less exploitable than the {name} policy", "ours",
@@ -160,12 +204,11 @@ def _beats(data: pd.DataFrame, name: str) -> Claim:
 
 
 def _above_floor(data: pd.DataFrame) -> Claim:
-    floor = curves(data, "linear_cfr")
+    floor = _linear_cfr(data)
     ratios: dict[str, Estimate] = {}
-    for variant in _settings(data):
-        runs = curves(data, "deep_cfr", variant)
-        ratios[variant] = mean_ci(runs.iloc[:, -1] / floor.loc[:, floor.columns <= runs.columns[-1]].to_numpy()[0, -1])
-    best = min(ratios, key=lambda v: (ratios[v].low, ratios[v].mean))
+    for label, runs in _settings(data).items():
+        ratios[label] = mean_ci(runs.iloc[:, -1] / floor.loc[:, floor.columns <= runs.columns[-1]].to_numpy()[0, -1])
+    best = min(ratios, key=lambda label: (ratios[label].low, ratios[label].mean))
     return Claim(
         "above_linear_cfr", "Deep CFR ends above tabular Linear CFR after the same number of iterations", "Fig. 3",
         unless_smoke(data, above(ratios[best], 1)), ratios[best], "of Linear CFR's",
@@ -183,16 +226,17 @@ def table(data: pd.DataFrame) -> str:
         f"| setting | iterations | exploitability [{UNIT}] | nodes touched | time per run |",
         "|---|---|---|---|---|",
     ]
-    rows = [("deep_cfr", variant) for key in PANELS for variant in swept(data, key).values()]
-    for algorithm, variant in [*rows, ("linear_cfr", "")]:
-        mine = data[(data.algorithm == algorithm) & (data.variant.fillna("") == variant)]
-        last = mine[mine.step == mine.step.max()]
-        of = {
-            metric: last[last.metric == metric].value for metric in ("exploitability", "nodes_touched", "wall_seconds")
-        }
-        name = f"`{variant}`" if variant else "Linear CFR on tables, exact"
+    metrics = ("exploitability", "nodes_touched", "wall_seconds")
+    rows = {
+        f"`{panel.label(setting)}`": [panel.curves(data, setting, metric) for metric in metrics]
+        for panel in PANELS
+        for setting in panel.settings(data)
+    }
+    rows["Linear CFR on tables, exact"] = [curves(data, metric, readout="linear_cfr") for metric in metrics]
+    for name, tables in rows.items():
+        exploitability, nodes, seconds = (table_.iloc[:, -1] for table_ in tables)
         lines.append(
-            f"| {name} | {mine.step.max()} | {mean_ci(of['exploitability'])} | {of['nodes_touched'].mean():.2e} | "
-            f"{of['wall_seconds'].mean():.0f} s |"
+            f"| {name} | {tables[0].columns[-1]} | {mean_ci(exploitability)} | {nodes.mean():.2e} | "
+            f"{seconds.mean():.0f} s |"
         )
     return "\n".join(lines)

@@ -8,8 +8,9 @@ from matplotlib.figure import Figure
 
 from paper_figures import style
 from paper_figures.claims import NOT_TESTABLE, Claim, below
-from paper_figures.d2cfr_curves import LABEL, NEARLY, UNIT, curves, draw_curves, gap, share_below
+from paper_figures.d2cfr_curves import LABEL, NEARLY, UNIT, draw_curves, gap, share_below
 from paper_figures.exploitability_curves import label_axis, unless_smoke
+from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import mean_ci
 
@@ -20,18 +21,23 @@ SWEEPS = (
     Sweep("deep_cfr", "experiment=deep_cfr_leduc seed=range(5)", {"smoke": "seed=range(2)"}),
 )
 
-ALGORITHMS = {"d2cfr": "D2CFR", "deep_cfr": "Deep CFR", "sd_cfr": "SD-CFR"}
+READOUTS = {"d2cfr": "D2CFR", "deep_cfr": "Deep CFR", "sd_cfr": "SD-CFR"}
 _COLOURS = ("#009E73", style.COLOURS["deep_cfr"], style.COLOURS["sd_cfr"])
 
 _CROSSING = 170
 """Iteration after which SD-CFR is below Deep CFR, says the text."""
 
 
+def _exploitability(data: pd.DataFrame, readout: str) -> pd.DataFrame:
+    """`[seeds, iterations]` in mA/g."""
+    return curves(data, "exploitability", readout=readout)
+
+
 def draw(data: pd.DataFrame) -> Figure:
     """The paper's plot, with intervals over runs."""
     figure = Figure(figsize=(6.4, 4.2))
     axes: Axes = figure.subplots()
-    draw_curves(axes, {name: curves(data, key) for key, name in ALGORITHMS.items()}, _COLOURS)
+    draw_curves(axes, {name: _exploitability(data, readout) for readout, name in READOUTS.items()}, _COLOURS)
     axes.set(ylabel=LABEL)
     label_axis(axes.yaxis, data.value[data.metric == "exploitability"])
     axes.set_title(f"Leduc, {data.seed.nunique()} runs, scale: {data.scale.iloc[0]}")
@@ -49,16 +55,16 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 
 
 def _lower(data: pd.DataFrame, other: str) -> Claim:
-    measured = gap(curves(data, "d2cfr"), curves(data, other))
+    measured = gap(_exploitability(data, "d2cfr"), _exploitability(data, other))
     return Claim(
-        f"below_{other}", f"D2CFR reaches a lower exploitability than {ALGORITHMS[other]}", "Sec. V.B, Fig. 4",
+        f"below_{other}", f"D2CFR reaches a lower exploitability than {READOUTS[other]}", "Sec. V.B, Fig. 4",
         unless_smoke(data, below(measured, 0)), measured, UNIT,
         note="difference over the last quarter of the evaluations, paired by seed; holds if below 0",
     )  # fmt: skip
 
 
 def _nearly_everywhere(data: pd.DataFrame) -> Claim:
-    share, verdict = share_below(curves(data, "d2cfr"), curves(data, "deep_cfr"))
+    share, verdict = share_below(_exploitability(data, "d2cfr"), _exploitability(data, "deep_cfr"))
     return Claim(
         "nearly_everywhere", "D2CFR is below Deep CFR at nearly every iteration", "Sec. V.B, Fig. 4",
         unless_smoke(data, verdict), None, "",
@@ -68,7 +74,7 @@ def _nearly_everywhere(data: pd.DataFrame) -> Claim:
 
 
 def _sd_cfr_after_crossing(data: pd.DataFrame) -> Claim:
-    difference = curves(data, "sd_cfr") - curves(data, "deep_cfr")
+    difference = _exploitability(data, "sd_cfr") - _exploitability(data, "deep_cfr")
     after = [step for step in difference.columns if float(str(step)) > _CROSSING]
     statement, source = f"SD-CFR is below Deep CFR after iteration {_CROSSING}", "Sec. V.B"
     if not after:
@@ -87,13 +93,15 @@ _ROWS = 10
 
 def table(data: pd.DataFrame) -> str:
     """Exploitability at some ten iterations, and what each algorithm took, as Markdown."""
-    tables = {name: curves(data, key) for key, name in ALGORITHMS.items()}
+    tables = {name: _exploitability(data, readout) for readout, name in READOUTS.items()}
     lines = [f"| iteration | {' | '.join(f'{n} [{UNIT}]' for n in tables)} |", "|---|" + "---|" * len(tables)]
     steps = list(next(iter(tables.values())).columns)
     shown = steps[:: -max(1, len(steps) // _ROWS)][::-1]
     lines += [f"| {step} | {' | '.join(str(mean_ci(t[step])) for t in tables.values())} |" for step in shown]
     cost = ["| run | nodes touched | minutes |", "|---|---|---|"]
-    for key, name in ALGORITHMS.items():
-        nodes, seconds = (curves(data, key, m).iloc[:, -1].mean() for m in ("nodes_touched", "wall_seconds"))
+    for readout, name in READOUTS.items():
+        nodes, seconds = (
+            curves(data, metric, readout=readout).iloc[:, -1].mean() for metric in ("nodes_touched", "wall_seconds")
+        )
         cost.append(f"| {name} | {nodes:.3g} | {seconds / 60:.1f} |")
     return "\n".join(lines) + "\n\n" + "\n".join(cost)

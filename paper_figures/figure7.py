@@ -31,10 +31,10 @@ SWEEPS = (
     ),
 )
 
-WITH = Version("D2CFR with DNet", ablation.FULL, "", "#D55E00")
+WITH = Version("D2CFR with DNet", "#D55E00", ablation.FULL)
 WITHOUT = {
-    "same_width": Version("D2CFR w/o DNet", "baselines", "network.width=64", "#0072B2"),
-    "same_parameters": Version("D2CFR w/o DNet, as many parameters", "baselines", "network.width=70", "#009E73"),
+    "same_width": Version("D2CFR w/o DNet", "#0072B2", "baselines", {"network_width": 64}),
+    "same_parameters": Version("D2CFR w/o DNet, as many parameters", "#009E73", "baselines", {"network_width": 70}),
 }
 
 _WINS_AFTER, _WIDENS_AFTER = 100, 120

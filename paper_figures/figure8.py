@@ -35,11 +35,11 @@ SWEEPS = (
     ),
 )
 
-WITH = Version("D2CFR with ReM", ablation.FULL, "", "#D55E00")
+WITH = Version("D2CFR with ReM", "#D55E00", ablation.FULL)
 OTHERS = {
-    "without": Version("D2CFR w/o ReM", "baselines", "algorithm.rectification=none", "#0072B2"),
-    "exact": Version("exact state values (ours)", "baselines", "algorithm.rectification=exact", "#009E73"),
-    "clipped": Version("weights clipped to [0, 1] (ours)", "clipped", "", "#CC79A7"),
+    "without": Version("D2CFR w/o ReM", "#0072B2", "baselines", {"rectification": "none"}),
+    "exact": Version("exact state values (ours)", "#009E73", "baselines", {"rectification": "exact"}),
+    "clipped": Version("weights clipped to [0, 1] (ours)", "#CC79A7", "clipped"),
 }
 
 LEVEL = 50.0

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures.claims import NOT_TESTABLE, Claim, below
-from paper_figures.d2cfr_curves import LABEL, UNIT, curves, draw_curves, late
+from paper_figures.d2cfr_curves import LABEL, UNIT, draw_curves, late
 from paper_figures.exploitability_curves import label_axis, unless_smoke
-from paper_figures.fhp_curves import swept
+from paper_figures.frame import curves, values
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import mean_ci
 
@@ -34,8 +34,7 @@ LOW_LOSS = (300, 800)
 
 def by_simulations(data: pd.DataFrame, metric: str) -> dict[int, pd.DataFrame]:
     """Curves of a metric by number of play-outs."""
-    found = swept(data, "algorithm.simulations")
-    return {n: curves(data, "d2cfr", metric, variant) for n, variant in found.items()}
+    return {n: curves(data, metric, readout="d2cfr", simulations=n) for n in values(data, "simulations")}
 
 
 def draw(data: pd.DataFrame) -> Figure:

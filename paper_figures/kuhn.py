@@ -1,7 +1,7 @@
 """The Kuhn tutorial: what it reports, a win rate, beside what it should have reported.
 
-`draw`, `claims` and `table` are pure functions of the tidy DataFrame that `repro.tracking.results` makes. The
-strategies themselves are in it (metrics `strategy/...`), so that values and win rates are computed here, exactly.
+`draw`, `claims` and `table` are pure functions of the figure's data (see `paper_figures.frame`). The strategies
+themselves are in it (metrics `strategy/...`), so that values and win rates are computed here, exactly.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from matplotlib.figure import Figure
 
 from paper_figures import style
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, Claim, below
+from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
-from repro.algorithms.base import strategy_metric
 from repro.evaluation import expected_value, nash_conv
+from repro.evaluation.measures import strategy_metric
 from repro.evaluation.statistics import Estimate, mean_ci
 from repro.evaluation.units import milli_units, sd_cfr_exploitability
 from repro.games import Game, load
@@ -122,10 +123,10 @@ def _calling_station() -> TabularPolicy:
 # -- from the data ---------------------------------------------------------------------------------------------------
 
 
-def final_policies(data: pd.DataFrame, algorithm: str) -> list[TabularPolicy]:
+def final_policies(data: pd.DataFrame, readout: str) -> list[TabularPolicy]:
     """The last strategy of each seed."""
     game = kuhn()
-    rows = data[(data.algorithm == algorithm) & data.metric.str.startswith("strategy/")]
+    rows = data[(data.readout == readout) & data.metric.str.startswith("strategy/")]
     last = rows[rows.step == rows.step.max()].pivot_table(index="seed", columns="metric", values="value")
     policies = []
     for _, row in last.iterrows():
@@ -136,7 +137,7 @@ def final_policies(data: pd.DataFrame, algorithm: str) -> list[TabularPolicy]:
     return policies
 
 
-def _estimate(data: pd.DataFrame, algorithm: str, measure: str) -> Estimate:
+def _estimate(data: pd.DataFrame, readout: str, measure: str) -> Estimate:
     """Mean over seeds of the final strategy's "exploitability" [mA/g], "value" [mA/g of player 0] or "win rate"."""
     game = kuhn()
     of = {
@@ -144,11 +145,11 @@ def _estimate(data: pd.DataFrame, algorithm: str, measure: str) -> Estimate:
         "value": lambda p: milli_units(game, expected_value(game, p)[0]),
         "win rate": win_rate,
     }[measure]
-    return mean_ci([of(p) for p in final_policies(data, algorithm)])
+    return mean_ci([of(p) for p in final_policies(data, readout)])
 
 
 def _present(data: pd.DataFrame) -> list[str]:
-    return [a for a in NAMES if a in set(data.algorithm)]
+    return [readout for readout in NAMES if readout in set(data.readout)]
 
 
 # -- the picture -----------------------------------------------------------------------------------------------------
@@ -170,16 +171,14 @@ def draw(data: pd.DataFrame) -> Figure:
 
 
 def _draw_exploitability(axes: Axes, data: pd.DataFrame) -> None:
-    for algorithm in _present(data):
-        if algorithm.endswith("_greedy"):
+    for readout in _present(data):
+        if readout.endswith("_greedy"):
             continue
-        rows = data[data.algorithm == algorithm]
-        wide = {m: rows[rows.metric == m].pivot_table(index="seed", columns="step", values="value")
-                for m in ("exploitability", "nodes_touched")}  # fmt: skip
-        x, seeds = wide["nodes_touched"].mean().tolist(), len(wide["exploitability"])
+        runs, nodes = (curves(data, metric, readout=readout) for metric in ("exploitability", "nodes_touched"))
+        x, seeds = nodes.mean().tolist(), len(runs)
         style.curve(
-            axes, x, wide["exploitability"].to_numpy(), colour=COLOURS[algorithm],
-            label=f"{NAMES[algorithm]} ({f'{seeds} seeds' if seeds > 1 else '1 run'})",
+            axes, x, runs.to_numpy(), colour=COLOURS[readout],
+            label=f"{NAMES[readout]} ({f'{seeds} seeds' if seeds > 1 else '1 run'})",
         )  # fmt: skip
     chance = sd_cfr_exploitability(kuhn(), nash_conv(kuhn(), uniform(kuhn())))
     axes.axhline(chance, color="black", linewidth=0.8, linestyle=":", label="uniform strategy")
@@ -198,12 +197,12 @@ def _draw_win_rates(axes: Axes, data: pd.DataFrame) -> None:
         *_reported_interval(), color="grey", alpha=0.3,
         label="reported win rate, 95% CI of 10,000 games (paper)",
     )  # fmt: skip
-    for algorithm in _present(data):
-        policies = final_policies(data, algorithm)
-        greedy = algorithm.endswith("_greedy")
+    for readout in _present(data):
+        policies = final_policies(data, readout)
+        greedy = readout.endswith("_greedy")
         axes.scatter(
             [win_rate(p) for p in policies], [sd_cfr_exploitability(game, nash_conv(game, p)) for p in policies],
-            s=34, marker="x" if greedy else "o", color=COLOURS[algorithm], alpha=0.8, label=NAMES[algorithm],
+            s=34, marker="x" if greedy else "o", color=COLOURS[readout], alpha=0.8, label=NAMES[readout],
         )  # fmt: skip
     for policy, marker, label in ((uniform(game), "^", "uniform strategy"), (_calling_station(), "s", "always call")):
         y = sd_cfr_exploitability(game, nash_conv(game, policy))
@@ -221,16 +220,16 @@ def _draw_strategies(axes: Axes, data: pd.DataFrame) -> None:
         label = "equilibria, α in [0, 1/3]" if x == 0 else None
         axes.bar(x, max(high - low, 0.012), bottom=low, width=0.86, color="black", alpha=0.25, label=label)
     shown = [a for a in _present(data) if not a.endswith("_greedy")]
-    for k, algorithm in enumerate(shown):
-        values = np.array([[float(p.table[c]) for c in cells] for p in final_policies(data, algorithm)])
+    for k, readout in enumerate(shown):
+        values = np.array([[float(p.table[c]) for c in cells] for p in final_policies(data, readout)])
         estimates = [mean_ci(column) for column in values.T]
         middle = np.array([e.mean for e in estimates])
         spread = np.array([[e.mean - e.low, e.high - e.mean] for e in estimates]).T
         at = np.arange(len(cells)) + (k - (len(shown) - 1) / 2) * 0.14
         error = spread if np.isfinite(spread).all() else None
         axes.errorbar(
-            at, middle, yerr=error, fmt="o", markersize=3.5, linewidth=1, color=COLOURS[algorithm],
-            label=NAMES[algorithm],
+            at, middle, yerr=error, fmt="o", markersize=3.5, linewidth=1, color=COLOURS[readout],
+            label=NAMES[readout],
         )  # fmt: skip
     axes.set_xticks(range(len(cells)), [_name(i, a) for i, a in cells], fontsize=7)
     axes.set(ylabel="probability", ylim=(-0.05, 1.05))
@@ -254,10 +253,10 @@ def _name(infoset: int, action: int) -> str:
 def claims(data: pd.DataFrame) -> list[Claim]:
     """What the tutorial reports and concludes, judged."""
     smoke = bool((data.scale == "smoke").all())
-    found = [_reported_rate(data, algorithm, smoke) for algorithm in ("post_greedy", "corrected_greedy")]
+    found = [_reported_rate(data, readout, smoke) for readout in ("post_greedy", "corrected_greedy")]
     found += [_half_at_equilibrium(), _symmetric(), _half_means_equilibrium(data, smoke)]
-    found += [_is_equilibrium(data, algorithm, smoke) for algorithm in NAMES]
-    found += [_value(data, algorithm, smoke) for algorithm in ("post", "corrected", "deep_cfr", "sd_cfr")]
+    found += [_is_equilibrium(data, readout, smoke) for readout in NAMES]
+    found += [_value(data, readout, smoke) for readout in ("post", "corrected", "deep_cfr", "sd_cfr")]
     return found
 
 
@@ -266,13 +265,13 @@ def _reported_interval() -> tuple[float, float]:
     return REPORTED - half_width, REPORTED + half_width
 
 
-def _reported_rate(data: pd.DataFrame, algorithm: str, smoke: bool) -> Claim:
+def _reported_rate(data: pd.DataFrame, readout: str, smoke: bool) -> Claim:
     low, high = _reported_interval()
-    rates = [win_rate(p) for p in final_policies(data, algorithm)]
+    rates = [win_rate(p) for p in final_policies(data, readout)]
     inside = sum(low <= r <= high for r in rates)
     verdict = HELD if 2 * inside > len(rates) else DID_NOT_HOLD
     return Claim(
-        f"{algorithm}_win_rate", f"{NAMES[algorithm]}: player 0 wins 49.6% of 10,000 games", "post, Results",
+        f"{readout}_win_rate", f"{NAMES[readout]}: player 0 wins 49.6% of 10,000 games", "post, Results",
         NOT_TESTABLE if smoke else verdict, mean_ci(rates), "win rate", REPORTED,
         f"exact win rates, by seed: {', '.join(f'{r:.3f}' for r in rates)}; holds if most lie in the 95% interval of "
         f"the reported one, [{low:.3f}, {high:.3f}]",
@@ -318,28 +317,28 @@ def _half_means_equilibrium(data: pd.DataFrame, smoke: bool) -> Claim:
     )  # fmt: skip
 
 
-def _is_equilibrium(data: pd.DataFrame, algorithm: str, smoke: bool) -> Claim:
-    measured = _estimate(data, algorithm, "exploitability")
+def _is_equilibrium(data: pd.DataFrame, readout: str, smoke: bool) -> Claim:
+    measured = _estimate(data, readout, "exploitability")
     note = f"exploitability at the end; holds if the interval is below {NEARLY:g}"
     verdict = below(measured, NEARLY)
-    if algorithm == "linear_cfr":
+    if readout == "linear_cfr":
         # Nothing in it is random: there is no interval, and the number is compared as it is.
         note = f"exploitability at the end; holds if below {NEARLY:g}"
         verdict = HELD if measured.mean < NEARLY else DID_NOT_HOLD
     return Claim(
-        f"{algorithm}_is_equilibrium", f"{NAMES[algorithm]}: the learned strategy is an equilibrium",
-        "post, Results" if algorithm in ("post", "post_greedy") else "control",
-        NOT_TESTABLE if smoke else verdict, measured, UNIT, 0.0 if algorithm == "post_greedy" else None,
+        f"{readout}_is_equilibrium", f"{NAMES[readout]}: the learned strategy is an equilibrium",
+        "post, Results" if readout in ("post", "post_greedy") else "control",
+        NOT_TESTABLE if smoke else verdict, measured, UNIT, 0.0 if readout == "post_greedy" else None,
         note,
     )  # fmt: skip
 
 
-def _value(data: pd.DataFrame, algorithm: str, smoke: bool) -> Claim:
-    measured = _estimate(data, algorithm, "value")
+def _value(data: pd.DataFrame, readout: str, smoke: bool) -> Claim:
+    measured = _estimate(data, readout, "value")
     true = -1000 / 18
     verdict = HELD if abs(measured.mean - true) <= NEARLY else DID_NOT_HOLD
     return Claim(
-        f"{algorithm}_value", f"{NAMES[algorithm]}: player 0 gets the value of the game, -1/18", "Kuhn (1950)",
+        f"{readout}_value", f"{NAMES[readout]}: player 0 gets the value of the game, -1/18", "Kuhn (1950)",
         NOT_TESTABLE if smoke else verdict, measured, UNIT, true,
         f"of the strategy against itself; holds if the mean is within {NEARLY:g}",
     )  # fmt: skip
@@ -355,9 +354,9 @@ def table(data: pd.DataFrame) -> str:
         "|---|---|---|---|",
         "| tutorial, as reported | – | – | 0.496 |",
     ]
-    for algorithm in _present(data):
-        cells = [str(_estimate(data, algorithm, m)) for m in ("exploitability", "value", "win rate")]
-        lines.append(f"| {NAMES[algorithm]} | {' | '.join(cells)} |")
+    for readout in _present(data):
+        cells = [str(_estimate(data, readout, m)) for m in ("exploitability", "value", "win rate")]
+        lines.append(f"| {NAMES[readout]} | {' | '.join(cells)} |")
     rates = [win_rate(equilibrium(a)) for a in ALPHAS]
     lines.append(f"| equilibria, exact | 0 | -55.6 | {min(rates):.3f} to {max(rates):.3f} |")
     return "\n".join(lines)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from paper_figures.frame import curves
 from repro.evaluation.statistics import bands
 
 UNIT = "mbb/g"
@@ -15,19 +16,14 @@ QUANTILE = 1.96
 """Half-width of a match's 95% interval over its standard error."""
 
 
-def winnings(data: pd.DataFrame, algorithm: str, match: str = "match") -> pd.DataFrame:
-    """What a read-out wins in a match: one row per seed, one column per iteration."""
-    return _metric(data, algorithm, f"{match}/value")
+def winnings(data: pd.DataFrame, opponent: str, **where: Any) -> pd.DataFrame:
+    """What a read-out wins against an opponent: `[seeds, iterations]`; `where` as in `frame.curves`."""
+    return curves(data, f"match/{opponent}/value", **where)
 
 
-def errors(data: pd.DataFrame, algorithm: str, match: str = "match") -> pd.DataFrame:
-    """Standard errors of `winnings`, from the hands played."""
-    return _metric(data, algorithm, f"{match}/standard_error")
-
-
-def _metric(data: pd.DataFrame, algorithm: str, metric: str) -> pd.DataFrame:
-    mine = data[(data.algorithm == algorithm) & (data.metric == metric)]
-    return mine.pivot(index="seed", columns="step", values="value")
+def errors(data: pd.DataFrame, opponent: str, **where: Any) -> pd.DataFrame:
+    """Standard errors of `winnings`, from the hands played: `[seeds, iterations]`."""
+    return curves(data, f"match/{opponent}/standard_error", **where)
 
 
 def draw_runs(axes: Axes, won: pd.DataFrame, error: pd.DataFrame, colour: Any, name: str = "") -> None:

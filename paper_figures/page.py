@@ -13,8 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pandas as pd
-
+from paper_figures import frame
 from paper_figures.claims import Claim, markdown
 from repro.errors import ReproError
 from repro.evaluation.statistics import Estimate
@@ -46,7 +45,7 @@ def update(target: str, scale: str, module: ModuleType) -> None:
 def results(target: str, scale: str, module: ModuleType) -> str:
     """The block's Markdown."""
     folder = HERE / "results" / f"{target}-{scale}"
-    data = pd.read_csv(folder / "data.csv")
+    data = frame.read(folder / "data.csv")
     claims = [_claim(c) for c in json.loads((folder / "claims.json").read_text())]
     provenance = json.loads((folder / "provenance.json").read_text())
     parts = [

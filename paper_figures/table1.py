@@ -36,12 +36,12 @@ def paper() -> pd.DataFrame:
 
 
 def measured(data: pd.DataFrame, statistic: str) -> pd.DataFrame:
-    """`mean`, `std` or number of `decisions`: one row per seed, one column per depth."""
+    """`mean`, `std` or number of `decisions`: `[seeds, depths]`."""
     pattern = rf"disagreement/(\d+)/{statistic}$"
     depth = data.metric.str.extract(pattern)[0]
-    mine = data.assign(depth=depth)[depth.notna() & (data.algorithm == "sd_cfr")]
+    rows = data.assign(depth=depth)[depth.notna() & (data.readout == "sd_cfr")]
     # A depth that some run never reached says nothing about the others.
-    return mine.astype({"depth": int}).pivot(index="seed", columns="depth", values="value").dropna(axis=1)
+    return rows.astype({"depth": int}).pivot(index="seed", columns="depth", values="value").dropna(axis=1)
 
 
 # -- drawing ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from torch import nn
 from paper_figures import style
 from paper_figures.claims import HELD, NOT_TESTABLE, Claim, above, below
 from paper_figures.exploitability_curves import unless_smoke
-from paper_figures.fhp_curves import swept
+from paper_figures.frame import values
 from paper_figures.matches import QUANTILE, UNIT, draw_runs, errors, winnings
 from paper_figures.sweeps import Sweep, against
 from repro.config import NetworkConfig
@@ -59,7 +59,7 @@ PAPER_PARAMETERS = (61_604, 98_948)
 
 def buckets(data: pd.DataFrame) -> dict[str, int]:
     """Buckets per round of each opponent."""
-    coarse, fine = sorted(swept(data, "algorithm.buckets"))
+    coarse, fine = values(data, "buckets")
     return {"blueprint": fine, "coarse_blueprint": coarse}
 
 
@@ -72,8 +72,7 @@ def draw(data: pd.DataFrame) -> Figure:
     both: list[Axes] = list(figure.subplots(1, 2, sharey=True))
     for axes, opponent in zip(both, OPPONENTS, strict=True):
         for name in ("deep_cfr", "sd_cfr"):
-            match = f"match/{opponent}"
-            won, error = winnings(data, name, match), errors(data, name, match)
+            won, error = winnings(data, opponent, readout=name), errors(data, opponent, readout=name)
             draw_runs(axes, won, error, style.COLOURS[name], style.NAMES[name])
         axes.set_title(f"against {buckets(data)[opponent]:,} buckets per round")
         axes.set(xlabel="CFR iteration (both players)")
@@ -94,11 +93,8 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 
 def _won(data: pd.DataFrame, opponent: str) -> tuple[pd.Series, float]:
     """What S-hat wins after the last iteration, by seed; the widest half-width of a match."""
-    match = f"match/{opponent}"
-    return (
-        winnings(data, "deep_cfr", match).iloc[:, -1],
-        float(QUANTILE * errors(data, "deep_cfr", match).iloc[:, -1].max()),
-    )
+    won, error = winnings(data, opponent, readout="deep_cfr"), errors(data, opponent, readout="deep_cfr")
+    return won.iloc[:, -1], float(QUANTILE * error.iloc[:, -1].max())
 
 
 def _gap(data: pd.DataFrame) -> Estimate:
@@ -153,9 +149,8 @@ def _winnings(data: pd.DataFrame) -> str:
         "|---|---|---|---|---|",
     ]
     for opponent in OPPONENTS:
-        match = f"match/{opponent}"
         for name in ("deep_cfr", "sd_cfr"):
-            won, error = winnings(data, name, match), errors(data, name, match)
+            won, error = winnings(data, opponent, readout=name), errors(data, opponent, readout=name)
             lines += [
                 f"| {step} | {style.NAMES[name]} | {buckets(data)[opponent]:,} buckets | {mean_ci(won[step])} | "
                 f"±{QUANTILE * error[step].max():.3g} |"
@@ -166,17 +161,17 @@ def _winnings(data: pd.DataFrame) -> str:
 
 def _work(data: pd.DataFrame) -> str:
     """Nodes touched and time, per run."""
-    runs = {"Deep CFR": data[data.algorithm == "deep_cfr"]}
+    runs = {"Deep CFR": data[data.readout == "deep_cfr"]}
     sizes = {}
-    for count, variant in swept(data, "algorithm.buckets").items():
+    for count in values(data, "buckets"):
         name = f"MCCFR, {count:,} buckets"
-        runs[name], sizes[name] = data[data.variant == variant], infosets(count)
+        runs[name], sizes[name] = data[data.buckets == count], infosets(count)
     lines = [
         "| run | nodes touched | minutes of iterations and matches | infosets of the abstraction that were met |",
         "|---|---|---|---|",
     ]
-    for name, mine in runs.items():
-        last = mine[mine.step == mine.step.max()].groupby("metric").value.mean()
+    for name, rows in runs.items():
+        last = rows[rows.step == rows.step.max()].groupby("metric").value.mean()
         met = f"{last['infosets_seen']:,.0f} of {sizes[name]:,}" if name in sizes else "–"
         lines.append(f"| {name} | {last['nodes_touched']:.3g} | {last['wall_seconds'] / 60:.1f} | {met} |")
     return "\n".join(lines)

@@ -11,8 +11,8 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
 from paper_figures.claims import Claim, above
-from paper_figures.d2cfr_curves import curves
 from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.frame import curves
 from paper_figures.matches import QUANTILE
 from paper_figures.sweeps import Sweep, against
 from repro.evaluation.statistics import Estimate, mean_ci
@@ -81,7 +81,8 @@ PAPER = (
 
 def _won(data: pd.DataFrame, cell: Cell, what: str = "value") -> pd.Series:
     """What D2CFR wins after its last iteration, or the standard error of that, by seed."""
-    return curves(data, "d2cfr", f"match/{cell.opponent}/{what}", part=f"d2cfr_{cell.game}").iloc[:, -1]
+    metric = f"match/{cell.opponent}/{what}"
+    return curves(data, metric, readout="d2cfr", sweep=f"d2cfr_{cell.game}").iloc[:, -1]
 
 
 def measured(data: pd.DataFrame, cell: Cell) -> Estimate:
@@ -162,10 +163,11 @@ def _work(data: pd.DataFrame) -> Iterator[str]:
         "HNLH, D2CFR": ("d2cfr_hnlh", "d2cfr"), "HNLH, Deep CFR": ("baselines_hnlh", "deep_cfr"),
         "HNLH, SD-CFR": ("baselines_hnlh", "sd_cfr"), "HNLH, NFSP": ("baselines_hnlh_nfsp", "nfsp"),
     }  # fmt: skip
-    for name, (part, algorithm) in runs.items():
-        exploitable = curves(data, algorithm, "exploitability", part=part)
+    for name, (sweep, readout) in runs.items():
+        exploitable = curves(data, "exploitability", sweep=sweep, readout=readout)
         level = mean_ci(exploitable.iloc[:, -1]) if exploitable.shape[1] else "–"
         nodes, seconds = (
-            curves(data, algorithm, m, part=part).iloc[:, -1].mean() for m in ("nodes_touched", "wall_seconds")
+            curves(data, metric, sweep=sweep, readout=readout).iloc[:, -1].mean()
+            for metric in ("nodes_touched", "wall_seconds")
         )
         yield f"| {name} | {level} | {nodes:.3g} | {seconds / 60:.1f} |"

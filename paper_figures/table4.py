@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf
+from math import inf, isinf
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -12,6 +14,7 @@ from matplotlib.figure import Figure
 
 from paper_figures.claims import DID_NOT_HOLD, HELD, UNDECIDED, Claim, above
 from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.frame import curves, swept
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, mean_ci
 
@@ -73,7 +76,7 @@ SWEEPS = (
     ),
 )  # fmt: skip
 
-PARTS = {
+LABELS = {
     "turn": "turn",
     "turn_k_medians": "turn, k-medians",
     "turn_labels": "turn",
@@ -82,6 +85,9 @@ PARTS = {
     "river": "river (ours)",
     "river_small_pots": "river, all pots (ours)",
 }
+"""The sweeps, and what subgames they are of."""
+OF_LABELS, OF_RANGES = ("turn_labels", "river_small_pots"), ("turn_ranges",)
+"""Those that differ in the labels' accuracy and in the order of hands for ranges; the others do in buckets."""
 METHODS = {"dcvn": ("DCVN", "#0072B2", -0.15), "devn": ("DEVN", "#D55E00", 0.15)}
 """Name, colour, and place beside the middle of a row."""
 
@@ -116,44 +122,51 @@ class Setting:
     """What a row of ours is of.
 
     Attributes:
-        part: the sweep.
+        sweep: one of `LABELS`.
         dataset: datasets are numbered from 1, as in the paper.
-        variant: what differs in the sweep, beside the dataset.
-        buckets: how many, if it is that: infinity for one of each description.
-        tolerance: to what share of the pot labels are exact, if it is that.
-        sorting: by what hands are sorted for ranges, and in what order equally strong ones are, if it is that.
+        buckets: how many, if the sweep differs in that: infinity for one of each description.
+        tolerance: to what share of the pot labels are exact, if it differs in that.
+        sorting: by what hands are sorted for ranges, and in what order equally strong ones are, if it differs in that.
     """
 
-    part: str
+    sweep: str
     dataset: int
-    variant: str
     buckets: float | None = None
     tolerance: float | None = None
     sorting: tuple[str, str] | None = None
 
     @classmethod
-    def of(cls, part: str, seed: int, variant: str) -> Setting:
-        """From the columns of the data."""
-        values = dict(pair.split("=") for pair in variant.split(", "))
-        if (tolerance := values.get("algorithm.solver.tolerance")) is not None:
-            return cls(part, seed + 1, variant, tolerance=float(tolerance))
-        if (strength := values.get("game.strength")) is not None:
-            return cls(part, seed + 1, variant, sorting=(strength, values["game.ties"]))
-        count = values["algorithm.buckets"]
-        return cls(part, seed + 1, variant, buckets=inf if count == "None" else int(count))
+    def of(cls, row: Mapping[Hashable, Any]) -> Setting:
+        """That of a row of the data."""
+        sweep, dataset = row["sweep"], int(row["seed"]) + 1
+        if sweep in OF_LABELS:
+            return cls(sweep, dataset, tolerance=float(row["solver_tolerance"]))
+        if sweep in OF_RANGES:
+            return cls(sweep, dataset, sorting=(row["game_strength"], row["game_ties"]))
+        count = float(row["buckets"])
+        return cls(sweep, dataset, buckets=count if isinf(count) else int(count))
+
+    @property
+    def where(self) -> dict[str, Any]:
+        """The columns in which the sweep differs, with this setting's values."""
+        if self.tolerance is not None:
+            return {"solver_tolerance": self.tolerance}
+        if self.sorting is not None:
+            return dict(zip(("game_strength", "game_ties"), self.sorting, strict=True))
+        return {"buckets": self.buckets}
 
     @property
     def published(self) -> Row | None:
         """The paper's row, of turn subgames only."""
-        if self.part != "turn":
+        if self.sweep != "turn":
             return None
         return next((row for row in PAPER if (row.dataset, row.buckets) == (self.dataset, self.buckets)), None)
 
     @property
     def name(self) -> str:
         """Unique, for claims."""
-        values = "_".join(pair.split("=")[1] for pair in self.variant.split(", "))
-        return f"{self.part}_{self.dataset}_{values}"
+        values = "_".join("None" if value == inf else str(value) for value in self.where.values())
+        return f"{self.sweep}_{self.dataset}_{values}"
 
     @property
     def what(self) -> str:
@@ -166,14 +179,16 @@ class Setting:
         return "finest buckets" if self.buckets == inf else f"{self.buckets:,} buckets"
 
     def __str__(self) -> str:
-        return f"{PARTS[self.part]}, dataset {self.dataset}, {self.what}"
+        return f"{LABELS[self.sweep]}, dataset {self.dataset}, {self.what}"
 
 
-def settings(data: pd.DataFrame, part: str) -> list[Setting]:
-    """The settings of a part, fewer buckets and rougher labels first, and ranges as in the others."""
-    mine = data[data.part == part][["seed", "variant"]].drop_duplicates()
-    found = [Setting.of(part, int(seed), variant) for seed, variant in mine.itertuples(index=False)]
-    return sorted(found, key=lambda s: (s.dataset, s.buckets or 0, -(s.tolerance or 0), _sorting(s)))
+def settings(data: pd.DataFrame, sweep: str) -> list[Setting]:
+    """The settings of a sweep, fewer buckets and rougher labels first, and ranges as in the others."""
+    rows = data[data.sweep == sweep].drop_duplicates(["seed", *swept(data)])
+    return sorted(
+        map(Setting.of, rows.to_dict("records")),
+        key=lambda s: (s.dataset, s.buckets or 0, -(s.tolerance or 0), _sorting(s)),
+    )
 
 
 def _sorting(setting: Setting) -> tuple[bool, bool]:
@@ -183,12 +198,10 @@ def _sorting(setting: Setting) -> tuple[bool, bool]:
 
 
 def shards(data: pd.DataFrame, setting: Setting, metric: str) -> pd.DataFrame:
-    """A metric of the shards of subgames: a row per shard, a column per method."""
-    chosen = data[
-        (data.part == setting.part) & (data.seed == setting.dataset - 1) & (data.variant == setting.variant)
-        & (data.metric == metric)
-    ]  # fmt: skip
-    return chosen.pivot_table(index="step", columns="algorithm", values="value")
+    """A metric of the shards of subgames: `[shards, read-outs]`."""
+    where = {"sweep": setting.sweep, "seed": setting.dataset - 1, **setting.where}
+    tables = {readout: curves(data, metric, readout=readout, **where) for readout in (*METHODS, "training")}
+    return pd.DataFrame({readout: table_.iloc[0] for readout, table_ in tables.items() if len(table_)})
 
 
 def jackknife(statistic: pd.Series) -> Estimate:
@@ -232,7 +245,7 @@ def draw(data: pd.DataFrame) -> Figure:
     left, right = figure.subplots(1, 2, sharey=True)
     assert isinstance(left, Axes)
     assert isinstance(right, Axes)
-    rows = [setting for part in PARTS for setting in settings(data, part)]
+    rows = [setting for sweep in LABELS for setting in settings(data, sweep)]
     for y, setting in enumerate(rows):
         published, first = setting.published, y == 0
         for method, (name, colour, beside) in METHODS.items():
@@ -275,10 +288,10 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     The paper's come first.
     """
     found = []
-    for part in PARTS:
-        every = settings(data, part)
+    for sweep in LABELS:
+        every = settings(data, sweep)
         # Its first row repeats one of the labels'.
-        for setting in every[1:] if part == "turn_ranges" else every:
+        for setting in every[1:] if sweep in OF_RANGES else every:
             found += _improves(data, setting)
         found += [_gains_more(data, every[0], setting) for setting in every[1:] if setting.buckets is None]
         for before, after in pairwise(every):
@@ -328,7 +341,7 @@ def _finer(data: pd.DataFrame, before: Setting, after: Setting, method: str) -> 
     what = after.what[0].upper() + after.what[1:]
     return Claim(
         f"{after.name}_{method}_finer",
-        f"{what} lower {METHODS[method][0]}'s encoding error: {PARTS[after.part]}, dataset {after.dataset}",
+        f"{what} lower {METHODS[method][0]}'s encoding error: {LABELS[after.sweep]}, dataset {after.dataset}",
         "Table 1" if before.published else "ours", unless_smoke(data, above(measured, 0)), measured, "% of the pot",
         note=f"{before.what} minus {after.what}, the same subgames; holds if above 0",
     )  # fmt: skip
@@ -340,7 +353,7 @@ def _gains_more(data: pd.DataFrame, before: Setting, after: Setting) -> Claim:
     measured = jackknife(gains[1] - gains[0])
     return Claim(
         f"{after.name}_gains",
-        f"DEVN's improvement is larger with {after.what} than with {before.what}: {PARTS[after.part]}", "ours",
+        f"DEVN's improvement is larger with {after.what} than with {before.what}: {LABELS[after.sweep]}", "ours",
         unless_smoke(data, above(measured, 0)), measured, "percentage points",
         note="the same boards and pots; holds if above 0",
     )  # fmt: skip
@@ -356,8 +369,8 @@ def table(data: pd.DataFrame) -> str:
         "over all at once [%] | paper: DCVN, DEVN, improvement |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for part in PARTS:
-        for setting in settings(data, part):
+    for sweep in LABELS:
+        for setting in settings(data, sweep):
             published = setting.published
             theirs = f"{published.dcvn}, {published.devn}, {published.improvement}" if published else "–"
             errors = " | ".join(str(error(data, setting, method)) for method in METHODS)

@@ -31,12 +31,12 @@ CLOSE = 2.0
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
     """Losses at the epochs of the best networks."""
-    return devn.bucketed_losses(data[data.part == SETTING.part])
+    return devn.bucketed_losses(data[data.sweep == SETTING.sweep])
 
 
 def losses(data: pd.DataFrame, method: str, hidden: int) -> pd.DataFrame:
     """A row per seed, columns `train` and `validation`."""
-    return devn.losses(data, SETTING.part, method, hidden)
+    return devn.losses(data, SETTING.sweep, method, hidden)
 
 
 def draw(data: pd.DataFrame) -> Figure:

@@ -22,7 +22,7 @@ SWEEPS = sweeps((1, 2), ("i", "ii", "iii", "iv", "v", "vi", "vii"))
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
     """The networks at their best, and what is known of the subgames."""
-    networks = data[data.part.str.startswith("setting")]
+    networks = data[data.sweep.str.startswith("setting")]
     parts = (devn.best_epochs(networks), devn.bucketed_losses(networks), devn.subgames(data))
     return pd.concat(parts, ignore_index=True)
 
@@ -183,7 +183,7 @@ def _learned(data: pd.DataFrame) -> list[str]:
     """How far the networks learned, and how much of that is by heart."""
     lines = [f"| setting | layers | {devn.LEARNED} |", "|---|---|---|---|---|---|---|---|"]
     lines += [
-        f"| {setting} | {hidden} | {devn.learned(data, setting.part, hidden)} |"
+        f"| {setting} | {hidden} | {devn.learned(data, setting.sweep, hidden)} |"
         for setting in SETTINGS
         for hidden in devn.layers(data, setting)
     ]
@@ -193,11 +193,11 @@ def _learned(data: pd.DataFrame) -> list[str]:
 def _labels(data: pd.DataFrame) -> list[str]:
     """How exploitable the solutions are that the networks learn from, and how large the values."""
     found = []
-    for part, rows in data[data.part.str.startswith("data")].groupby("part"):
+    for sweep, rows in data[data.sweep.str.startswith("data")].groupby("sweep"):
         most = rows[rows.metric == "exploitability/most"].value.max()
         iterations = rows[rows.metric == "solver_iterations"].value.mean()
-        number = str(part).removeprefix("data_")
-        same = [setting.part for setting in SETTINGS if str(setting.dataset) == number]
+        number = str(sweep).removeprefix("data_")
+        same = [setting.sweep for setting in SETTINGS if str(setting.dataset) == number]
         found.append(
             f"Dataset {number}: exploitability of every solution at most {most:.3g}% of the pot, "
             f"after {iterations:.0f} iterations on average; {devn.predicting_zero(data, same)}."

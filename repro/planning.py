@@ -15,14 +15,14 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from itertools import count, product
+from itertools import chain, count, product
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from repro.config.checks import check_settings, check_with_game, game_for_checks, readout_of, settings
@@ -125,8 +125,8 @@ def _with(config: Config, other: Config) -> Config:
     evaluation = dict(config.evaluation)
     for name, measure in other.evaluation.items():
         if measure not in evaluation.values():
-            free = (n for n in (name, *(f"{name}_{i}" for i in count(2))) if n not in evaluation)
-            evaluation[next(free)] = measure
+            names = chain([name], (f"{name}_{i}" for i in count(2)))
+            evaluation[next(n for n in names if n not in evaluation)] = measure
     readouts = {**config.algorithm.readouts, **other.algorithm.readouts}
     return replace(
         config,
@@ -151,7 +151,7 @@ def plan(overrides: Sequence[str], multirun: bool, config_dir: str | None = None
     try:
         with _composing(config_dir):
             jobs = _jobs(overrides, multirun)
-            runs = [_run(cfg) for cfg in _composed(jobs)]
+            runs = [_run(cfg, job) for cfg, job in zip(_composed(jobs), jobs, strict=True)]
     except (HydraException, OmegaConfBaseException) as error:
         raise ReproError(one_sentence(error)) from error
     except (ValueError, AssertionError) as error:
@@ -249,13 +249,28 @@ def _composed(jobs: Sequence[Sequence[str]]) -> list[DictConfig]:
     return configs
 
 
-def _run(cfg: DictConfig) -> Run:
+def _run(cfg: DictConfig, job: Sequence[str]) -> Run:
+    _drop_what_is_not_measured(cfg, job)
     labels = {str(cfg.target): str(cfg.scale)}
     first = settings(cfg)
     if first.seeds is None:
         return Run([first], labels)
     # Each with references of its own to other runs, which follow from the seed.
     return Run([settings(OmegaConf.merge(cfg, {"seed": seed, "seeds": None})) for seed in first.seeds], labels)  # type: ignore[arg-type]
+
+
+def _drop_what_is_not_measured(cfg: DictConfig, job: Sequence[str]) -> None:
+    """Leave out what an experiment says of an evaluation that was not selected.
+
+    Raises:
+        ReproError: the command line says something of one.
+    """
+    for name in [name for name in cfg.evaluation if OmegaConf.get_type(cfg.evaluation, name) is dict]:
+        for override in job:
+            if override.lstrip("+~").startswith(f"evaluation.{name}."):
+                raise ReproError(f"{override}: evaluation {name} is not selected; add evaluation=[{name}].")
+        with open_dict(cfg.evaluation):
+            del cfg.evaluation[name]
 
 
 def _jobs(overrides: Sequence[str], multirun: bool) -> list[list[str]]:

@@ -11,20 +11,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from repro import run
 from repro.abstraction import Abstraction, abstraction, one_board
 from repro.abstraction.one_board import OneBoardBuckets, features
-from repro.algorithms.mccfr import AbstractMCCFR, MonteCarloCFR
-from repro.algorithms.tabular import TabularCFR, solve, solver_of
-from repro.config import MCCFRConfig, ReadoutConfig
+from repro.algorithms.mccfr import AbstractMCCFR, MCCFRConfig, MonteCarloCFR
+from repro.algorithms.tabular import solve, solver_of
+from repro.config import ReadoutConfig
 from repro.engine.holdem_form import HoldemForm
 from repro.engine.sampling import SamplingEngine, Traversals
 from repro.errors import ReproError
 from repro.evaluation import expected_value, nash_conv
 from repro.games import Game, load
 from repro.games.holdem import HoldemCards
+from repro.planning import plan
 from repro.policies import Policy, uniform
 from tests.holdem_reference import best_five
+from tests.trained import built, config_of, measured
 
 
 def small_game(**changes: Any) -> Game:
@@ -216,7 +217,7 @@ def test_features_are_between_0_and_1_and_differ():
 
 
 def mccfr_config(**changes: Any) -> MCCFRConfig:
-    values = {"name": "mccfr", "iterations": 4, "evaluate_every": 2, "sampling": "external", "traversals": 200}
+    values = {"name": "mccfr", "iterations": 4, "snapshot_every": 2, "sampling": "external", "traversals": 200}
     return MCCFRConfig(**{**values, "readouts": {"average": ReadoutConfig("average")}, **changes})
 
 
@@ -276,6 +277,7 @@ def test_converges():
     assert abs(expected_value(game, solver.average())[0] - value) <= found[-1] + nash_conv(game, exact)
 
 
+@pytest.mark.slow
 def test_more_buckets_come_closer():
     game = small_game()
     start = nash_conv(game, uniform(game))
@@ -376,15 +378,16 @@ def test_the_same_seed_repeats_and_a_resumed_solver_goes_on():
 
 
 def test_a_run_measures_it():
-    game = small_game()
-    model = TabularCFR(game, mccfr_config(buckets=10), seed=0)
+    game, config = small_game(), config_of(mccfr_config(buckets=10))
+    model = built(game, config)
     for _ in range(model.steps):
         model.training_step(None, 0)
     solver = solved(game, 4, buckets=10)
-    measured = model.metrics["average"]
-    assert measured["nodes_touched"] == solver.nodes_touched
-    assert measured["nash_conv"] == pytest.approx(nash_conv(game, solver.average()))
-    assert measured["exploitability"] == pytest.approx(1000 * measured["nash_conv"] / 100)
+    assert model.counts()["nodes_touched"] == solver.nodes_touched
+    assert model.metrics["infosets_seen"] == int((solver.sums > 0).any(1).sum())
+    found = measured(game, config, model)["average"]
+    assert found["nash_conv"] == pytest.approx(nash_conv(game, solver.average()))
+    assert found["exploitability"] == pytest.approx(1000 * found["nash_conv"] / 100)
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
@@ -399,12 +402,12 @@ def test_buckets_that_cannot_be_made_are_refused():
     with pytest.raises(ReproError, match=refused):
         abstraction(load("fhp5"), 5)
     with pytest.raises(ReproError, match=r"algorithm\.buckets is 5; the game leduc takes null only"):
-        solver_of(load("leduc"), mccfr_config(buckets=5), 0)
+        built(load("leduc"), config_of(mccfr_config(buckets=5)))
 
 
 def test_outcome_sampling_is_refused():
     with pytest.raises(ReproError, match=r"algorithm\.sampling is outcome; on Hold'em games it must be external"):
-        solver_of(small_game(), mccfr_config(sampling="outcome", exploration=0.6), 0)
+        built(small_game(), config_of(mccfr_config(sampling="outcome", exploration=0.6)))
 
 
 @pytest.mark.parametrize(
@@ -417,5 +420,5 @@ def test_outcome_sampling_is_refused():
 )
 def test_bad_configuration_is_refused(overrides, sentence):
     with pytest.raises(ReproError) as caught:
-        run.plan(["game=fhp", "algorithm=es_mccfr", *shlex.split(overrides)], multirun=False)
+        plan(["game=fhp", "algorithm=es_mccfr", *shlex.split(overrides)], multirun=False)
     assert sentence in str(caught.value)

@@ -70,6 +70,7 @@ def test_larger_decks_equal_the_compiled_solvers(board_cards: int, deck: Deck, d
         assert exploitability == pytest.approx(expected.exploitability, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_those_that_are_left_go_on_as_if_alone():
     some = subgames(4)
     every, one = BatchedSolver(some, SolverConfig()), BatchedSolver(some[1:2], SolverConfig())

@@ -91,6 +91,7 @@ def some_infosets(game: Game, policy: Policy, round_: int) -> Tensor:
     return torch.cat(met)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pure", [False, True])
 def test_play_outs_tend_to_the_enumerated_value(pure):
     game = small_game()

@@ -65,6 +65,7 @@ def test_weights_draw_the_clusters():
     assert heavy[0] != heavy[1]
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, database=None)
 @given(st.data())
 def test_parts_add_up(data):

@@ -173,6 +173,7 @@ def test_memories_hold_regrets_and_state_values():
     assert bool(first.all())
 
 
+@pytest.mark.slow
 def test_the_state_value_is_learned():
     """With nothing else to learn than a fixed opponent's game, V approaches the exact state values."""
     game = load("kuhn")
@@ -213,6 +214,7 @@ def test_the_divergence_s_gradient_is_autograd_s(sign, weighting):
     torch.testing.assert_close(found, expected.nan_to_num() * (output > 0), rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_the_sign_moves_policies_apart_or_together():
     game = load("leduc")
     moved = {}
@@ -239,6 +241,7 @@ def test_the_window_holds_the_last_policies():
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_resuming_equals_never_stopping(tmp_path):
     def make() -> D2CFR:
         return d2cfr(load("leduc"), rectification="play_outs", simulations=20, kl_weight=0.5, policy_every=1)

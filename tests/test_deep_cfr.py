@@ -121,6 +121,7 @@ def test_explicit_average_and_trajectory_sampling_agree():
         assert abs(float(won.mean()) - exact) < 4 * standard_error
 
 
+@pytest.mark.slow
 def test_exploitability_falls_from_uniform_with_real_networks():
     game = load("kuhn")
     regression = RegressionConfig(steps=100, batch_size=256, start="previous")
@@ -162,6 +163,7 @@ def test_a_capacity_that_is_never_reached_is_the_full_buffer():
     assert not torch.equal(average_policy_of(model, 2).table, average_policy_of(model).table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", ["reservoir", "aggregated"])
 @pytest.mark.parametrize("start", ["previous", "random"])
 @pytest.mark.parametrize("stop", [1, 3, 5])

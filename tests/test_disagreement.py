@@ -127,6 +127,7 @@ def compare(game: Game, player: int, ensemble: Any, other: Any, rollouts: int, s
     return disagreement(game, player, ensemble, other, rollouts, seeded(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fhp", "fhp_limit"])
 @pytest.mark.parametrize("kind", ["random", "deterministic"])
 @pytest.mark.parametrize("player", [0, 1])

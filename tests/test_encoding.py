@@ -10,14 +10,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mlflow import MlflowClient
 
-from repro import run
-from repro.config import EncodingErrorConfig, ReadoutConfig, run_key
+from repro.config import Config, ReadoutConfig
 from repro.errors import ReproError
-from repro.tracking import status
-from repro.tracking.results import tidy
-from repro.tracking.store import default_uri
+from repro.launching import execute
+from repro.planning import plan
 from repro.subgames import buckets, dataset
 from repro.subgames.buckets import K_MEANS, K_MEDIANS, BucketRecipe, cluster, distribution, find, nearest
 from repro.subgames.dataset import Dataset
@@ -34,9 +31,11 @@ from repro.subgames.encoding import (
     sizes,
     summed,
 )
-from repro.subgames.runs import EncodingErrors
+from repro.subgames.runs import EncodingErrorConfig, EncodingErrorMetrics, EncodingErrors
 from repro.subgames.subgames import Array, Deck, Subgames, matchups
-from tests.trained import straight_and_resumed
+from repro.tracking import record as records
+from tests.commands import results
+from tests.trained import config_of, measured, straight_and_resumed
 
 SMALL = Deck(ranks=4)
 
@@ -218,23 +217,28 @@ def test_a_hand_that_meets_none_is_worth_nothing():
 RUN = ["game=river_subgames", "game.ranks=4", "algorithm=encoding_error", "algorithm.buckets=8"]
 
 
-def errors(folder: Path, iterations: int = 4, count: int | None = 8) -> EncodingErrors:
+def config(folder: Path, iterations: int = 4, count: int | None = 8) -> Config:
     readouts = {"dcvn": ReadoutConfig("cfv"), "devn": ReadoutConfig("ev")}
-    config = EncodingErrorConfig(
-        name="encoding_error", iterations=iterations, evaluate_every=1, readouts=readouts, buckets=count
+    algorithm = EncodingErrorConfig(
+        name="encoding_error", iterations=iterations, snapshot_every=1, readouts=readouts, buckets=count
     )
-    return EncodingErrors(Subgames("river_subgames", SMALL), config, 0, folder, 1)
+    return config_of(algorithm, output_dir=str(folder))
 
 
-@pytest.mark.slow
+RIVERS = Subgames("river_subgames", SMALL)
+
+
+def errors(folder: Path, iterations: int = 4, count: int | None = 8) -> EncodingErrors:
+    asked = config(folder, iterations, count)
+    return EncodingErrors(RIVERS, asked.algorithm, asked)
+
+
 def test_a_run_measures_what_the_definition_says(tmp_path: Path):
-    config = run.plan([*RUN, "algorithm.iterations=3", f"output_dir={tmp_path}"], multirun=False)[0]
-    assert run.execute(config) == status.FINISHED
-    client = MlflowClient(default_uri(tmp_path))
-    experiment = client.get_experiment_by_name("runs")
-    assert experiment is not None
-    found = tidy(client, experiment.experiment_id, [run_key(run.without_hydra(config))])
-    model = errors(tmp_path / "subgames")
+    asked = (*RUN, "algorithm.iterations=3")
+    (run,) = plan([*asked, f"output_dir={tmp_path}"], multirun=False).runs
+    assert execute(run.configs, run.labels) == records.FINISHED
+    found = results(tmp_path, asked)
+    model = errors(tmp_path)
     samples = Dataset(tmp_path / "subgames", model.dataset.recipe).load(9)
     made = buckets.stored(tmp_path / "subgames", BucketRecipe(4, 4, 5, 0, 8))
     hands = [made.of_board(tuple(b)) for b in samples.board.tolist()]
@@ -247,38 +251,35 @@ def test_a_run_measures_what_the_definition_says(tmp_path: Path):
             wrong = (samples.cfv[n] - (back * matchup if of == EV else back)) ** 2
             roots.append([np.sqrt(wrong[player].mean()) for player in range(2)])
         assert np.std(roots) > 0
-        mine = found[(found.algorithm == name) & (found.step == 3)].set_index("metric").value
+        mine = found[(found.readout == name) & (found.step == 3)].set_index("metric").value
         assert mine["encoding_error"] == pytest.approx(100 * np.mean(roots), rel=1e-5)
         assert mine["error"] == pytest.approx(100 * np.mean(roots[6:]), rel=1e-5)
         assert mine["squared_error"] == pytest.approx(1e4 * np.mean(np.square(roots[6:])), rel=1e-5)
-    own = found[(found.algorithm == "training") & (found.step == 3)].set_index("metric").value
+    own = found[(found.readout == "training") & (found.step == 3)].set_index("metric").value
     assert own["subgames"] == 9
     assert own["exploitability/most"] <= 0.5
 
 
 def test_without_a_number_each_description_has_a_bucket(tmp_path: Path):
-    def measured(count: int | None) -> float:
+    def measured_with(count: int | None) -> float:
         model = errors(tmp_path, count=count)
         model.iteration = 1
         model.advance()
-        model.evaluate()
-        return model.metrics["dcvn"]["encoding_error"]
+        return measured(RIVERS, config(tmp_path, count=count), model, EncodingErrorMetrics())["dcvn"]["encoding_error"]
 
     # Of counterfactual values, which are averaged and measured with the same weights, the mean in a part of a bucket is
     # nearer than that in the whole.
-    assert 0 < measured(None) < measured(8)
+    assert 0 < measured_with(None) < measured_with(8)
 
 
 @pytest.mark.slow
 def test_resuming_equals_never_stopping(tmp_path: Path):
     straight, resumed = straight_and_resumed(lambda: errors(tmp_path), 4, 2, tmp_path)
-    # What was killed after its last checkpoint is measured again.
     again = errors(tmp_path)
     again.resume(straight.saved())
-    again.evaluate()
-    for name in straight.readouts:
-        for metric in ("encoding_error", "error", "squared_error"):
-            assert straight.metrics[name][metric] == resumed.metrics[name][metric] == again.metrics[name][metric]
+    found = [measured(RIVERS, config(tmp_path), m, EncodingErrorMetrics()) for m in (straight, resumed, again)]
+    assert found[0] == found[1] == found[2]
+    assert found[0]["dcvn"].keys() == {"encoding_error", "error", "squared_error"}
 
 
 @pytest.mark.parametrize(
@@ -301,7 +302,7 @@ def test_resuming_equals_never_stopping(tmp_path: Path):
 )
 def test_what_cannot_be_is_refused(overrides: list[str], sentence: str):
     with pytest.raises(ReproError) as caught:
-        run.plan(overrides, multirun=False)
+        plan(overrides, multirun=False)
     assert sentence in str(caught.value)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from repro import evaluate, training
+from repro.launching import execute
 from repro.planning import plan
 from repro.tracking import record as records
 from repro.trained import run_folder
 from tests.commands import SMALL, call, key_of, results
-from repro.launching import execute
 
 HOLDEM = (
     "game=fhp", "game.ranks=4", "game.suits=2", "algorithm=sd_cfr_and_deep_cfr", "network=deep_cfr", "network.width=8",

@@ -9,12 +9,13 @@ import pandas as pd
 import pytest
 
 from paper_figures import claims as claims_of
-from paper_figures import figure1, page
+from paper_figures import figure1, frame, page
 from paper_figures.exploitability_curves import exploitability, points
 from repro import figure, run
 from repro.config import run_key
 from repro.errors import ReproError
 from repro.evaluation.statistics import Estimate, bands, mean_ci
+from tests.markdown import cells
 
 
 def made_up(*, sd=1.0, deep=1.2, capped=1.5, scale="laptop", swing=0.3, full_swing=0.02, seeds=5, iterations=2500):
@@ -36,7 +37,7 @@ def made_up(*, sd=1.0, deep=1.2, capped=1.5, scale="laptop", swing=0.3, full_swi
             rows += [
                 ("figure1", scale, algorithm, seed, "exploitability", s, v) for s, v in zip(steps, values, strict=True)
             ]
-    return pd.DataFrame(rows, columns=["target", "scale", "algorithm", "seed", "metric", "step", "value"])
+    return pd.DataFrame(rows, columns=["target", "scale", "readout", "seed", "metric", "step", "value"])
 
 
 def verdicts(data):
@@ -112,7 +113,7 @@ def test_the_page_is_filled_in_and_its_prose_kept(tmp_path, monkeypatch):
     folder = tmp_path / "results" / "figure1-laptop"
     folder.mkdir(parents=True)
     data = made_up(seeds=2, iterations=150)
-    data.to_csv(folder / "data.csv", index=False)
+    frame.write(data.assign(sweep="", algorithm="sd_cfr_and_deep_cfr"), folder / "data.csv")
     claims_of.write(figure1.claims(data), folder / "claims.json")
     versions = (
         "python",
@@ -139,7 +140,7 @@ def test_the_page_is_filled_in_and_its_prose_kept(tmp_path, monkeypatch):
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "stale" not in text
-    assert "| `algorithm.iterations` | 2500 | 150 | 0.06 |" in text
+    assert ["`algorithm.iterations`", "2500", "150", "0.06"] in cells(text)
     assert "`another`:\n\nNone: everything" in text
     assert text.count("seeds 0, 1, on x") == 2
     assert "**held**" in text
@@ -172,6 +173,7 @@ def test_a_target_has_one_sweep_or_several():
     assert figure.experiments("kuhn", "laptop") == [f"kuhn/{part}/laptop" for part in parts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("statuses", "run_until", "returned"), [([1, 0], 2, 1), ([figure.INTERRUPTED, 0], 1, 130)])
 def test_a_failed_sweep_does_not_stop_the_others_but_ctrl_c_does(monkeypatch, tmp_path, statuses, run_until, returned):
     done = []
@@ -186,11 +188,12 @@ def test_a_failed_sweep_does_not_stop_the_others_but_ctrl_c_does(monkeypatch, tm
     assert len(done) == run_until
 
 
+@pytest.mark.slow
 def test_finished_sweeps_start_no_process(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(figure, "unfinished", lambda configs, found: 0)
     monkeypatch.setattr(figure, "run_sweep", lambda arguments: pytest.fail("a process was started"))
 
-    def collect(arguments, configs, output):
+    def collect(arguments, configs, swept, output):
         raise ReproError(f"{len(configs)} runs would be read")
 
     monkeypatch.setattr(figure, "collect", collect)
@@ -210,6 +213,7 @@ def test_the_paper_scale_is_the_published_setting():
     assert config.memory == "reservoir"
 
 
+@pytest.mark.slow
 def test_laptop_departs_from_the_paper_in_length_only():
     config = run.without_hydra(run.plan(["+experiment=figure1/laptop"], multirun=True)[0])
     assert figure.deviations("figure1/laptop", [config]) == {"algorithm.iterations": [2490, 150]}

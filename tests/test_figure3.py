@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from paper_figures import claims as claims_of
-from paper_figures import figure3
+from paper_figures import figure3, frame
 from paper_figures.exploitability_curves import difference, gap, points, relative_gap
 from repro import figure, run
 from repro.evaluation.statistics import mean_ci
@@ -30,7 +30,7 @@ def made_up(*, relative_gap=0.02, level=400.0, noise=0.01, seeds=4, scale="lapto
             rows += [
                 ("figure3", scale, algorithm, seed, "exploitability", s, v) for s, v in zip(steps, values, strict=True)
             ]
-    return pd.DataFrame(rows, columns=["target", "scale", "algorithm", "seed", "metric", "step", "value"])
+    return pd.DataFrame(rows, columns=["target", "scale", "readout", "seed", "metric", "step", "value"])
 
 
 @pytest.fixture(autouse=True)
@@ -153,11 +153,12 @@ def test_the_paper_scale_is_the_published_setting():
     assert (network.architecture, network.width, network.card_width) == ("brown", 64, 64)
 
 
+@pytest.mark.slow
 def test_laptop_keeps_what_makes_the_game_and_the_comparison():
     config = run.without_hydra(run.plan(["+experiment=figure3/laptop"], multirun=True)[0])
     departed = figure.deviations("figure3/laptop", [config])
     sizes = {f"algorithm.{which}.{key}" for which in ("value", "average") for key in ("steps", "batch_size")}
     assert departed.keys() <= {"algorithm.iterations", *sizes}
     evaluated = range(config.algorithm.evaluate_every, config.algorithm.iterations + 1, config.algorithm.evaluate_every)
-    shared = [2 * t for t in evaluated if 2 * t in points(relative_gap(pd.read_csv(figure3._LEDUC)))]
+    shared = [2 * t for t in evaluated if 2 * t in points(relative_gap(frame.read(figure3._LEDUC)))]
     assert len(shared) >= 3

@@ -393,6 +393,7 @@ def test_only_a_dataclass_that_builds_is_a_game():
 # -- cards -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "parameters", "dealt"),
     [

@@ -128,6 +128,7 @@ def test_a_match_agrees_with_the_exact_value(name, parameters):
         assert abs(played.mean - exact(game, a, b)) < 4 * played.standard_error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["kuhn", "leduc"])
 def test_the_interval_covers_the_exact_value_as_often_as_it_says(name):
     game, matches = load(name), 300
@@ -305,6 +306,7 @@ def test_stored_networks_play_as_their_tables_do(tmp_path, when_no_positive):
     assert calls == list(range(1, 17))
 
 
+@pytest.mark.slow
 def test_one_stored_network_exists_at_a_time(tmp_path):
     """Playing makes no tensor that could hold several members' parameters, or a strategy of every member."""
     game, members, hands, config = load("leduc"), 400, 500, NetworkConfig("sd_cfr", 16)

@@ -27,6 +27,7 @@ def as_share(game, sample):
     return share
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["three_suits", "four_suits", "straights", "limit", "fhp5"])
 @pytest.mark.parametrize("size", [1, 4, 30])
 def test_a_sample_equals_explicit_deals_on_its_boards(key, size):
@@ -89,6 +90,7 @@ def test_boards_are_drawn_in_proportion():
     assert torch.equal(sample_boards(game, n, torch.Generator().manual_seed(3)).share, sample.share)
 
 
+@pytest.mark.slow
 def test_samples_estimate_without_bias():
     """Expected values exactly so; a best response fits itself to the boards and is overestimated."""
     game, samples = load("fhp", ranks=5, suits=3), 300
@@ -128,6 +130,7 @@ def test_replicates_are_nash_conv_on_boards_drawn_anew():
     assert (times == 1).all()
 
 
+@pytest.mark.slow
 def test_replicates_spread_as_samples_do():
     game, samples = load("fhp", ranks=5, suits=3), 120
     table, generator = random_table(game, 7), torch.Generator().manual_seed(6)

@@ -22,6 +22,7 @@ def settings_of(variant, alternating):
     return config, {key: asdict(config)[key] for key in ("alpha", "beta", "gamma", "floor")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alternating", [True, False])
 @pytest.mark.parametrize("variant", EXACT)
 @pytest.mark.parametrize(
@@ -60,6 +61,7 @@ def test_every_iteration_of_cfr_equals_explicit_deals(key, iterations, variant, 
     assert bool((solver.regrets[~game.legal] == 0).all() & (solver.sums[~game.legal] == 0).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alternating", [True, False])
 @pytest.mark.parametrize("variant", EXACT)
 @pytest.mark.parametrize(
@@ -83,6 +85,7 @@ def test_cfr_equals_explicit_deals(name, parameters, variant, alternating):
     assert solver.nodes_touched == 2 * 20 * explicit.histories()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", EXACT)
 @pytest.mark.parametrize("key", ["straights", "limit"])
 def test_simultaneous_cfr_from_the_start_equals_explicit_deals(key, variant):
@@ -127,6 +130,7 @@ def test_resumed_equals_uninterrupted(variant, alternating):
     assert torch.equal(whole.current().table, second.current().table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["fhp", "three_suits", "straights", "fhp5"])
 @pytest.mark.parametrize(("variant", "bound"), [("cfr", 0.1), ("cfr_plus", 0.02), ("linear_cfr", 0.03), ("dcfr", 0.01)])
 def test_nash_conv_falls(key, variant, bound):

@@ -44,6 +44,7 @@ def drawn_cards(monkeypatch: pytest.MonkeyPatch, game: Game, n: int, seed: int) 
     return cards
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parameters", [{"ranks": 7, "suits": 1}, {"ranks": 4, "suits": 2}])
 def test_draws_of_small_decks_are_uniform_and_without_replacement(monkeypatch, parameters):
     game = load("fhp", **parameters)

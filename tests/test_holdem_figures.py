@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf, isnan
 from typing import Any
 
 import numpy as np
@@ -11,25 +12,26 @@ from matplotlib.axes import Axes
 
 from paper_figures import fhp_curves, figure2, figure4, figure5, table1, table2
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
-from repro.figure import deviations, experiments, variants
+from repro.figure import deviations, experiments, swept_columns
 from repro.run import plan, without_hydra
+from tests.markdown import cells, number
 
 
-def rows(algorithm: str, metric: str, values: dict[int, float], *, variant: str = "", seeds: int = 3) -> pd.DataFrame:
+def rows(readout: str, metric: str, values: dict[int, float], *, seeds: int = 3, **columns: Any) -> pd.DataFrame:
     """`values` by step, a little different for each seed."""
     return pd.DataFrame(
-        {"target": "t", "scale": "laptop", "algorithm": algorithm, "variant": variant, "seed": seed, "metric": metric,
-         "step": step, "value": value * (1 + 0.01 * seed)}
+        {"target": "t", "scale": "laptop", "readout": readout, **columns, "seed": seed, "metric": metric, "step": step,
+         "value": value * (1 + 0.01 * seed)}
         for seed in range(seeds) for step, value in values.items()
     )  # fmt: skip
 
 
-def run_of(algorithm: str, exploitability: dict[int, float], nodes: float, variant: str = "") -> pd.DataFrame:
+def run_of(readout: str, exploitability: dict[int, float], nodes: float, **columns: Any) -> pd.DataFrame:
     """Exploitability by iteration, with `nodes` touched and a second spent in each."""
     return pd.concat([
-        rows(algorithm, "exploitability", exploitability, variant=variant),
-        rows(algorithm, "nodes_touched", {t: t * nodes / 1.01 for t in exploitability}, variant=variant),
-        rows(algorithm, "wall_seconds", {t: float(t) for t in exploitability}, variant=variant),
+        rows(readout, "exploitability", exploitability, **columns),
+        rows(readout, "nodes_touched", {t: t * nodes / 1.01 for t in exploitability}, **columns),
+        rows(readout, "wall_seconds", {t: float(t) for t in exploitability}, **columns),
     ])  # fmt: skip
 
 
@@ -44,12 +46,12 @@ def legend(axes: Axes) -> list[str]:
 
 
 def figure5_data(by_traversals: tuple[float, ...], by_steps: tuple[float, ...]) -> pd.DataFrame:
-    """Last exploitabilities of three settings of each sweep."""
-    frames = [run_of("linear_cfr", {10: 200.0, 20: 50.0}, 1e9)]
-    for key, ends in (("algorithm.traversals", by_traversals), ("algorithm.value.steps", by_steps)):
-        frames += [
-            run_of("deep_cfr", {10: 2000.0, 20: end}, 1e4, f"{key}={10 ** (i + 2)}") for i, end in enumerate(ends)
-        ]
+    """Last exploitabilities of three settings of each sweep; in the other sweep, the key has one of these values."""
+    frames = [run_of("linear_cfr", {10: 200.0, 20: 50.0}, 1e9, sweep="linear_cfr")]
+    for sweep, column, ends in (("traversals", "traversals", by_traversals), ("steps", "value_steps", by_steps)):
+        for i, end in enumerate(ends):
+            columns = {"sweep": sweep, "traversals": 1000, "value_steps": 1000, column: 10 ** (i + 2)}
+            frames.append(run_of("deep_cfr", {10: 2000.0, 20: end}, 1e4, **columns))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -60,6 +62,7 @@ def test_figure5_claims_hold():
     assert len(found) == 7
 
 
+@pytest.mark.slow
 def test_figure5_claims_fail():
     found = verdicts(figure5, figure5_data((500, 490, 3600), (300, 290, 30)))
     assert found["more_traversals"] == found["diminishing_steps"] == DID_NOT_HOLD
@@ -69,6 +72,7 @@ def test_figure5_claims_fail():
     assert found["above_linear_cfr"] == DID_NOT_HOLD
 
 
+@pytest.mark.slow
 def test_figure5_is_drawn_and_listed():
     data = figure5_data((1000, 500, 400), (900, 300, 290))
     left, right = figure5.draw(data).axes
@@ -79,9 +83,10 @@ def test_figure5_is_drawn_and_listed():
         "Linear CFR, exact",
     ]
     assert right.get_title() == "By SGD steps per iteration"
-    lines = figure5.table(data).splitlines()
-    assert len(lines) == 2 + 6 + 1
-    assert lines[2].startswith("| `algorithm.traversals=100` | 20 | 1.01e+03 ")
+    _, first, *others = cells(figure5.table(data))
+    assert len(others) == 5 + 1
+    assert first[0] == "`algorithm.traversals=100`"
+    assert [number(cell) for cell in first[1:3]] == [20, 1010]
 
 
 def figure4_data(
@@ -89,11 +94,11 @@ def figure4_data(
 ) -> pd.DataFrame:
     """A coarse and a fine abstraction and the lossless one at 1e6 nodes per iteration; Deep CFR ends at 1e6."""
     frames = [
-        run_of("es_mccfr", {1: coarse[0], 100: coarse[1]}, 1e6, "algorithm.buckets=100"),
-        run_of("es_mccfr", {1: 400.0, 100: 100.0}, 1e6, "algorithm.buckets=30000"),
-        run_of("es_mccfr", {10**i: y for i, y in enumerate(lossless)}, lossless_nodes, "algorithm.buckets=None"),
-        run_of("deep_cfr", {1: 3000.0, 10: deep}, 1e5, "algorithm.traversals=1000"),
-        run_of("deep_cfr", {1: 3500.0, 10: 2 * deep}, 1e6, "algorithm.traversals=10000"),
+        run_of("es_mccfr", {1: coarse[0], 100: coarse[1]}, 1e6, buckets=100),
+        run_of("es_mccfr", {1: 400.0, 100: 100.0}, 1e6, buckets=30000),
+        run_of("es_mccfr", {10**i: y for i, y in enumerate(lossless)}, lossless_nodes, buckets=inf),
+        run_of("deep_cfr", {1: 3000.0, 10: deep}, 1e5, traversals=1000),
+        run_of("deep_cfr", {1: 3500.0, 10: 2 * deep}, 1e6, traversals=10000),
     ]
     return pd.concat(frames, ignore_index=True)
 
@@ -133,14 +138,17 @@ def test_figure4_is_drawn_and_listed():
     (axes,) = figure4.draw(data).axes
     names = legend(axes)
     assert names[2:4] == ["Linear MCCFR, lossless", "Deep CFR, 1,000 traversals"]
-    assert len(figure4.table(data).splitlines()) == 2 + 5
+    _, *listed = cells(figure4.table(data))
+    assert [row[0] for row in listed][:4:3] == ["Linear MCCFR, 100 buckets", "Deep CFR, 1,000 traversals per iteration"]
+    assert len(listed) == 5
+    assert [number(cell) for cell in listed[3][1:3]] == [1e6, 404]
 
 
 def figure2_data(won: dict[int, float], error: float, memory: dict[int, float]) -> pd.DataFrame:
     return pd.concat(
         [
-            rows("sd_cfr", "match/value", won),
-            rows("sd_cfr", "match/standard_error", dict.fromkeys(won, error)),
+            rows("sd_cfr", "match/deep_cfr/value", won),
+            rows("sd_cfr", "match/deep_cfr/standard_error", dict.fromkeys(won, error)),
             rows("training", "memory/strategy", memory),
         ],
         ignore_index=True,
@@ -161,7 +169,7 @@ def test_figure2_claims():
     assert verdicts(figure2, growing)["wins_after_full"] == NOT_TESTABLE
     (axes,) = figure2.draw(data).axes
     assert "memories of strategies full" in legend(axes)
-    assert figure2.table(data).splitlines()[2].startswith("| 2 | 30.3 ")
+    assert [number(cell) for cell in cells(figure2.table(data))[1][:2]] == [2, 30.3]
 
 
 def table1_data(means: tuple[float, ...]) -> pd.DataFrame:
@@ -184,7 +192,9 @@ def test_table1_claims():
     }  # fmt: skip
     (axes,) = table1.draw(like_the_paper).axes
     assert "paper" in legend(axes)
-    assert "| 5 | FL | 0.177 " in table1.table(like_the_paper)
+    (deepest,) = (row for row in cells(table1.table(like_the_paper)) if row[0] == "5")
+    assert deepest[1] == "FL"
+    assert number(deepest[2]) == pytest.approx(1.01 * 0.175, rel=0.01)
 
 
 def table2_data(won: float, coarse: float = -50.0) -> pd.DataFrame:
@@ -198,10 +208,8 @@ def table2_data(won: float, coarse: float = -50.0) -> pd.DataFrame:
             ]
         frames += [rows(name, "nodes_touched", {15: 1e6, 30: 2e6}), rows(name, "wall_seconds", {15: 60.0, 30: 120.0})]
     for buckets in (1000, 30000):
-        variant = f"algorithm.buckets={buckets}"
-        frames += [rows("es_mccfr", "nodes_touched", {400: buckets * 1e5}, variant=variant),
-                   rows("es_mccfr", "infosets_seen", {400: 1000.0}, variant=variant),
-                   rows("es_mccfr", "wall_seconds", {400: 600.0}, variant=variant)]  # fmt: skip
+        metrics = {"nodes_touched": buckets * 1e5, "infosets_seen": 1000.0, "wall_seconds": 600.0}
+        frames += [rows("es_mccfr", metric, {400: value}, buckets=buckets) for metric, value in metrics.items()]
     return pd.concat(frames, ignore_index=True)
 
 
@@ -227,6 +235,7 @@ def test_table2_an_unsolved_blueprint_shows_nothing():
     assert found["beats_coarse"].verdict == DID_NOT_HOLD
 
 
+@pytest.mark.slow
 def test_table2_is_drawn_and_listed():
     data = table2_data(100.0)
     left, right = table2.draw(data).axes
@@ -234,25 +243,19 @@ def test_table2_is_drawn_and_listed():
         "against 30,000 buckets per round", "against 1,000 buckets per round",
     ]  # fmt: skip
     assert "Deep CFR, mean of 3 runs" in legend(right)
-    lines = table2.table(data).splitlines()
-    assert "| 30 | Deep CFR | 30,000 buckets | 101 " in " ".join(lines)
-    assert "| MCCFR, 1,000 buckets | 1.01e+08 | 10.1 | 1,010 of 1,030,028 |" in lines
+    listed = cells(table2.table(data))
+    (won,) = (row[3] for row in listed if row[:3] == ["30", "Deep CFR", "30,000 buckets"])
+    assert number(won) == 101
+    (work,) = (row[1:] for row in listed if row[0] == "MCCFR, 1,000 buckets")
+    assert [number(cell) for cell in work] == [1.01e8, 10.1, 1010]
+    assert work[-1].endswith("of 1,030,028")
     # The sum of the layers is the number that torch counts.
-    layers = [
-        line.split("|") for line in lines if line.startswith(("| embedding", "| cards", "| bets", "| joint", "| out"))
-    ]
-    counted = sum(int(cells[5].replace(",", "")) for cells in layers)
+    layers = [row for row in listed if row[0].startswith(("embedding", "cards", "bets", "joint", "output"))]
     assert len(layers) == 4 + 3 + 2 + 3 + 1
-    assert f"| all | | | | {counted:,} |" in lines
-    assert [cells[1].strip() for cells in layers if cells[4].strip() == "yes"] == [
-        "cards 2", "cards 3", "bets 2", "joint 2", "joint 3",
-    ]  # fmt: skip
-    assert sum(line.endswith("| 61,604 | 98,948 |") for line in lines) == 2
-
-
-def test_swept_values_are_in_order():
-    data = pd.concat([rows("x", "m", {1: 1.0}, variant=f"k={v}") for v in ("30", "None", "4")])
-    assert fhp_curves.swept(data, "k") == {4: "k=4", 30: "k=30", -1: "k=None"}
+    (total,) = (row[-1] for row in listed if row[0] == "all")
+    assert number(total) == sum(number(row[4]) for row in layers)
+    assert [row[0] for row in layers if row[3] == "yes"] == ["cards 2", "cards 3", "bets 2", "joint 2", "joint 3"]
+    assert sum(row[-2:] == ["61,604", "98,948"] for row in listed) == 2
 
 
 def test_reference_policies():
@@ -263,15 +266,19 @@ def test_reference_policies():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
-def test_variants_of_a_sweep(scale):
-    found = {}
-    for experiment in experiments("figure5", scale):
-        configs = [without_hydra(c) for c in plan([f"+experiment={experiment}"], multirun=True)]
-        found[experiment.split("/")[1]] = set(variants(configs))
-    assert found["linear_cfr"] == {""}
-    assert all(v.startswith("algorithm.traversals=") for v in found["traversals"])
-    assert all(v.startswith("algorithm.value.steps=") for v in found["steps"])
-    assert len(found["steps"]) >= 2
+def test_swept_columns_of_a_target(scale):
+    names = [experiment.split("/")[1] for experiment in experiments("figure5", scale)]
+    sweeps = [
+        [without_hydra(c) for c in plan([f"+experiment={experiment}"], multirun=True)]
+        for experiment in experiments("figure5", scale)
+    ]
+    found = dict(zip(names, swept_columns(sweeps), strict=True))
+    assert {tuple(columns) for runs in found.values() for columns in runs} == {("traversals", "value_steps")}
+    # Exact CFR samples nothing; in one sweep the other's key is the same everywhere.
+    assert all(isnan(value) for columns in found["linear_cfr"] for value in columns.values())
+    for sweep, swept, fixed in (("traversals", "traversals", "value_steps"), ("steps", "value_steps", "traversals")):
+        assert len({columns[swept] for columns in found[sweep]}) >= 2
+        assert len({columns[fixed] for columns in found[sweep]}) == 1
 
 
 @pytest.mark.slow

@@ -54,6 +54,7 @@ def test_equals_explicit_deals(key):
             assert_close(found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["fhp", "three_suits", "limit", "fhp5"])
 def test_a_best_response_wins_its_value_and_no_response_more(key):
     game = game_of(key)
@@ -122,6 +123,7 @@ def test_games_without_one_board_are_refused():
 # -- suits -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["three_suits", "four_suits", "limit", "limit_four_cards"])
 def test_suits_may_be_renamed(key):
     """What a hand plays is looked up with its suits, and its board's, renamed at random; each in its own way."""

@@ -96,6 +96,7 @@ def random_deals(n: int, cards: int, seed: int, deck: int = 52) -> Tensor:
 # -- numbers of classes ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cards", "classes", "boards"),
     [(1, 13, 52), (2, 169, 1_326), (3, 1_755, 22_100), (4, 16_432, 270_725), (5, 134_459, 2_598_960)],
@@ -171,6 +172,7 @@ def test_sets_of_no_card():
 # -- codes -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "suits", "streets", "private"),
     [
@@ -241,6 +243,7 @@ def dealt(draw):
     return streets, draw(st.lists(st.integers(0, deck - 1), min_size=cards, max_size=cards, unique=True))
 
 
+@pytest.mark.slow
 @repeatable
 @given(deal=dealt(), data=st.data())
 def test_code_is_invariant_under_renaming_and_order(deal, data):

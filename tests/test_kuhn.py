@@ -13,24 +13,30 @@ from torch import nn
 
 from paper_figures import claims as claims_of
 from paper_figures import kuhn
-from repro import run
-from repro.algorithms.base import strategy_metric
-from repro.algorithms.kuhn_post import KuhnPost
-from repro.config import KuhnPostConfig, ReadoutConfig
+from repro.algorithms.kuhn_post import KuhnPost, KuhnPostConfig
+from repro.config import ReadoutConfig
 from repro.engine.sampling import SamplingEngine
 from repro.errors import ReproError
 from repro.evaluation import expected_value, nash_conv
+from repro.evaluation.measures import Strategy, strategy_metric
 from repro.games import load
+from repro.planning import plan
 from repro.policies import TabularPolicy, random_policy, uniform
+from tests.trained import config_of, measured, tables_of
 
 
 def model(payoffs="printed", perspective="player_0", seed=0, iterations=40, **more):
     readouts = {"policy": ReadoutConfig("policy"), "greedy": ReadoutConfig("greedy")}
     config = KuhnPostConfig(
-        name="post", iterations=iterations, evaluate_every=10, readouts=readouts, payoffs=payoffs,
+        name="post", iterations=iterations, snapshot_every=10, readouts=readouts, payoffs=payoffs,
         perspective=perspective, **more,
     )  # fmt: skip
     return KuhnPost(load("kuhn"), config, seed)
+
+
+def played(made):
+    """What each read-out plays now."""
+    return tables_of(made.game, config_of(made.algorithm, seed=made.seed), made)
 
 
 # -- the post's own code, re-read in plain Python ----------------------------------------------------------------------
@@ -143,17 +149,28 @@ def test_resumed_equals_uninterrupted():
     for _ in range(2):
         second.training_step(None, 0)
     for name in ("policy", "greedy"):
-        assert torch.equal(whole.policies[name].table, second.policies[name].table)
+        assert torch.equal(played(whole)[name].table, played(second)[name].table)
     assert whole.nodes_touched == second.nodes_touched == 40 * 9
 
 
 def test_greedy_is_the_most_probable_action():
     made = model()
     made.training_step(None, 0)
-    mixed, pure = made.policies["policy"].table, made.policies["greedy"].table
+    mixed, pure = played(made)["policy"].table, played(made)["greedy"].table
     assert torch.equal(mixed.argmax(1), pure.argmax(1))
     assert set(pure.flatten().tolist()) == {0.0, 1.0}
     assert (pure[~made.game.legal] == 0).all()
+
+
+def test_the_strategy_itself_is_measured():
+    made = model()
+    made.training_step(None, 0)
+    found = measured(made.game, config_of(made.algorithm), made, Strategy())
+    for name, policy in played(made).items():
+        cells = made.game.legal.nonzero().tolist()
+        expected = {strategy_metric(made.game, i, a): float(policy.table[i, a]) for i, a in cells}
+        assert found[name] == pytest.approx(expected, abs=1e-12)
+        assert len(found[name]) == 24
 
 
 def test_divergence_names_iteration_and_key():
@@ -164,7 +181,7 @@ def test_divergence_names_iteration_and_key():
 
 def test_it_plays_kuhn_only():
     with pytest.raises(ReproError, match="leduc"):
-        run.plan(["algorithm=kuhn_post", "game=leduc"], multirun=False)
+        plan(["algorithm=kuhn_post", "game=leduc"], multirun=False)
 
 
 # -- the figure --------------------------------------------------------------------------------------------------------
@@ -205,7 +222,7 @@ def tidy(policies, scale="laptop"):
             }
             rows += [("kuhn", scale, algorithm, seed, metric, step, value)
                      for metric, value in metrics.items() for step in (10, 20)]  # fmt: skip
-    return pd.DataFrame(rows, columns=["target", "scale", "algorithm", "seed", "metric", "step", "value"])
+    return pd.DataFrame(rows, columns=["target", "scale", "readout", "seed", "metric", "step", "value"])
 
 
 def all_playing(policy):

@@ -113,6 +113,7 @@ def test_entries_keep_the_iteration_in_which_they_came():
     assert len(held.div(10, rounding_mode="floor").unique()) > 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(60,), (7, 13, 1, 39), (10, 25, 25)])
 def test_every_entry_is_kept_with_the_same_probability(sizes):
     capacity, total, seeds = 10, sum(sizes), 1500
@@ -140,6 +141,7 @@ def sequential_algorithm_r(capacity: int, total: int) -> dict[tuple[int, ...], F
     return outcomes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(6,), (2, 4), (3, 3)])
 def test_a_batch_is_distributed_as_entries_that_come_one_at_a_time(sizes):
     # Several entries of a batch may draw the same slot; keeping the first instead of the last would fail here.

@@ -13,7 +13,7 @@ from repro.config import NetworkConfig, ReadoutConfig
 from repro.evaluation.base import Costs
 from repro.evaluation.head_to_head import play_match
 from repro.games import Game, load
-from repro.policies.network import Uniform
+from repro.policies.network import NetworkPolicy, Uniform
 from tests.trained import config_of, measured, straight_and_resumed, subject_of
 
 GAME: dict[str, Any] = {"ranks": 6, "suits": 2, "stack": 500.0}
@@ -134,6 +134,7 @@ def test_what_it_leaves_can_be_played(trained):
         infosets = met(trained, player)
         features, legal = asked(trained, player).inputs(infosets)
         expected = trained.average_networks[player](features, legal).detach()
+        assert isinstance(seat, NetworkPolicy)
         torch.testing.assert_close(seat.probabilities(infosets), expected)
     assert play_match(trained.game, seats, Uniform(trained.game), 200, torch.Generator()).hands == 200
 

@@ -141,6 +141,7 @@ def test_the_average_network_clones_the_frequencies_in_the_reservoir():
     assert loss == pytest.approx(entropy, abs=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("player", [0, 1])
 def test_q_learning_finds_the_best_response_to_a_fixed_opponent(player):
     game = load("kuhn")

@@ -151,7 +151,7 @@ def test_a_reference_is_the_key_of_the_run_that_the_overrides_ask_for():
         ("algorithm.value.learning_rate=0", "algorithm.value.learning_rate is 0.0; it must be greater than 0."),
         ("algorithm.memory=list", "algorithm.memory is 'list'; it must be one of reservoir, aggregated."),
         ("algorithm.readouts.sd_cfr.capacity=0", "algorithm.readouts.sd_cfr.capacity is 0; it must be at least 1."),
-        ("+algorithm.readouts.x={kind: ensembel}", "algorithm.readouts.x.kind is 'ensembel'; it must be one of"),
+        ("+algorithm.readouts.x={kind: ensembel}", "algorithm.readouts.x.kind is 'ensembel'; for sd_cfr it must be one of"),
         ("+algorithm.readouts.x={kind: ensemble, cap: 3}", "it must be a mapping with the keys kind and capacity."),
         ("+algorithm.readouts.training={kind: ensemble}", "the name must be of a-z, 0-9 and _, and not 'training'."),
         ("+algorithm.readouts.x={kind: average_network, capacity: 3}", "only an ensemble has one."),
@@ -197,3 +197,10 @@ def test_an_unfinished_list_is_one_sentence(tmp_path):
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("error: ")
+
+
+def test_what_is_said_of_an_evaluation_that_is_not_selected():
+    (config,) = configs("experiment=figure2", "evaluation=costs", multirun=False)
+    assert list(config.evaluation) == ["costs"], "figure 2's number of boards goes with what it is about"
+    with pytest.raises(ReproError, match=r"evaluation match is not selected; add evaluation=\[match\]"):
+        plan(["+evaluation.match.opponents.x=KEY"], multirun=False)

@@ -135,6 +135,7 @@ def test_zero_sum_and_best_responses_gain(parameters, seed):
     assert nash_conv(game, TabularPolicy(table)) >= -1e-12
 
 
+@pytest.mark.slow
 @invariant
 @given(leducs, seeds)
 def test_best_response_is_what_it_says(parameters, seed):
@@ -188,6 +189,7 @@ def test_permuting_suits_changes_no_value(parameters, seed):
     torch.testing.assert_close(tree.action_values(table[rows]), tree.action_values(table)[rows], rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 @invariant
 @given(leducs, st.booleans(), seeds)
 def test_own_reach_is_the_product_along_the_path(parameters, iso, seed):
@@ -255,6 +257,7 @@ def test_action_values_are_zero_where_illegal_and_ignore_own_play_above(paramete
     torch.testing.assert_close(tree.action_values(changed)[mine], values[mine], rtol=0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_an_engine_goes_with_its_game():
     game = load("kuhn")
     nash_conv(game, uniform(game))

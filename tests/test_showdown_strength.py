@@ -117,6 +117,7 @@ def test_values_are_shares_and_half_on_average(ranks, suits, streets):
         assert differ
 
 
+@pytest.mark.slow
 @every_deck
 def test_one_board_of_each_class_is_in_the_table(ranks, suits, streets):
     tables = showdown_strength(ranks, suits, streets)

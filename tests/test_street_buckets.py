@@ -138,6 +138,7 @@ def test_isomorphic_deals_share_a_bucket(round_):
     assert len(one.unique()) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("round_", ROUNDS)
 def test_a_hand_is_in_the_bucket_of_the_nearest_centre(round_):
     made = grouped(20)
@@ -228,6 +229,7 @@ def test_hands_of_a_bucket_are_alike():
         assert np.abs(mean - buckets.centres[round_ - 1].numpy()[: len(mean)])[common].max() < 0.05
 
 
+@pytest.mark.slow
 def test_buckets_are_the_same_in_every_run():
     cards = cards_in(small_game())
     found = []

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.config import SolverConfig
 from repro.errors import ReproError
 from repro.subgames import dataset
 from repro.subgames.dataset import Dataset, Recipe, Samples
 from repro.subgames.sampling import random_subgame
+from repro.subgames.solver import SolverConfig
 from repro.subgames.subgames import Deck, Subgames
 
 RECIPE = Recipe.of(Subgames("river_subgames", Deck(4)), 0, SolverConfig(tolerance=0.005))

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from phevaluator import evaluate_cards  # type: ignore[import-untyped,attr-defined,unused-ignore]
 
-from repro.algorithms.tabular import VARIANTS
-from repro.config import TabularCFRConfig
+from repro.algorithms.tabular import VARIANTS, TabularCFRConfig
 from repro.errors import ReproError
 from repro.subgames.kernels import BEST
 from repro.subgames.plain import PlainSolver
@@ -62,6 +61,7 @@ def test_a_full_deck_equals_the_plain_solver():
     np.testing.assert_allclose(ours.values(), plain.values(), rtol=1e-5, atol=1e-5 * subgame.pot)
 
 
+@pytest.mark.slow
 def test_a_hand_checked_subgame():
     """Three hands on a full-deck river: the nuts or nothing against a bluff-catcher, with a pot behind.
 
@@ -233,6 +233,7 @@ def test_random_subgames(seed: int, board_cards: int):
     assert not np.array_equal(random_subgame(seed, 2, board_cards, Deck(ranks=5)).ranges, subgame.ranges)
 
 
+@pytest.mark.slow
 def test_the_weaker_half_of_a_range_is_uniform():
     """R(S, p) gives the weaker half U(0, p), and its own weaker half a uniform share of that."""
     draw, strength = np.random.default_rng(0), np.arange(64.0)
@@ -335,6 +336,7 @@ def test_small_pots_can_be_left_out(least: float, shares: list[float]):
     np.testing.assert_allclose(found, shares, atol=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deck", [SMALL, Deck()])
 def test_matchups_equal_the_matrix(deck: Deck):
     board = (0, 5, 10, 15, 3)

@@ -182,6 +182,7 @@ def test_bad_requests_are_refused_before_any_work(variant, changes, named):
 # -- Monte Carlo -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exploration", [0.1, 0.6, 1.0])
 @pytest.mark.parametrize(("name", "parameters"), [("kuhn", {}), ("leduc", {"ranks": 2, "max_raises": 1})])
 def test_outcome_sampling_is_unbiased(name, parameters, exploration):

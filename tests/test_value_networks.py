@@ -8,21 +8,32 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from mlflow import MlflowClient
 from torch.nn.functional import huber_loss
 
-from repro import run
-from repro.config import NetworkConfig, ReadoutConfig, ValueNetworkConfig, run_key
+from repro.config import Config, NetworkConfig, ReadoutConfig
 from repro.errors import ReproError
+from repro.evaluation.base import Subject
 from repro.games.isomorphism import Coding
-from repro.tracking import status
-from repro.tracking.store import TRAINING, default_uri, find_runs
+from repro.launching import execute
+from repro.planning import plan
+from repro.policies.snapshot import Snapshot
 from repro.subgames import buckets, dataset
-from repro.subgames.data import Batch, SubgameData
-from repro.subgames.encoding import CFV, EV
-from repro.subgames.networks import ValueModule, ValueNetwork, ZeroSum, zero_sum
+from repro.subgames.data import Batch, SubgameData, validation_data
+from repro.subgames.encoding import CFV, EV, error, squared_error
+from repro.subgames.networks import (
+    PredictedValues,
+    ValueErrors,
+    ValueModule,
+    ValueNetwork,
+    ValueNetworkConfig,
+    ZeroSum,
+    zero_sum,
+)
 from repro.subgames.subgames import STACK, Deck, Subgames, matchups
-from tests.trained import straight_and_resumed, trainer
+from repro.tracking import record as records
+from repro.trained import run_folder, snapshots_of
+from tests.commands import key_of, results
+from tests.trained import config_of, measured, readouts_of, straight_and_resumed, trainer
 
 SMALL, SUBGAMES = Deck(ranks=4), 12
 RIVERS = Subgames("river_subgames", SMALL)
@@ -40,7 +51,7 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("subgames")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dataset, "_SHARD", {4: 1, 5: 4})
-        store = SubgameData(RIVERS, config(), EV, 0, folder)._store
+        store = SubgameData(RIVERS, config(), EV, 0, folder / "subgames")._store
         for number in range(SUBGAMES // 4):
             store.shard(number, threads=1)
     return folder
@@ -48,8 +59,9 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def config(kinds: tuple[str, ...] = ("ev", "ev_zero_sum"), **changes: Any) -> ValueNetworkConfig:
     values: dict[str, Any] = {
-        "name": "network", "iterations": 4, "evaluate_every": 2, "subgames": SUBGAMES, "validation": 0.25, "buckets": 6,
-        "batch_size": 4, "learning_rate": 1e-2, "readouts": {kind: ReadoutConfig(kind) for kind in kinds},
+        "name": "network", "iterations": 4, "snapshot_every": 2, "subgames": SUBGAMES, "validation": 0.25, "buckets": 6,
+        "batch_size": 4, "learning_rate": 1e-2, "predicts": "cfv" if "cfv" in kinds else "ev",
+        "readouts": {kind: ReadoutConfig(kind) for kind in kinds},
     }  # fmt: skip
     return ValueNetworkConfig(**{**values, **changes})
 
@@ -57,7 +69,12 @@ def config(kinds: tuple[str, ...] = ("ev", "ev_zero_sum"), **changes: Any) -> Va
 def network(
     folder: Path, seed: int = 0, kinds: tuple[str, ...] = ("ev", "ev_zero_sum"), **changes: Any
 ) -> ValueNetwork:
-    return ValueNetwork(RIVERS, config(kinds, **changes), NetworkConfig("prelu", 16, 2), seed, folder)
+    asked = run_config(folder, seed, kinds, **changes)
+    return ValueNetwork(RIVERS, asked.algorithm, asked)
+
+
+def run_config(folder: Path, seed: int = 0, kinds: tuple[str, ...] = ("ev", "ev_zero_sum"), **changes: Any) -> Config:
+    return config_of(config(kinds, **changes), NetworkConfig("prelu", 16, 2), seed, output_dir=str(folder))
 
 
 def fitted(model: ValueNetwork, epochs: int, folder: Path) -> ValueNetwork:
@@ -71,7 +88,7 @@ def fitted(model: ValueNetwork, epochs: int, folder: Path) -> ValueNetwork:
 @pytest.mark.parametrize("target", [CFV, EV])
 @pytest.mark.parametrize("count", [6, None])
 def test_inputs_and_targets_are_what_they_should_be(solved: Path, target: str, count: int | None):
-    data = SubgameData(RIVERS, config(buckets=count), target, 0, solved)
+    data = SubgameData(RIVERS, config(buckets=count), target, 0, solved / "subgames")
     samples = data._store.load(SUBGAMES)
     bucket = data._buckets(samples.board)
     data.setup("fit")
@@ -96,7 +113,7 @@ def test_inputs_and_targets_are_what_they_should_be(solved: Path, target: str, c
 
 
 def test_no_board_is_on_both_sides_whatever_its_suits(solved: Path):
-    data = SubgameData(RIVERS, config(), EV, 0, solved)
+    data = SubgameData(RIVERS, config(), EV, 0, solved / "subgames")
     boards = np.concatenate([np.arange(5) * 3, [0, 4, 8, 12, 1], [1, 5, 9, 13, 2], [0, 5, 9, 13, 3]]).reshape(4, 5)
     many = np.concatenate([boards, np.random.default_rng(0).permuted(np.tile(np.arange(16), (60, 1)), axis=1)[:, :5]])
     held = data._held_out(many)
@@ -111,15 +128,15 @@ def test_no_board_is_on_both_sides_whatever_its_suits(solved: Path):
 
 def test_there_must_be_something_to_learn_from_and_to_measure_on(solved: Path):
     with pytest.raises(ReproError, match=r"algorithm.subgames is 2, of which [02] are for validation"):
-        SubgameData(RIVERS, config(subgames=2, validation=0.01), EV, 0, solved).setup("fit")
+        SubgameData(RIVERS, config(subgames=2, validation=0.01), EV, 0, solved / "subgames").setup("fit")
     with pytest.raises(ReproError, match=r"learn_from is 1000, but of algorithm.subgames=\d+ only \d+ are not"):
-        SubgameData(RIVERS, config(learn_from=1000), EV, 0, solved).setup("fit")
+        SubgameData(RIVERS, config(learn_from=1000), EV, 0, solved / "subgames").setup("fit")
     with pytest.raises(ReproError, match=r"batch_size is 1000, but there are only \d+ subgames"):
-        SubgameData(RIVERS, config(batch_size=1000), EV, 0, solved).setup("fit")
+        SubgameData(RIVERS, config(batch_size=1000), EV, 0, solved / "subgames").setup("fit")
 
 
 def test_learning_from_fewer_keeps_the_validation_subgames(solved: Path):
-    every, few = (SubgameData(RIVERS, config(learn_from=n), EV, 0, solved) for n in (None, 3))
+    every, few = (SubgameData(RIVERS, config(learn_from=n), EV, 0, solved / "subgames") for n in (None, 3))
     for data in (every, few):
         data.setup("fit")
     assert torch.equal(every.truth.cfv, few.truth.cfv)
@@ -127,7 +144,7 @@ def test_learning_from_fewer_keeps_the_validation_subgames(solved: Path):
     chosen = few._train[[0, 1, 2]].target
     assert all((row == every._train[list(range(len(every._train)))].target).flatten(1).all(1).any() for row in chosen)
     # Both methods learn from the same ones, other seeds from others.
-    again, other = (SubgameData(RIVERS, config(learn_from=3), CFV, seed, solved) for seed in (0, 1))
+    again, other = (SubgameData(RIVERS, config(learn_from=3), CFV, seed, solved / "subgames") for seed in (0, 1))
     for data in (again, other):
         data.setup("fit")
     assert torch.equal(again._train[[0, 1, 2]].inputs, few._train[[0, 1, 2]].inputs)
@@ -212,87 +229,129 @@ def test_the_losses_are_what_they_should_be(solved: Path, tmp_path: Path):
                 ev = ev - (ranges * ev * matchup).sum() / (2 * (ranges[0] * matchup[0]).sum())
                 shifted.append((ev * matchup - data.truth.cfv[kept]).square().mean(1).tolist())
                 kept += 1
-    assert model.metrics[""]["loss/validation"] == pytest.approx(torch.cat(wrong).mean().item(), rel=1e-5)
-    assert model.metrics["ev"]["unbucketed"] == pytest.approx(100 * np.mean(np.sqrt(squares)), rel=1e-5)
-    assert model.metrics["ev"]["pooled"] == pytest.approx(100 * np.sqrt(np.mean(squares)), rel=1e-5)
+    found = measured(RIVERS, run_config(solved, iterations=1), model, ValueErrors())
+    assert model.metrics["loss/validation"] == pytest.approx(torch.cat(wrong).mean().item(), rel=1e-5)
+    assert found["ev"]["unbucketed"] == pytest.approx(100 * np.mean(np.sqrt(squares)), rel=1e-5)
+    assert found["ev"]["pooled"] == pytest.approx(100 * np.sqrt(np.mean(squares)), rel=1e-5)
     zero_sum_error = 100 * np.mean(np.sqrt(shifted))
-    assert model.metrics["ev_zero_sum"]["unbucketed"] == pytest.approx(zero_sum_error, rel=1e-5)
-    assert abs(zero_sum_error / model.metrics["ev"]["unbucketed"] - 1) > 1e-4
+    assert found["ev_zero_sum"]["unbucketed"] == pytest.approx(zero_sum_error, rel=1e-5)
+    assert abs(zero_sum_error / found["ev"]["unbucketed"] - 1) > 1e-4
     nothing = [np.sqrt(np.mean(hands**2)) for subgame in data.truth.cfv.numpy() for hands in subgame]
-    assert model.metrics["ev"]["predicting_zero"] == pytest.approx(100 * np.mean(nothing), rel=1e-5)
+    assert found["ev"]["predicting_zero"] == pytest.approx(100 * np.mean(nothing), rel=1e-5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kinds", [("cfv",), ("ev",)])
 def test_a_network_learns_its_training_set(solved: Path, tmp_path: Path, kinds: tuple[str, ...]):
-    model = network(solved, kinds=kinds, iterations=150, evaluate_every=150)
+    model = network(solved, kinds=kinds, iterations=150, snapshot_every=150)
     losses: list[float] = []
     end = model.on_validation_epoch_end
-    model.on_validation_epoch_end = lambda: (end(), losses.append(model.metrics[""]["loss/train"]))  # type: ignore
+    model.on_validation_epoch_end = lambda: (end(), losses.append(model.metrics["loss/train"]))  # type: ignore
     fitted(model, 150, tmp_path)
     assert losses[-1] < losses[0] / 5
 
 
 def test_resuming_equals_never_stopping(solved: Path, tmp_path: Path):
     straight, resumed = straight_and_resumed(lambda: network(solved), 4, 2, tmp_path)
-    for ours, theirs in zip(straight.network.parameters(), resumed.network.parameters(), strict=True):
-        assert torch.equal(ours, theirs)
-    assert straight.best == resumed.best
+    for a, b in zip(straight.network.parameters(), resumed.network.parameters(), strict=True):
+        assert torch.equal(a, b)
+    asked = run_config(solved)
+    ours, theirs = (measured(RIVERS, asked, model, ValueErrors()) for model in (straight, resumed))
+    assert ours == theirs
     assert straight.iteration == resumed.iteration == 4
 
 
-def test_the_best_network_is_kept(solved: Path, tmp_path: Path):
-    model = network(solved, iterations=12, evaluate_every=1, learning_rate=0.1)
-    seen: list[tuple[float, torch.Tensor]] = []
-    note = model._note
+def snapshots_while_fitting(model: ValueNetwork, epochs: int, folder: Path) -> list[Snapshot]:
+    """The snapshots that a run would leave."""
+    left: list[Snapshot] = []
+    end = model.on_validation_epoch_end
 
-    def noted(name: str, squares: torch.Tensor) -> None:
-        note(name, squares)
-        if name == "ev":
-            seen.append((model.metrics[name]["unbucketed"], model.network.state_dict()["body.0.weight"].clone()))
+    def noted() -> None:
+        end()
+        if model.is_due:
+            left.append(model.snapshot())
 
-    model._note = noted  # type: ignore[method-assign]
-    fitted(model, 12, tmp_path)
-    lowest, weights = min(seen, key=lambda pair: pair[0])
-    assert model.best["ev"] == lowest < seen[-1][0]
-    kept = model.artifact()["network"]
-    assert torch.equal(kept["body.0.weight"], weights)
+    model.on_validation_epoch_end = noted  # type: ignore[method-assign]
+    fitted(model, epochs, folder)
+    return left
+
+
+def test_the_best_is_the_lowest_of_the_snapshots_so_far(solved: Path, tmp_path: Path):
+    changes: dict[str, Any] = {"iterations": 12, "snapshot_every": 1, "learning_rate": 0.1}
+    asked = run_config(solved, **changes)
+    left = snapshots_while_fitting(network(solved, **changes), 12, tmp_path)
+    assert len(left) == 12
+    assert not torch.equal(left[0].state["network"]["body.0.weight"], left[1].state["network"]["body.0.weight"])
+
+    def measure(evaluation: ValueErrors, snapshot: Snapshot) -> dict[str, dict[str, float]]:
+        return evaluation.measure(Subject(RIVERS, 0, snapshot, readouts_of(RIVERS, asked)))  # type: ignore[arg-type]
+
+    whole = ValueErrors()
+    rows = {snapshot.iteration: measure(whole, snapshot) for snapshot in left}
+    for name in ("ev", "ev_zero_sum"):
+        unbucketed = [row[name]["unbucketed"] for row in rows.values()]
+        assert [row[name]["best"] for row in rows.values()] == np.minimum.accumulate(unbucketed).tolist()
+        assert min(unbucketed) < unbucketed[-1]
+    # Broken off, told what was measured before, and gone on.
+    resumed = ValueErrors()
+    for name in ("ev", "ev_zero_sum"):
+        resumed.recall(name, {iteration: row[name] for iteration, row in rows.items()})
+    for snapshot in left[7:]:
+        assert measure(resumed, snapshot) == rows[snapshot.iteration]
+
+
+def test_validation_subgames_are_read_once_and_without_a_training_alone(solved: Path, tmp_path: Path):
+    model = fitted(network(solved), 4, tmp_path)
+    asked, evaluation = run_config(solved), ValueErrors()
+    while_training = measured(RIVERS, asked, model, evaluation)
+    assert all(data is model.data for data in evaluation._data.values())
+    (readout, _), snapshot = readouts_of(RIVERS, asked).values(), model.snapshot()
+    later = validation_data(RIVERS, config(batch_size=3), EV, solved / "subgames")
+    assert later is not model.data
+    assert not hasattr(later, "_train")
+    assert isinstance(readout, PredictedValues)
+    pairs = list(readout.values(snapshot, later))
+    assert len(pairs[0][0].cfv) == 3
+    assert torch.equal(torch.cat([truth.cfv for truth, _ in pairs]), model.data.truth.cfv)
+    squares = torch.cat([squared_error(truth.cfv, values) for truth, values in pairs])
+    assert error(squares) == pytest.approx(while_training["ev"]["unbucketed"], rel=1e-5)
+    with pytest.raises(ReproError, match="it leaves values, and nothing that plays"):
+        readout.seats(snapshot)
 
 
 def test_without_buckets_there_is_no_encoding_error(solved: Path, tmp_path: Path):
     model = fitted(network(solved, buckets=None), 4, tmp_path)
-    assert model.metrics["ev"]["encoding_error"] < 1e-3
+    found = measured(RIVERS, run_config(solved, buckets=None), model, ValueErrors())
+    assert found["ev"]["encoding_error"] < 1e-3
 
 
 RUN = ["game=river_subgames", "game.ranks=4", "algorithm.iterations=3"]
 
 
 @pytest.mark.slow
-def test_runs_are_tracked_and_need_solved_subgames(tmp_path: Path):
-    network_run = [
-        *RUN,
-        "algorithm=devn",
-        "algorithm.subgames=12",
-        "algorithm.validation=0.4",
-        "algorithm.buckets=5",
-        "algorithm.batch_size=4",
-    ]
-    small = ["network.width=8", "network.layers=2", "algorithm.evaluate_every=1", f"output_dir={tmp_path}"]
-    asked = run.plan([*network_run, *small], multirun=False)[0]
-    assert run.execute(asked) == status.FAILED
-    assert "solve them first" in status.read(run.run_folder(tmp_path, run_key(run.without_hydra(asked)))).message
-    solving = run.plan([*RUN, "algorithm=solved_subgames", f"output_dir={tmp_path}"], multirun=False)[0]
-    assert run.execute(solving) == status.FINISHED
-    assert run.execute(asked) == status.FINISHED
-    client = MlflowClient(default_uri(tmp_path))
-    experiment = client.get_experiment_by_name("runs")
-    assert experiment is not None
-    runs = find_runs(client, experiment.experiment_id, run_key(run.without_hydra(asked)))
-    assert {"loss/train", "loss/validation", "epochs"} <= runs[TRAINING].data.metrics.keys()
+def done(*overrides: str) -> str:
+    (run,) = plan(overrides, multirun=False).runs
+    return execute(run.configs, run.labels)
+
+
+def test_runs_need_solved_subgames(tmp_path: Path):
+    network_run = (
+        *RUN, "algorithm=devn", "algorithm.subgames=12", "algorithm.validation=0.4", "algorithm.buckets=5",
+        "algorithm.batch_size=4", "network.width=8", "network.layers=2", "algorithm.snapshot_every=1",
+    )  # fmt: skip
+    output = f"output_dir={tmp_path}"
+    assert done(*network_run, output) == records.FAILED
+    folder = run_folder(tmp_path, key_of(*network_run))
+    assert "solve them first" in records.read(folder).message
+    assert done(*RUN, "algorithm=solved_subgames", output) == records.FINISHED
+    assert done(*network_run, output) == records.FINISHED
+    rows = results(tmp_path, network_run)
+    assert {"loss/train", "loss/validation", "epochs"} <= set(rows[rows.readout == "training"].metric)
     for name in ("devn", "devn_zero_sum"):
-        assert {"unbucketed", "best", "pooled", "encoding_error", "predicting_zero"} <= runs[name].data.metrics.keys()
-    path = client.download_artifacts(runs[TRAINING].info.run_id, "networks.pt", str(tmp_path))
-    assert "body.0.weight" in torch.load(path, weights_only=True)["network"]
+        metrics = rows[(rows.readout == name) & (rows.step == 3)].metric
+        assert {"unbucketed", "best", "pooled", "encoding_error", "predicting_zero"} <= set(metrics)
+    assert snapshots_of(folder).iterations == [1, 2, 3]
+    assert "body.0.weight" in snapshots_of(folder).read(2).state["network"]
 
 
 @pytest.mark.parametrize(
@@ -313,13 +372,13 @@ def test_runs_are_tracked_and_need_solved_subgames(tmp_path: Path):
 )
 def test_what_cannot_be_is_refused(overrides: list[str], sentence: str):
     with pytest.raises(ReproError) as caught:
-        run.plan(["algorithm=devn", *overrides], multirun=False)
+        plan(["algorithm=devn", *overrides], multirun=False)
     assert sentence in str(caught.value)
 
 
 def test_a_network_of_values_is_for_subgames_only():
     with pytest.raises(ReproError, match="prelu is for networks of subgames' values"):
-        run.plan(["algorithm=sd_cfr", "network=prelu"], multirun=False)
+        plan(["algorithm=sd_cfr", "network=prelu"], multirun=False)
 
 
 def test_datasets_of_other_numbers_are_others(tmp_path: Path):

@@ -17,9 +17,8 @@ networks', the first as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -41,9 +40,8 @@ from repro.networks.modules import average_network, value_network
 from repro.networks.optimizers import FlatSGD
 from repro.networks.purposes import purpose_problems
 from repro.policies.base import Ensemble, HandStrategies
-from repro.policies.network import NetworkPolicy, as_they_are
-from repro.policies.readout import Readout, Seat
-from repro.policies.snapshot import Snapshot
+from repro.policies.network import AverageNetwork
+from repro.policies.readout import Readout
 from repro.seeding import initialisation
 
 _MOST_PER_STEP = 20
@@ -53,32 +51,11 @@ _MOST_LISTED = 1 << 16
 """Infosets up to which networks are evaluated on all of them in every iteration."""
 
 
-class AverageNetworks(Readout):
-    """Each seat plays its player's average network, Pi."""
-
-    def seats(self, snapshot: Snapshot) -> Sequence[Seat]:
-        game, architecture = self.game, self.config.network
-        assert architecture is not None
-        inputs, columns = self._inputs
-        # No betting round is a table beside the network.
-        opening = torch.zeros(0, game.num_actions, device=game.device)
-        policies = []
-        for player, state in enumerate(snapshot.state["average"]):
-            network = average_network(architecture, columns, game.num_actions).to(game.device)
-            network.load_state_dict(state)
-            policies.append(NetworkPolicy(network, inputs, as_they_are, opening, game.player_slice[player].start))
-        return policies
-
-    @cached_property
-    def _inputs(self) -> tuple[Inputs, Columns]:
-        return network_inputs(self.game)
-
-
 @dataclass
 class NFSPConfig(AlgorithmConfig):
     """Neural fictitious self-play; an iteration is a batch of hands and the SGD steps that are due after it."""
 
-    READOUTS: ClassVar[Mapping[str, type[Readout]]] = {"average_network": AverageNetworks}
+    READOUTS: ClassVar[Mapping[str, type[Readout]]] = {"average_network": AverageNetwork}
 
     # Hands per iteration. All of them are played by the same networks; 1 is the paper's.
     hands: int = at_least(1)

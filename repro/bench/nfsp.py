@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from repro.algorithms.registry import build
 from repro.bench.measure import Effort, Row, interleaved, per_second
-from repro.config import settings
 from repro.games import load
-from repro.run import plan, without_hydra
+from repro.planning import plan
 
 _WARM_UP = 2_000
 """Hands before measuring: by then both sides learn from both of their memories."""
@@ -25,8 +23,8 @@ def leduc_nfsp(effort: Effort) -> Row:
 
     Both have networks of one hidden layer of 128 units, and take a step on 128 rows after 64 of a player's own steps.
     """
-    config = settings(without_hydra(plan(["game=leduc", "algorithm=nfsp"], multirun=False)[0]))
-    ours = build(load("leduc"), config)
+    config = plan(["game=leduc", "algorithm=nfsp"], multirun=False).runs[0].config
+    ours = config.algorithm.build(load("leduc"), config)
 
     def iterate() -> None:
         ours.iteration += 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from importlib.util import find_spec
 
+from repro.algorithms.mccfr import MCCFRConfig
 from repro.algorithms.tabular import VARIANTS, solver_of
 from repro.bench.measure import Effort, Row, interleaved, open_spiel, per_second, seconds
-from repro.config import MCCFRConfig
 from repro.evaluation import nash_conv
 from repro.games import load
 from repro.interop.openspiel import to_openspiel

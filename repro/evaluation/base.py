@@ -102,6 +102,7 @@ class Evaluation(ABC):
 
         Later iterations than the one that is measured next are to be left aside.
         """
+        del readout, rows
 
     def headline(self, game: Game, measured: Measured) -> str:
         """The newest of what matters most, in a few words, for progress; empty where there is nothing."""

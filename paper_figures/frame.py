@@ -1,0 +1,161 @@
+"""A figure's data: one row per measurement, with a typed column per swept key, and the accessor of its curves.
+
+Columns, in this order:
+
+- `target`, `scale`;
+- `sweep`: which of the target's sweeps a run is of, empty where there is only one;
+- `algorithm`: its name, as `algorithm.name` of the configuration (`d2cfr`, `sd_cfr_and_deep_cfr`);
+- `readout`: what was measured, a read-out of the run (`sd_cfr`, `devn_zero_sum`) or the run itself (`training`);
+- `seed`;
+- one column per swept key, named after it without a leading `algorithm.` and with underscores for dots (`traversals`,
+  `value_steps`, `network_width`). A run of another sweep has the value of its configuration there, or none (NaN) if it
+  has no such key. In a column of numbers null, which is no limit (`buckets`: lossless), is infinity;
+- `metric`, `step` (CFR iteration, epoch, or shard of subgames), `value`.
+
+Files are CSV. Whole numbers are read as int where no value is missing or infinite, and otherwise as float.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+LEADING = ("target", "scale", "sweep", "algorithm", "readout", "seed")
+"""The columns before those of swept keys."""
+
+MEASURED = ("metric", "step", "value")
+"""The columns after them."""
+
+_APART = ("algorithm.name", "algorithm.opponents.", "algorithm.readouts.", "seed")
+"""Keys that are no swept keys: they have a column of their own, or follow from the seed."""
+
+
+# -- from runs -------------------------------------------------------------------------------------------------------
+
+
+def column_of(key: str) -> str:
+    """The column of a swept key: `algorithm.value.steps` -> `value_steps`."""
+    return key.removeprefix("algorithm.").replace(".", "_")
+
+
+def swept_columns(sweeps: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[dict[str, Any]]]:
+    """The columns of swept keys, run by run, of a target's sweeps.
+
+    A key is swept if runs of one sweep that have it differ in it.
+
+    Args:
+        sweeps: of each sweep its runs' configurations, dotted key -> value.
+
+    Returns:
+        Of each sweep, of each run: column -> value, the same columns in the same order everywhere.
+    """
+    keys = sorted({key for runs in sweeps for key in _swept_keys(runs)}, key=column_of)
+    numeric = {key: _is_numeric([run[key] for runs in sweeps for run in runs if key in run]) for key in keys}
+    return [[{column_of(key): _cell(run, key, numeric[key]) for key in keys} for run in runs] for runs in sweeps]
+
+
+def _swept_keys(runs: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The keys in which runs of a sweep differ."""
+    keys = {key for run in runs for key in run if not key.startswith(_APART)}
+    return {key for key in keys if len({repr(run[key]) for run in runs if key in run}) > 1}
+
+
+def _is_numeric(values: Sequence[Any]) -> bool:
+    return all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values)
+
+
+def _cell(run: Mapping[str, Any], key: str, numeric: bool) -> Any:
+    """A run's value of a swept key, as the column has it."""
+    value = run.get(key, math.nan)
+    if value is None:
+        return math.inf if numeric else math.nan
+    # Lists, such as bet sizes, are text.
+    return value if isinstance(value, int | float | str) else str(value)
+
+
+def of_sweep(name: str, runs: Sequence[pd.DataFrame], columns: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """The rows of a sweep's runs, as a figure's data.
+
+    Args:
+        name: of the sweep, or empty.
+        runs: of each run its measurements, all columns but `sweep` and those of swept keys.
+        columns: of each run its columns of swept keys, of `swept_columns`.
+    """
+    frames = [run.assign(sweep=name, **swept) for run, swept in zip(runs, columns, strict=True)]
+    swept = list(columns[0])
+    data = pd.concat(frames, ignore_index=True)[[*LEADING, *swept, *MEASURED]]
+    return data.sort_values([*LEADING[:4], *swept, "readout", "seed", "metric", "step"], ignore_index=True)
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def read(path: Path) -> pd.DataFrame:
+    """A figure's data from a CSV file."""
+    text = {column: str for column in LEADING if column != "seed"}
+    # Words like "none" and "null" are values; only nothing at all is missing.
+    data = pd.read_csv(path, dtype=text, keep_default_na=False, na_values=[""])
+    return data.fillna({"sweep": ""})
+
+
+def write(data: pd.DataFrame, path: Path) -> None:
+    """A figure's data to a CSV file, numbers with eight significant digits.
+
+    Columns of swept keys that no row has a value of are left out: those of sweeps of which nothing was kept.
+    """
+    empty = [column for column in swept(data) if data[column].isna().all()]
+    data.drop(columns=empty).to_csv(path, index=False, float_format="%.8g")
+
+
+# -- access ----------------------------------------------------------------------------------------------------------
+
+
+def swept(data: pd.DataFrame) -> list[str]:
+    """The columns of swept keys."""
+    return [column for column in data.columns if column not in (*LEADING, *MEASURED)]
+
+
+def curves(data: pd.DataFrame, metric: str, **where: Any) -> pd.DataFrame:
+    """A metric of one read-out of one run per seed.
+
+    Args:
+        where: columns of the data and the values they must have, e.g. `readout="d2cfr", traversals=100`.
+
+    Returns:
+        `[seeds, steps]`; without any row or column if nothing of the kind was measured.
+
+    Raises:
+        ValueError: `where` names a column that the data does not have, or does not tell runs of a seed apart.
+    """
+    rows = data[data.metric == metric]
+    for column, value in where.items():
+        rows = rows[_column(rows, column) == value]
+    repeated = rows[rows.duplicated(["seed", "step"], keep=False)]
+    if len(repeated):
+        known = [column for column in data.columns if column not in ("seed", *MEASURED)]
+        differ = [column for column in known if repeated[column].nunique(dropna=False) > 1]
+        named = ", ".join(differ) or "nothing: rows are repeated"
+        chosen = "".join(f", {column}={value!r}" for column, value in where.items())
+        raise ValueError(f"{metric}{chosen}: more than one run of a seed has this; they differ in {named}.")
+    return rows.pivot(index="seed", columns="step", values="value")
+
+
+def values(data: pd.DataFrame, column: str) -> list[Any]:
+    """The values of a column, ascending: infinity last, what is missing left out.
+
+    Whole numbers are int also where a missing value or infinity makes the column one of floats.
+    """
+    known = _column(data, column).dropna().unique().tolist()
+    if all(isinstance(value, float) and (math.isinf(value) or value.is_integer()) for value in known):
+        known = [value if math.isinf(value) else int(value) for value in known]
+    return sorted(known)
+
+
+def _column(data: pd.DataFrame, column: str) -> pd.Series:
+    if column not in data.columns:
+        raise ValueError(f"the data has no column {column!r}; its columns are {', '.join(data.columns)}.")
+    return data[column]
