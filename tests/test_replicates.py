@@ -220,7 +220,7 @@ def test_seeds_together_are_the_seeds_alone(start):
 
 @pytest.mark.parametrize("stored", [True, False])
 def test_a_batched_run_resumed_is_one_never_stopped(tmp_path, stored):
-    made = []
+    made: list[Replicates] = []
 
     def make() -> Replicates:
         model = together([holdem_model(seed, iterations=3, snapshot_every=3) for seed in (0, 1)])
