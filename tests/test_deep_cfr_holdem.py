@@ -217,7 +217,7 @@ def test_leaving_more_snapshots_changes_nothing_that_is_learned(finished):
 def test_resuming_equals_never_stopping(tmp_path, boards, start, stop):
     game = small_game()
     regression = RegressionConfig(steps=8, batch_size=64, start=start)
-    changes = {
+    changes: dict[str, Any] = {
         "value": regression, "average": regression, "iterations": 5, "value_capacity": 150, "strategy_capacity": 150,
     }  # fmt: skip
     straight, resumed = straight_and_resumed(lambda: holdem_model(game, **changes), 5, stop, tmp_path)

@@ -1,4 +1,4 @@
-"""Networks that a Hold'em run has stored, loaded, play what the run measured; and what cannot be measured at all."""
+"""Snapshots that a Hold'em training has stored, in its folder or as one file, play what the training measured."""
 
 from __future__ import annotations
 
@@ -6,20 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR
-from repro.algorithms.registry import build
 
+from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.tabular import solve
 from repro.config import Config, NetworkConfig, ReadoutConfig
 from repro.errors import ReproError
-from repro.evaluation import nash_conv
-from repro.evaluation.head_to_head import average_policy
-from repro.games import Game, load
-from repro.match import main as match
-from repro.policies.ensemble import load_average_networks, load_networks
-from repro.policies.network import Seats
-from tests.small import small_config
+from repro.games import load
+from repro.policies.snapshot import SnapshotFolder
+from repro.trained import load_portable, save_portable
+from tests.small import metrics_of, small_config
 
 NETWORK = NetworkConfig("deep_cfr", 8, None, 12)
 SMALL: dict[str, Any] = {"ranks": 4, "suits": 2}
@@ -27,76 +22,32 @@ READOUTS = {"sd_cfr": ReadoutConfig("ensemble"), "deep_cfr": ReadoutConfig("aver
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[HoldemDeepCFR, Path]:
-    """A short run, and its `networks.pt`."""
-    game = load("fhp", **SMALL)
-    model = HoldemDeepCFR(game, small_config(readouts=READOUTS, traversals=300), NETWORK, seed=0)
-    for _ in range(3):
-        model.iteration += 1
-        model.advance()
-    model.evaluate()
-    config = {
-        "game": {"name": "fhp", **game.parameters},
-        "algorithm": {"when_no_positive": "argmax", "readouts": {"deep_cfr": {"kind": "average_network"}}},
-        "network": {"architecture": "deep_cfr", "width": 8, "layers": None, "card_width": 12},
-    }
-    path = tmp_path_factory.mktemp("stored") / "networks.pt"
-    torch.save({"config": config, **model.artifact()}, path)
-    return model, path
+def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[DeepCFR, Path]:
+    """A short training, and a folder with its snapshots and the last of them in one file."""
+    folder = tmp_path_factory.mktemp("stored")
+    algorithm = small_config(readouts=READOUTS, traversals=300, strategies="asked", iterations=5)
+    model = DeepCFR(load("fhp", **SMALL), algorithm, NETWORK, seed=0)
+    for _ in range(5):
+        model.training_step(None, 0)
+        if model.is_due:
+            SnapshotFolder(folder).write(model.snapshot())
+    config = Config({"name": "fhp", **SMALL}, algorithm, NETWORK)
+    save_portable(folder / "snapshot.pt", config, model.snapshot())
+    return model, folder
 
 
-def test_stored_networks_are_the_measured_average(stored):
-    model, path = stored
-    game = load("fhp", **SMALL)
-    policy = average_policy(game, load_networks(game, path))
-    assert nash_conv(game, policy) == pytest.approx(model.metrics["sd_cfr"]["nash_conv"], rel=1e-5)
+def test_stored_snapshots_are_what_was_measured(stored):
+    model, folder = stored
+    assert SnapshotFolder(folder).iterations == [2, 4, 5]
+    assert metrics_of(model, snapshot=SnapshotFolder(folder).read()) == metrics_of(model)
 
 
-def test_stored_average_networks_are_what_was_measured(stored):
-    model, path = stored
-    game = load("fhp", **SMALL)
-    policy = Seats(game, *load_average_networks(game, path))
-    assert nash_conv(game, policy) == pytest.approx(model.metrics["deep_cfr"]["nash_conv"], rel=1e-5)
-
-
-def test_both_play_from_the_command_line(stored, capsys):
-    _, path = stored
-    game = "fhp:ranks=4:suits=2"
-    assert match([game, str(path), f"{path}:average", "--hands", "2000"]) == 0
-    out = capsys.readouterr().out
-    assert "mbb/g, 95% CI [" in out
-    assert "exact" not in out
-    assert match(["fhp", str(path), f"{path}:average", "--hands", "2000"]) == 2
-    assert "holds networks for game fhp with {'ranks': 4" in capsys.readouterr().err
-    assert match([game, f"{path}:averages", "uniform"]) == 2
-    assert (
-        "it must be uniform, a strategy.csv, a blueprint.pt, a networks.pt or a networks.pt:average"
-        in capsys.readouterr().err
-    )
-
-
-# -- refused before any work -----------------------------------------------------------------------------------------
-
-
-def config_of(game: Game, **changes: Any) -> Config:
-    return Config({"name": game.name}, small_config(**{"readouts": READOUTS, **changes}), NETWORK)
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters", "changes", "said"),
-    [
-        ("leduc", {}, {"evaluation_boards": 5}, "algorithm.evaluation_boards is 5; the game leduc is no Hold'em game"),
-        ("leduc", {}, {"match_hands": 10}, "algorithm.match_hands is 10; the game leduc .* takes 0 only"),
-        ("kuhn", {}, {"disagreement_rollouts": 1}, "algorithm.disagreement_rollouts is 1; the game kuhn"),
-        ("fhp5", {}, {}, "algorithm.evaluation_boards is null, but the game fhp5 is too large"),
-        ("hunl_pot", {}, {"evaluation_boards": 5}, "algorithm.evaluation_boards is 5; the game hunl_pot has more"),
-        ("fhp", SMALL, {"memory": "aggregated"}, "algorithm.memory is aggregated; Hold'em games"),
-    ],
-)
-def test_measurements_that_do_not_go_with_the_game(name, parameters, changes, said):
-    game = load(name, **parameters)
-    with pytest.raises(ReproError, match=said):
-        build(game, config_of(game, **changes))
+def test_one_file_is_what_was_measured(stored):
+    model, folder = stored
+    config, snapshot = load_portable(folder / "snapshot.pt")
+    assert config.algorithm == model.algorithm
+    assert config.network == model.network
+    assert metrics_of(model, snapshot=snapshot) == metrics_of(model)
 
 
 @pytest.mark.parametrize("variant", ["linear_cfr", "es_mccfr"])

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from repro.engine.sampling import SamplingEngine, sample_actions
 from repro.games.game import Game
-from repro.policies.base import Policy
-from repro.policies.ensemble import NetworkSampling
+from repro.policies.base import Mixture, Policy
 from repro.policies.network import Uniform
 
 _AT_ONCE = 1 << 14
@@ -17,7 +16,7 @@ _AT_ONCE = 1 << 14
 
 @torch.no_grad()
 def disagreement(
-    game: Game, player: int, ensemble: NetworkSampling, other: Policy, rollouts: int, generator: torch.Generator
+    game: Game, player: int, ensemble: Mixture, other: Policy, rollouts: int, generator: torch.Generator
 ) -> dict[int, Tensor]:
     """Play `rollouts` hands as the average of `ensemble` against a uniform opponent, and compare with `other`.
 
@@ -38,7 +37,7 @@ def disagreement(
 
 
 def _play(
-    game: Game, player: int, ensemble: NetworkSampling, other: Policy, hands: int, generator: torch.Generator,
+    game: Game, player: int, ensemble: Mixture, other: Policy, hands: int, generator: torch.Generator,
     found: dict[int, list[Tensor]],
 ) -> None:  # fmt: skip
     tree, engine, uniform = game.tree, SamplingEngine(game), Uniform(game)
