@@ -116,7 +116,8 @@ def test_divergence_is_from_the_mean_of_the_last_policies(rectified):
     draw = torch.Generator().manual_seed(0)
     sampled = rectified.engine.external_sampling(Uniform(rectified.game), 1, 50, draw).opponent_strategies.infosets
     infosets = sampled[rectified.game.tree.round[rectified.game.locate(sampled)[0]] > 0][:20] - mine.start
-    batch: Any = asked(rectified).with_inputs(Minibatch(infosets, torch.ones(20, 1), torch.zeros(20, 4), torch.zeros(())), 0)
+    plain = Minibatch(infosets, torch.ones(20, 1), torch.zeros(20, 4), torch.zeros(()))
+    batch: Any = asked(rectified).with_inputs(plain, 0)
     network = rectified.architecture("average")
     found = asked(rectified).mean_of(network, list(rectified.recent[0]), 0)(batch)
     outputs = []
