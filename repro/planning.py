@@ -69,6 +69,10 @@ class Run:
         evaluations = [e for config in self.configs for e in config.evaluation.values()]
         return {reference.partition("/")[0] for e in evaluations for reference in e.others}
 
+    def waits_for(self, other: Run) -> bool:
+        """Whether another run must be done first, because this one uses what it leaves."""
+        return bool(self.config.algorithm.waits_for(other.config.algorithm))
+
 
 @dataclass(frozen=True)
 class Sweep:
@@ -100,7 +104,7 @@ def stages(runs: Iterable[Run]) -> list[list[Run]]:
     found: list[list[Run]] = []
     while left:
         keys = {training_key(config) for run in left for config in run.configs}
-        stage = [run for run in left if not run.needs & keys]
+        stage = [run for run in left if not run.needs & keys and not any(run.waits_for(other) for other in left)]
         if not stage:
             raise ReproError(f"the runs {', '.join(run.key for run in left)} need each other as opponents.")
         found.append(stage)

@@ -204,3 +204,12 @@ def test_what_is_said_of_an_evaluation_that_is_not_selected():
     assert list(config.evaluation) == ["costs"], "figure 2's number of boards goes with what it is about"
     with pytest.raises(ReproError, match=r"evaluation match is not selected; add evaluation=\[match\]"):
         plan(["+evaluation.match.opponents.x=KEY"], multirun=False)
+
+
+def test_networks_wait_for_the_subgames_that_they_learn_from():
+    networks = plan(["algorithm=dcvn,devn"], multirun=True).runs
+    solved = plan(["algorithm=solved_subgames"], multirun=False).runs
+    small = plan(SMALL, multirun=False).runs
+    assert [[run.config.algorithm.name for run in stage] for stage in stages([*networks, *small, *solved])] == [
+        ["sd_cfr_and_deep_cfr", "solved_subgames"], ["dcvn", "devn"],
+    ]  # fmt: skip

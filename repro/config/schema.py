@@ -114,6 +114,10 @@ class AlgorithmConfig:
         """What trains, a `repro.algorithms.base.Training`, from a checked configuration."""
         raise NotImplementedError
 
+    def waits_for(self, other: AlgorithmConfig) -> bool:
+        """Whether runs of another algorithm in the same plan must be done first, because this one uses what they leave."""
+        return False
+
     def trains_together(self, config: Config) -> bool:
         """Whether seeds of this run gain from being trained together."""
         return False

@@ -31,6 +31,7 @@ from repro.seeding import initialisation
 from repro.subgames.config import SubgameReadout, folder_of
 from repro.subgames.data import Batch, SubgameData, SubgameDataConfig, Truth, validation_data
 from repro.subgames.encoding import CFV, EV, counterfactual, error, inverse, pooled, squared_error
+from repro.subgames.runs import SolvedSubgamesConfig
 from repro.subgames.subgames import Subgames
 
 
@@ -184,6 +185,10 @@ class ValueNetworkConfig(SubgameDataConfig):
                 f"algorithm.readouts are of kinds {kinds}, and algorithm.predicts is {self.predicts}; cfv is another "
                 "network than the others, take it alone."
             )
+
+    def waits_for(self, other: AlgorithmConfig) -> bool:
+        # Which stores the subgames that networks learn from.
+        return isinstance(other, SolvedSubgamesConfig)
 
     def build(self, game: Subgames, config: Config) -> ValueNetwork:
         assert config.network is not None
