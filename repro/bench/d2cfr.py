@@ -27,7 +27,7 @@ def leduc_d2cfr_iteration(effort: Effort) -> Row:
     Policy networks, which both train every ten iterations, are not in it.
     """
     mine, other = interleaved(
-        _iterations("figure6/d2cfr/laptop", effort), _iterations("figure6/deep_cfr/laptop", effort), effort.repetitions
+        _iterations("d2cfr_leduc", effort), _iterations("deep_cfr_leduc", effort), effort.repetitions
     )
     note = "peer: our Deep CFR; the ratio, D2CFR over Deep CFR, should be at most 3"
     return Row("leduc_d2cfr_iteration", 1 / mine, 1 / other, "s/iteration", other / mine, note)
@@ -35,7 +35,7 @@ def leduc_d2cfr_iteration(effort: Effort) -> Row:
 
 def _iterations(experiment: str, effort: Effort) -> Callable[[], float]:
     """A function that measures iterations per second."""
-    config = plan([f"+experiment={experiment}", "seed=0"], multirun=False).runs[0].config
+    config = plan([f"experiment={experiment}", "scale=laptop"], multirun=False).runs[0].config
     config.algorithm.iterations = 10**9
     model = config.algorithm.build(load("leduc"), config)
 
