@@ -9,9 +9,10 @@ import pytest
 
 from paper_figures import d2cfr_choices, d2cfr_curves, figure6, figure7, figure8, figure9, frame, table3
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
-from repro.config import run_key
-from repro.figure import experiments
-from repro.run import plan, without_hydra
+from repro.config.keys import training_key
+from repro.evaluation.measures import Exploitability
+from repro.figure import module_of
+from tests.commands import configs
 from tests.markdown import cells, number
 
 
@@ -103,12 +104,12 @@ def test_figure9_claims():
 def test_runs_that_are_compared_have_the_same_budget(scale):
     """Traversals, SGD steps, memories, seeds and evaluations of D2CFR and of what it is compared with."""
     found = []
-    for experiment in experiments("figure6", scale):
-        configs = plan([f"+experiment={experiment}"], multirun=True)
-        a = configs[0].algorithm
-        shared = ("iterations", "evaluate_every", "traversals", "value_capacity", "strategy_capacity", "loss_weight",
+    for sweep in figure6.SWEEPS:
+        planned = configs(*sweep.arguments(scale))
+        shared = ("iterations", "snapshot_every", "traversals", "value_capacity", "strategy_capacity", "loss_weight",
                   "divide_by_legal", "regret_unit", "when_no_positive", "value", "average")  # fmt: skip
-        found.append(({k: a[k] for k in shared}, [c.seed for c in configs]))
+        found.append(({k: getattr(planned[0].algorithm, k) for k in shared}, [c.seed for c in planned]))
+        assert list(planned[0].evaluation.values()) == [Exploitability()]
     assert len(found) == 2
     assert found[0] == found[1]
 
@@ -267,16 +268,17 @@ def test_choices_are_judged_against_each_other():
 @pytest.mark.parametrize("target", ["figure7", "figure8", "table3"])
 def test_opponents_are_runs_of_the_same_figure_with_the_same_budget(target, scale):
     every = {}
-    for experiment in experiments(target, scale):
-        for config in plan([f"+experiment={experiment}"], multirun=True):
-            every[run_key(without_hydra(config))] = (experiment.split("/")[1], config)
+    for sweep in module_of(target).SWEEPS:
+        for config in configs(*sweep.arguments(scale)):
+            every[training_key(config)] = (sweep.name, config)
     shared = ("iterations", "traversals", "value_capacity", "strategy_capacity", "loss_weight", "divide_by_legal",
               "regret_unit", "when_no_positive", "value", "average")  # fmt: skip
     met = 0
-    for part, config in every.values():
-        if not part.startswith("d2cfr"):
+    for name, config in every.values():
+        if not name.startswith("d2cfr"):
             continue
-        for reference in config.algorithm.opponents.values():
+        mine = config.algorithm
+        for reference in config.evaluation["match"].opponents.values():
             key, _, readout = reference.partition("/")
             _, opponent = every[key]
             assert opponent.seed == config.seed
@@ -284,8 +286,9 @@ def test_opponents_are_runs_of_the_same_figure_with_the_same_budget(target, scal
             met += 1
             if opponent.algorithm.name == "nfsp":
                 continue
-            assert {k: opponent.algorithm[k] for k in shared} == {k: config.algorithm[k] for k in shared}
-            # As many trainings of the policy networks: Deep CFR trains them when it evaluates.
-            trainings = opponent.algorithm.get("policy_every", opponent.algorithm.evaluate_every)
-            assert trainings == config.algorithm.policy_every or scale == "smoke"
+            theirs = opponent.algorithm
+            assert {k: getattr(theirs, k) for k in shared} == {k: getattr(mine, k) for k in shared}
+            # As many trainings of the policy networks: Deep CFR trains them for its snapshots.
+            trainings = getattr(theirs, "policy_every", theirs.snapshot_every)
+            assert trainings == mine.policy_every or scale == "smoke"
     assert met == {"figure7": 2, "figure8": 3, "table3": 6}[target] * (2 if scale == "smoke" else 5)

@@ -15,8 +15,11 @@ from matplotlib.container import ErrorbarContainer
 from paper_figures import devn_samples, devn_steps, figure10, figure11, table4, table5, table6
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from paper_figures.devn_runs import BUCKETED, UNABSTRACTED, all_above
-from repro import figure, run
+from paper_figures.devn_sweeps import DATA, SETTINGS
+from repro.config.schema import Config
 from repro.evaluation.statistics import mean_ci
+from repro.planning import plan, stages
+from tests.commands import configs
 from tests.markdown import cells, number
 
 LABELS = ("turn_labels", "river_small_pots")
@@ -45,7 +48,7 @@ def table4_data(lower_by: float, spread: float = 0.0, count: int = 8, scale: str
     large, by 5 less; with hands in other orders by `MORE`."""
     rows = []
     draw = np.random.default_rng(0)
-    for sweep in table4.SWEEPS:
+    for sweep in (each.name for each in table4.SWEEPS):
         seeds = range(2 if sweep in ("turn", "river") else 1)
         for seed, (columns, square, more) in product(seeds, settings(sweep)):
             common = {"target": "table4", "scale": scale, "sweep": sweep, "seed": seed, **FIXED, **columns}
@@ -382,29 +385,42 @@ def test_the_curve_over_sgd_steps():
     assert [number(encoded[i]) for i in (2, 3, 5)] == [2, 1.43, 28.6]
 
 
+def layers(config: Config) -> int | None:
+    assert config.network is not None
+    return config.network.layers
+
+
 @pytest.mark.slow
 def test_networks_that_learn_longer_are_table_6s_otherwise():
     for scale, times in (("laptop", 5), ("paper", 1)):
         mine, theirs = (
-            {(c.algorithm.name, c.network.layers, c.seed): c for c in run.plan([f"+experiment={name}"], multirun=True)}
-            for name in (f"devn/steps/{scale}", f"devn/setting_i/{scale}")
+            {(c.algorithm.name, layers(c), c.seed): c for c in configs(*sweep.arguments(scale))}
+            for sweep in (devn_steps.SWEEPS[-1], SETTINGS["setting_i"])
         )
         for which, config in mine.items():
             assert config.algorithm.iterations == times * theirs[which].algorithm.iterations
             config.algorithm.iterations = theirs[which].algorithm.iterations
-            config.algorithm.evaluate_every = theirs[which].algorithm.evaluate_every
+            config.algorithm.snapshot_every = theirs[which].algorithm.snapshot_every
             for part in ("algorithm", "network", "game"):
-                assert config[part] == theirs[which][part]
+                assert getattr(config, part) == getattr(theirs[which], part)
 
 
-def test_targets_share_runs():
-    shared = figure.experiments("table6", "laptop")
-    assert shared[:2] == ["devn/data_1/laptop", "devn/data_2/laptop"]
-    for target in ("figure10", "figure11", "table5"):
-        assert set(figure.experiments(target, "laptop")) < set(shared)
-    # Data is solved before it is learned from.
-    for target in ("table5", "devn_samples"):
-        assert figure.experiments(target, "laptop")[0] == "devn/data_1/laptop"
+def test_targets_share_sweeps():
+    for target in (figure10, figure11, table5):
+        assert len(target.SWEEPS) < len(table6.SWEEPS)
+        assert all(sweep in table6.SWEEPS for sweep in target.SWEEPS)
+    for target in (devn_samples, devn_steps, table5, table6):
+        assert target.SWEEPS[0] is DATA[1]
+
+
+@pytest.mark.slow
+def test_subgames_are_solved_before_they_are_learned_from():
+    first, second = stages([run for sweep in table6.SWEEPS for run in plan(sweep.arguments("smoke"), True).runs])
+    assert [run.config.algorithm.name for run in first] == ["solved_subgames"] * 2
+    assert {run.config.algorithm.name for run in second} == {"dcvn", "devn"}
+
+
+def test_table6_keeps_the_best_networks():
     data = table6.select(runs())
     assert set(data.metric) == {
         "unbucketed", "pooled", "encoding_error", "predicting_zero", "exploitability/most", "solver_iterations",
@@ -419,9 +435,9 @@ def test_targets_share_runs():
 @pytest.mark.parametrize(("scale", "samples"), [("paper", 9_000_000), ("laptop", 90_000)])
 def test_every_share_takes_as_many_steps_and_evaluations(scale: str, samples: int):
     parts = []
-    for part in devn_samples.SHARES:
-        algorithm = run.plan([f"+experiment=devn/{part}/{scale}"], multirun=True)[0].algorithm
+    for sweep in devn_samples.SWEEPS[-len(devn_samples.SHARES) :]:
+        algorithm = configs(*sweep.arguments(scale))[0].algorithm
         steps = math.ceil((algorithm.learn_from or samples) / algorithm.batch_size) * algorithm.iterations
-        parts.append((steps, math.ceil(algorithm.iterations / algorithm.evaluate_every)))
+        parts.append((steps, math.ceil(algorithm.iterations / algorithm.snapshot_every)))
     assert {evaluations for _, evaluations in parts} == {parts[-1][1]}
     assert all(steps == pytest.approx(parts[-1][0], rel=0.003) for steps, _ in parts)

@@ -11,10 +11,9 @@ import pytest
 from paper_figures import claims as claims_of
 from paper_figures import figure1, frame, page
 from paper_figures.exploitability_curves import exploitability, points
-from repro import figure, run
-from repro.config import run_key
 from repro.errors import ReproError
 from repro.evaluation.statistics import Estimate, bands, mean_ci
+from tests.commands import configs
 from tests.markdown import cells
 
 
@@ -148,82 +147,15 @@ def test_the_page_is_filled_in_and_its_prose_kept(tmp_path, monkeypatch):
         page.update("figure1", "paper", figure1)
 
 
-# Targets may share experiments.
-EXPERIMENTS = sorted({e for t in figure.targets() for scale in figure.SCALES for e in figure.experiments(t, scale)})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_every_experiment_composes_and_passes_its_checks(experiment):
-    configs = run.plan([f"+experiment={experiment}"], multirun=True)
-    assert {c.target for c in configs} == {experiment.split("/")[0]}
-    assert {c.scale for c in configs} == {experiment.split("/")[-1]}
-    assert len({run_key(run.without_hydra(c)) for c in configs}) == len(configs) >= 1
-
-
-@pytest.mark.parametrize("target", figure.targets())
-def test_every_target_can_be_made_at_every_scale(target):
-    parts = [[e.rsplit("/", 1)[0] for e in figure.experiments(target, scale)] for scale in figure.SCALES]
-    assert parts[0] == parts[1] == parts[2] != []
-
-
-def test_a_target_has_one_sweep_or_several():
-    assert figure.experiments("figure1", "smoke") == ["figure1/smoke"]
-    parts = ("corrected", "deep_cfr", "linear_cfr", "post")
-    assert figure.experiments("kuhn", "laptop") == [f"kuhn/{part}/laptop" for part in parts]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("statuses", "run_until", "returned"), [([1, 0], 2, 1), ([figure.INTERRUPTED, 0], 1, 130)])
-def test_a_failed_sweep_does_not_stop_the_others_but_ctrl_c_does(monkeypatch, tmp_path, statuses, run_until, returned):
-    done = []
-    monkeypatch.setattr(figure, "experiments", lambda target, scale: ["figure1/smoke", "figure1/laptop"])
-
-    def run_sweep(arguments):
-        done.append(arguments)
-        return statuses[len(done) - 1]
-
-    monkeypatch.setattr(figure, "run_sweep", run_sweep)
-    assert figure.make("figure1", "smoke", tmp_path, 1, "cpu", False) == returned
-    assert len(done) == run_until
-
-
-@pytest.mark.slow
-def test_finished_sweeps_start_no_process(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(figure, "unfinished", lambda configs, found: 0)
-    monkeypatch.setattr(figure, "run_sweep", lambda arguments: pytest.fail("a process was started"))
-
-    def collect(arguments, configs, swept, output):
-        raise ReproError(f"{len(configs)} runs would be read")
-
-    monkeypatch.setattr(figure, "collect", collect)
-    with pytest.raises(ReproError, match="2 runs would be read"):
-        figure.make("figure1", "smoke", tmp_path, 1, "cpu", False)
-    assert "figure1/smoke: all 2 run(s) are finished" in capsys.readouterr().out
-
-
 def test_the_paper_scale_is_the_published_setting():
     """SD-CFR App. A."""
-    config = run.plan(["+experiment=figure1/paper"], multirun=True)[0].algorithm
+    config = configs("experiment=figure1", "scale=paper")[0].algorithm
     assert config.traversals == 1500
     assert (config.value.steps, config.value.batch_size, config.value.start) == (750, 2048, "previous")
     assert (config.average.steps, config.average.batch_size, config.average.start) == (5000, 2048, "random")
     assert config.value_capacity == config.strategy_capacity == 1_000_000
     assert config.value.learning_rate == 1e-3
     assert config.memory == "reservoir"
-
-
-@pytest.mark.slow
-def test_laptop_departs_from_the_paper_in_length_only():
-    config = run.without_hydra(run.plan(["+experiment=figure1/laptop"], multirun=True)[0])
-    assert figure.deviations("figure1/laptop", [config]) == {"algorithm.iterations": [2490, 150]}
-
-
-def test_an_unknown_target_is_refused():
-    with pytest.raises(
-        ReproError, match="target 'figure99' is unknown; the targets are d2cfr_choices, devn_samples, devn_steps, "
-    ):
-        figure.module_of("figure99")
 
 
 def test_student_interval_against_a_table():

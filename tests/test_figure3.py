@@ -12,8 +12,10 @@ from scipy import stats
 from paper_figures import claims as claims_of
 from paper_figures import figure3, frame
 from paper_figures.exploitability_curves import difference, gap, points, relative_gap
-from repro import figure, run
+from repro.config.keys import hyperparameters
 from repro.evaluation.statistics import mean_ci
+from repro.figure import deviations
+from tests.commands import configs
 
 EVALUATED = (15, 30, 45)
 
@@ -140,25 +142,27 @@ def test_the_real_leduc_data_is_there(monkeypatch):
 
 def test_the_paper_scale_is_the_published_setting():
     """SD-CFR App. C."""
-    config = run.plan(["+experiment=figure3/paper"], multirun=True)[0]
+    config = configs("experiment=figure3", "scale=paper")[0]
     game, algorithm, network = config.game, config.algorithm, config.network
-    assert (game.name, game.ranks, game.suits, game.max_raises) == ("big_leduc", 12, 2, 6)
+    assert [game[key] for key in ("name", "ranks", "suits", "max_raises")] == ["big_leduc", 12, 2, 6]
+    assert network is not None
     assert algorithm.traversals == 8800
     assert (algorithm.value.steps, algorithm.value.batch_size, algorithm.value.start) == (1200, 2816, "previous")
     assert (algorithm.average.steps, algorithm.average.batch_size) == (10_000, 5632)
     assert algorithm.average.start == "random"
     assert algorithm.value_capacity == algorithm.strategy_capacity == 4_000_000
     assert algorithm.memory == "reservoir"
-    assert algorithm.evaluate_every == 15
+    assert algorithm.snapshot_every == 15
     assert (network.architecture, network.width, network.card_width) == ("brown", 64, 64)
 
 
 @pytest.mark.slow
 def test_laptop_keeps_what_makes_the_game_and_the_comparison():
-    config = run.without_hydra(run.plan(["+experiment=figure3/laptop"], multirun=True)[0])
-    departed = figure.deviations("figure3/laptop", [config])
+    paper, laptop = (configs("experiment=figure3", f"scale={scale}")[0] for scale in ("paper", "laptop"))
+    departed = deviations([hyperparameters(paper)], [hyperparameters(laptop)])
     sizes = {f"algorithm.{which}.{key}" for which in ("value", "average") for key in ("steps", "batch_size")}
     assert departed.keys() <= {"algorithm.iterations", *sizes}
-    evaluated = range(config.algorithm.evaluate_every, config.algorithm.iterations + 1, config.algorithm.evaluate_every)
+    every = laptop.algorithm.snapshot_every
+    evaluated = range(every, laptop.algorithm.iterations + 1, every)
     shared = [2 * t for t in evaluated if 2 * t in points(relative_gap(frame.read(figure3._LEDUC)))]
     assert len(shared) >= 3

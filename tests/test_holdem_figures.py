@@ -12,8 +12,10 @@ from matplotlib.axes import Axes
 
 from paper_figures import fhp_curves, figure2, figure4, figure5, table1, table2
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
-from repro.figure import deviations, experiments, swept_columns
-from repro.run import plan, without_hydra
+from paper_figures.frame import swept_columns
+from repro.config.keys import hyperparameters
+from repro.figure import deviations
+from tests.commands import configs
 from tests.markdown import cells, number
 
 
@@ -267,13 +269,10 @@ def test_reference_policies():
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
 def test_swept_columns_of_a_target(scale):
-    names = [experiment.split("/")[1] for experiment in experiments("figure5", scale)]
-    sweeps = [
-        [without_hydra(c) for c in plan([f"+experiment={experiment}"], multirun=True)]
-        for experiment in experiments("figure5", scale)
-    ]
-    found = dict(zip(names, swept_columns(sweeps), strict=True))
-    assert {tuple(columns) for runs in found.values() for columns in runs} == {("traversals", "value_steps")}
+    names = [sweep.name for sweep in figure5.SWEEPS]
+    runs = [[hyperparameters(c) for c in configs(*sweep.arguments(scale))] for sweep in figure5.SWEEPS]
+    found = dict(zip(names, swept_columns(runs), strict=True))
+    assert {tuple(columns) for sweep in found.values() for columns in sweep} == {("traversals", "value_steps")}
     # Exact CFR samples nothing; in one sweep the other's key is the same everywhere.
     assert all(isnan(value) for columns in found["linear_cfr"] for value in columns.values())
     for sweep, swept, fixed in (("traversals", "traversals", "value_steps"), ("steps", "value_steps", "traversals")):
@@ -283,8 +282,10 @@ def test_swept_columns_of_a_target(scale):
 
 @pytest.mark.slow
 def test_departures_of_a_swept_key_list_its_values():
-    configs = [without_hydra(c) for c in plan(["+experiment=figure5/steps/laptop"], multirun=True)]
-    found = deviations("figure5/steps/laptop", configs)
+    (steps,) = (sweep for sweep in figure5.SWEEPS if sweep.name == "steps")
+    found = deviations(
+        *([hyperparameters(c) for c in configs(*steps.arguments(scale))] for scale in ("paper", "laptop"))
+    )
     assert found["algorithm.value.steps"] == ["1000, 2000, 4000, 8000, 16000, 32000", "50, 200, 800"]
     assert found["algorithm.traversals"] == [10000, 30000]
     assert "seed" not in found

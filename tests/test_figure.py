@@ -1,0 +1,202 @@
+"""Making targets: what is planned for them, what is done once for several, and what becomes of failures."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repro import figure, launching
+from repro.config.keys import hyperparameters, training_key
+from repro.config.schema import Config
+from repro.errors import ReproError
+from repro.figure import Options, PlannedSweep
+from repro.planning import Run, union
+
+
+def options(scale: str, output: Path = Path("outputs").absolute(), **others: Any) -> Options:
+    return Options(scale, output, **{"jobs": 1, "device": "cpu", "force": False, **others})
+
+
+@cache
+def planned(target: str, scale: str) -> tuple[list[PlannedSweep], list[Run]]:
+    return figure.plan_target(target, options(scale))
+
+
+def keys(target: str, sweep: str = "") -> list[str]:
+    """Of the trainings of a target's sweep at laptop scale."""
+    (found,) = (s for s in planned(target, "laptop")[0] if s.name == sweep)
+    return [training_key(config) for config in found.configs]
+
+
+# -- planning --------------------------------------------------------------------------------------------------------
+
+
+def test_a_target_that_is_planned(tmp_path):
+    (sweep,), runs = figure.plan_target("figure1", options("smoke", tmp_path))
+    assert [config.seed for config in sweep.configs] == [0, 1]
+    assert [run.config for run in runs] == sweep.configs
+    assert all(run.labels == {"figure1": "smoke"} for run in runs)
+    assert {config.output_dir for config in sweep.configs} == {str(tmp_path)}
+    assert sweep.command == (
+        "python -m repro.run -m experiment=figure1 'seed=range(2)' scale=smoke target=figure1 "
+        f"'output_dir='\"'\"'{tmp_path}'\"'\"'' hydra/launcher=joblib"
+    )
+    (as_it_is,), _ = planned("figure1", "smoke")
+    assert "output_dir" not in as_it_is.command
+
+
+def departures(sweep: PlannedSweep) -> dict[str, list[Any]]:
+    published, configs = ([hyperparameters(c) for c in which] for which in (sweep.published, sweep.configs))
+    return figure.deviations(published, configs)
+
+
+def test_laptop_departs_from_the_paper_in_length_only():
+    ((sweep,), _) = planned("figure1", "laptop")
+    assert departures(sweep) == {"algorithm.iterations": [2490, 150]}
+
+
+def test_the_paper_scale_departs_in_nothing():
+    ((sweep,), _) = planned("figure1", "paper")
+    assert departures(sweep) == {}
+
+
+def test_of_keys_that_one_side_lacks_the_other_is_told():
+    theirs, ours = [{"a": 1, "b": 2, "c": None}], [{"a": 1, "d": 3, "c": 4}, {"a": 1, "d": 5, "c": 4}]
+    assert figure.deviations(theirs, ours) == {"b": [2, None], "c": [None, 4], "d": [None, "3, 5"]}
+
+
+@pytest.mark.slow
+def test_figures_of_d2cfr_share_its_trainings():
+    targets = {"figure6": "d2cfr", "figure7": "d2cfr", "figure8": "d2cfr", "table3": "d2cfr_leduc"}
+    full = keys("figure6", "d2cfr")
+    assert len(set(full)) == 5
+    assert all(keys(target, sweep) == full for target, sweep in targets.items())
+    asked = [run for target in targets for run in planned(target, "laptop")[1]]
+    assert sum(run.key in full for run in asked) == 4 * 5
+    shared = [run for run in union(asked) if run.key in full]
+    assert [run.key for run in shared] == full
+    for run in shared:
+        assert run.labels == dict.fromkeys(targets, "laptop")
+        # Everything that one of the four measures: against others' strategies of the same iteration, or their last.
+        measured = run.config.evaluation
+        assert list(measured) == ["exploitability", "match", "match_2", "match_3"]
+        assert [sorted(measured[name].opponents) for name in ("match", "match_2", "match_3")] == [
+            ["same_parameters", "same_width"], ["clipped", "exact", "without"], ["deep_cfr", "nfsp", "sd_cfr"],
+        ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_figure2_and_table1_read_the_same_trainings():
+    assert keys("figure2") == keys("table1")
+    asked = [run for target in ("figure2", "table1") for run in planned(target, "laptop")[1]]
+    assert [run.key for run in union(asked)] == keys("figure2")
+    assert all(set(run.labels) == {"figure2", "table1"} for run in union(asked))
+
+
+# -- making ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def done(monkeypatch) -> set[str]:
+    """Targets whose runs pass for finished. Nothing is run, and what would be drawn is printed."""
+    finished: set[str] = set()
+
+    def is_done(config: Config) -> bool:
+        return config.target in finished
+
+    def drawn(target: str, sweeps: list[PlannedSweep], options: Options) -> None:
+        print(f"{target} would be drawn of {sum(len(sweep.configs) for sweep in sweeps)} runs")
+
+    monkeypatch.setattr(figure, "_is_done", is_done)
+    monkeypatch.setattr(figure, "_collect_and_draw", drawn)
+    monkeypatch.setattr(launching, "Command", lambda *_: pytest.fail("something was launched"))
+    return finished
+
+
+class Launched:
+    """In place of a command: what it was to do.
+
+    Args:
+        then: what becomes of the runs; returns the exit status.
+    """
+
+    def __init__(self, then: Any) -> None:
+        self.keys: list[str] = []
+        self._then = then
+
+    def __call__(self, *_: Any) -> Launched:
+        return self
+
+    def do(self, stages: list[list[Run]]) -> int:
+        self.keys += [run.key for stage in stages for run in stage]
+        return self._then()
+
+
+def test_what_is_finished_is_drawn_without_a_run(done, tmp_path, capsys):
+    done.add("figure1")
+    assert figure.make(["figure1"], options("smoke", tmp_path)) == 0
+    told = capsys.readouterr().out
+    assert "2 run(s) asked for, 2 different trainings, 0 to be done" in told
+    assert "figure1 would be drawn of 2 runs" in told
+    assert "figure1 at scale smoke: done" in told
+
+
+def test_what_is_finished_is_done_again_if_that_is_asked_for(done, tmp_path, monkeypatch):
+    done.add("figure1")
+    launched = Launched(lambda: 0)
+    monkeypatch.setattr(launching, "Command", launched)
+    assert figure.make(["figure1"], options("smoke", tmp_path, force=True)) == 0
+    assert launched.keys == [run.key for run in planned("figure1", "smoke")[1]]
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_target_whose_runs_fail_does_not_stop_the_others(done, tmp_path, monkeypatch, capsys, status):
+    """Whatever the command says, what counts is what it left."""
+    done.add("figure1")
+    launched = Launched(lambda: status)
+    monkeypatch.setattr(launching, "Command", launched)
+    assert figure.make(["figure3", "figure1"], options("smoke", tmp_path)) == 1
+    assert launched.keys == [run.key for run in planned("figure3", "smoke")[1]]
+    told = capsys.readouterr()
+    assert told.err == "error: 2 run(s) of figure3 did not finish; repeat the command to continue.\n"
+    assert "figure1 would be drawn" in told.out
+    assert "figure3 would be drawn" not in told.out
+
+
+def test_ctrl_c_stops_everything(done, tmp_path, monkeypatch, capsys):
+    def interrupted() -> int:
+        raise KeyboardInterrupt
+
+    done.add("figure1")
+    monkeypatch.setattr(launching, "Command", Launched(interrupted))
+    monkeypatch.setattr(sys, "argv", ["figure", "figure1", "figure3", "--scale", "smoke", "--output", str(tmp_path)])
+    assert figure.main() == figure.INTERRUPTED
+    told = capsys.readouterr()
+    assert "interrupted; repeat the command to continue" in told.err
+    assert "would be drawn" not in told.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["figure1", "figure99"], "error: target 'figure99' is unknown; the targets are d2cfr_choices, devn_samples, "),
+        (["figure1", "--jobs", "0"], "error: --jobs is 0; it must be at least 1."),
+        (["figure1", "--draw", "--output", "nowhere"], "data.csv does not exist; make the figure first."),
+        (["figure1", "--publish", "--output", "nowhere"], "holds no finished figure; make it first with `make figure1"),
+    ],
+)
+def test_faulty_requests(done, monkeypatch, capsys, arguments, sentence):
+    monkeypatch.setattr(sys, "argv", ["figure", *arguments])
+    assert figure.main() == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_an_unknown_target_is_refused():
+    with pytest.raises(
+        ReproError, match="target 'figure99' is unknown; the targets are d2cfr_choices, devn_samples, devn_steps, "
+    ):
+        figure.module_of("figure99")
