@@ -17,13 +17,13 @@ from repro.figure import Options, PlannedSweep
 from repro.planning import Run, union
 
 
-def options(scale: str, output: Path = Path("outputs").absolute(), **others: Any) -> Options:
+def options(scale: str, output: Path, **others: Any) -> Options:
     return Options(scale, output, **{"jobs": 1, "device": "cpu", "force": False, **others})
 
 
 @cache
 def planned(target: str, scale: str) -> tuple[list[PlannedSweep], list[Run]]:
-    return figure.plan_target(target, options(scale))
+    return figure.plan_target(target, options(scale, Path("outputs").absolute()))
 
 
 def keys(target: str, sweep: str = "") -> list[str]:
