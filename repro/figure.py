@@ -1,8 +1,8 @@
 """Make figures: `python -m repro.figure figure1 --scale laptop`, several at once, or `figures` for all of them.
 
 A target's sweeps are command lines in its module (`SWEEPS`). The trainings that all targets ask for are planned
-once, so that what they share is done once; then each target is drawn from what its runs left. `--draw` draws again from the
-exported CSV alone and touches nothing else.
+once, so that what they share is done once; then each target is drawn from what its runs left. `--draw` draws again from
+the exported CSV alone and touches nothing else.
 """
 
 from __future__ import annotations
@@ -126,7 +126,8 @@ def plan_target(target: str, options: Options) -> tuple[list[PlannedSweep], list
     Raises:
         ReproError: a sweep cannot be composed.
     """
-    planned, runs = [], []
+    planned: list[PlannedSweep] = []
+    runs: list[Run] = []
     for sweep in module_of(target).SWEEPS:
         overrides = [*sweep.arguments(options.scale), f"target={target}", *_where(options)]
         asked = _planned(tuple(overrides))

@@ -104,7 +104,7 @@ class Measuring:
         for name, evaluation in self.evaluations.items():
             due = set(self.due(evaluation)) & set(stored)
             done = [set(rows.rows) for (of, _), rows in self._rows.items() if of == name]
-            for iteration in sorted(due - set.intersection(*done) if done else ()):
+            for iteration in (i for i in due if not all(i in measured for measured in done)):
                 lacking.setdefault(iteration, []).append(name)
         return dict(sorted(lacking.items()))
 

@@ -18,6 +18,7 @@ from functools import cached_property
 from importlib import import_module
 from itertools import chain, count, product
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -189,7 +190,7 @@ def measured_otherwise(config: Config, overrides: Sequence[str]) -> Config:
         readouts = OmegaConf.create({"algorithm": {"readouts": plain}})
         for override in given:
             OmegaConf.update(readouts, override.key_or_group, override.value())
-        merged = OmegaConf.to_container(readouts)["algorithm"]["readouts"]  # type: ignore[call-overload,index]
+        merged: Any = OmegaConf.to_container(readouts.algorithm.readouts)
     except (HydraException, OmegaConfBaseException) as error:
         raise ReproError(one_sentence(error)) from error
     algorithm = replace(config.algorithm, readouts={name: readout_of(name, r) for name, r in merged.items()})
@@ -223,7 +224,7 @@ def _searchpath(config_dir: str) -> str:
     if not folder.is_dir():
         raise ReproError(f"--config-dir is {config_dir!r}; it must be a folder of configurations.")
     for path in sorted([*folder.glob("algorithm/*.yaml"), *folder.glob("game/*.yaml")]):
-        module = OmegaConf.load(path).get("module")
+        module = OmegaConf.select(OmegaConf.load(path), "module")
         try:
             import_module(module or "repro")
         except ImportError as error:
