@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from repro.config.schema import SolverConfig, TabularCFRConfig
+from repro.algorithms.tabular import TabularCFRConfig
 from repro.errors import ReproError
 from repro.subgames import batched, dataset
 from repro.subgames.batched import BatchedSolver, solve_batched
@@ -17,7 +17,7 @@ from repro.subgames.dataset import Dataset, Recipe
 from repro.subgames.kernels import BEST, MEAN
 from repro.subgames.plain import PlainSolver
 from repro.subgames.sampling import random_subgame
-from repro.subgames.solver import SubgameSolver, Variant, solve
+from repro.subgames.solver import SolverConfig, SubgameSolver, Variant, solve
 from repro.subgames.subgames import Deck, Subgame, Subgames
 
 SMALL = Deck(ranks=4)
