@@ -1,6 +1,6 @@
 """Fictitious play [Brown 1951]: each player answers the other's average strategy with a best response.
 
-The average is one of whole strategies, so that an infoset's actions count with the reach of the response that took them.
+The average is one of whole strategies: an infoset's actions count with the reach of the response that took them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FictitiousPlayConfig(AlgorithmConfig):
 
     def problems(self, config: Config, game: Game) -> Any:
         if game.exact is None or not game.listed:
-            yield f"game is {game.name}; the algorithm {self.name} needs exact best responses, which it is too large for."
+            yield f"game is {game.name}; {self.name} needs exact best responses, which it is too large for."
 
     def build(self, game: Game, config: Config) -> FictitiousPlay:
         return FictitiousPlay(game, self, config.seed)

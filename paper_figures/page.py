@@ -73,7 +73,7 @@ def _departures(sweeps: Sequence[dict[str, Any]]) -> Iterator[str]:
     """A table per sweep, under its name where there are several."""
     for sweep in sweeps:
         if len(sweeps) > 1:
-            yield f"`{sweep.get('experiment', sweep['config']['algorithm']['name'])}`:"
+            yield f"`{sweep.get('sweep') or sweep.get('experiment') or sweep['config']['algorithm']['name']}`:"
         yield _deviations(sweep["deviations_from_paper"])
 
 

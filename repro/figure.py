@@ -1,8 +1,8 @@
 """Make figures: `python -m repro.figure figure1 --scale laptop`, several at once, or `figures` for all of them.
 
 A target's sweeps are command lines in its module (`SWEEPS`). The trainings that all targets ask for are planned
-once, so that what they share is done once; then each target is drawn from what its runs left. `--draw` draws again from the
-exported CSV alone and touches nothing else.
+once, so that what they share is done once; then each target is drawn from what its runs left. `--draw` draws again from
+the exported CSV alone and touches nothing else.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class PlannedSweep:
         name: of the sweep within the target; empty where there is only one.
         command: as a user could type it.
         configs: of its runs.
-        published: those of the published setting.
+        published: overrides that ask for the published setting.
     """
 
     name: str
     command: str
     configs: Sequence[Config]
-    published: Sequence[Config]
+    published: tuple[str, ...]
 
 
 # -- targets ---------------------------------------------------------------------------------------------------------
@@ -126,14 +126,14 @@ def plan_target(target: str, options: Options) -> tuple[list[PlannedSweep], list
     Raises:
         ReproError: a sweep cannot be composed.
     """
-    planned, runs = [], []
+    planned: list[PlannedSweep] = []
+    runs: list[Run] = []
     for sweep in module_of(target).SWEEPS:
         overrides = [*sweep.arguments(options.scale), f"target={target}", *_where(options)]
         asked = _planned(tuple(overrides))
         configs = [config for run in asked for config in run.configs]
-        published = [config for run in _planned(tuple(sweep.arguments("paper"))) for config in run.configs]
         command = "python -m repro.run -m " + shlex.join([*overrides, "hydra/launcher=joblib"])
-        planned.append(PlannedSweep(sweep.name, command, configs, published))
+        planned.append(PlannedSweep(sweep.name, command, configs, tuple(sweep.arguments("paper"))))
         runs += asked
     return planned, _batched(runs) if options.device != "cpu" else runs
 
@@ -262,6 +262,7 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
 
     made = [records.read(run_folder(c.output_dir, training_key(c))) for c in sweep.configs]
     facts = sorted({fact for record in made for fact in record.made_with})
+    published = [config for run in _planned(sweep.published) for config in run.configs]
     first = training_config(sweep.configs[0])
     del first["seed"]
     return {
@@ -273,7 +274,7 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
         "config": first,
         "evaluation": flatten({n: e.identity() for n, e in sweep.configs[0].evaluation.items()}),
         "deviations_from_paper": deviations(
-            [hyperparameters(c) for c in sweep.published], [hyperparameters(c) for c in sweep.configs]
+            [hyperparameters(c) for c in published], [hyperparameters(c) for c in sweep.configs]
         ),
     }
 

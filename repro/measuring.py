@@ -71,15 +71,16 @@ class Measuring:
 
     def measure(self, snapshot: Snapshot) -> Measured:
         """Measure a snapshot, and store what was found: per read-out its metrics, costs among them."""
-        return self._measure(snapshot, list(self.evaluations))
+        return self._measure(snapshot, dict.fromkeys(self.evaluations, list(self.readouts)))
 
-    def _measure(self, snapshot: Snapshot, evaluations: list[str]) -> Measured:
-        subject = Subject(self.game, self.config.seed, snapshot, self.readouts, self._others)
+    def _measure(self, snapshot: Snapshot, wanted: Mapping[str, list[str]]) -> Measured:
+        """Make evaluations of some read-outs each, where they are due."""
         together: Measured = {}
-        for name in evaluations:
+        for name, readouts in wanted.items():
             evaluation = self.evaluations[name]
             if snapshot.iteration not in self.due(evaluation):
                 continue
+            subject = Subject(self.game, self.config.seed, snapshot, self.readouts, self._others, readouts)
             for readout, metrics in evaluation.measure(subject).items():
                 noted = self.readouts[readout].notes(snapshot) if readout in self.readouts else {}
                 everything = {**snapshot.counts, **noted, **metrics}
@@ -97,21 +98,19 @@ class Measuring:
         for rows in self._rows.values():
             rows.forget_after(iteration)
 
-    def lacking(self, snapshots: SnapshotFolder) -> dict[int, list[str]]:
-        """Of a finished training: stored iteration -> evaluations that have not measured it."""
+    def lacking(self, snapshots: SnapshotFolder) -> dict[int, dict[str, list[str]]]:
+        """Of a finished training: stored iteration -> evaluation -> read-outs that it has not measured there."""
         stored = snapshots.iterations
-        lacking: dict[int, list[str]] = {}
-        for name, evaluation in self.evaluations.items():
-            due = set(self.due(evaluation)) & set(stored)
-            done = [set(rows.rows) for (of, _), rows in self._rows.items() if of == name]
-            for iteration in sorted(due - set.intersection(*done) if done else ()):
-                lacking.setdefault(iteration, []).append(name)
+        lacking: dict[int, dict[str, list[str]]] = {}
+        for (name, readout), rows in self._rows.items():
+            for iteration in set(self.due(self.evaluations[name])) & set(stored) - set(rows.rows):
+                lacking.setdefault(iteration, {}).setdefault(name, []).append(readout)
         return dict(sorted(lacking.items()))
 
     def complete(self, snapshots: SnapshotFolder) -> Iterator[tuple[int, Measured]]:
         """Measure what lacks, yielding iterations with what was measured there."""
-        for iteration, evaluations in self.lacking(snapshots).items():
-            yield iteration, self._measure(snapshots.read(iteration), evaluations)
+        for iteration, wanted in self.lacking(snapshots).items():
+            yield iteration, self._measure(snapshots.read(iteration), wanted)
 
     def rows(self) -> dict[str, Metrics]:
         """Per read-out, everything that is known of the evaluations asked for."""

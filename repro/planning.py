@@ -18,6 +18,7 @@ from functools import cached_property
 from importlib import import_module
 from itertools import chain, count, product
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -34,7 +35,9 @@ from repro.errors import ReproError
 CONF = Path(__file__).resolve().parents[1] / "conf"
 _SEED = re.compile("seed=(0|[1-9][0-9]*)")
 _KEYS: dict[tuple[str, ...], str] = {}
-"""Keys of referenced runs. A reference is resolved many times while its run is planned, and composing takes long."""
+_REFERENCED: dict[tuple[str, ...], DictConfig] = {}
+"""Keys and configurations of referenced runs. A reference is resolved many times while its run is planned, and composing
+takes long."""
 
 
 # -- runs ------------------------------------------------------------------------------------------------------------
@@ -189,7 +192,7 @@ def measured_otherwise(config: Config, overrides: Sequence[str]) -> Config:
         readouts = OmegaConf.create({"algorithm": {"readouts": plain}})
         for override in given:
             OmegaConf.update(readouts, override.key_or_group, override.value())
-        merged = OmegaConf.to_container(readouts)["algorithm"]["readouts"]  # type: ignore[call-overload,index]
+        merged: Any = OmegaConf.to_container(readouts.algorithm.readouts)
     except (HydraException, OmegaConfBaseException) as error:
         raise ReproError(one_sentence(error)) from error
     algorithm = replace(config.algorithm, readouts={name: readout_of(name, r) for name, r in merged.items()})
@@ -223,7 +226,7 @@ def _searchpath(config_dir: str) -> str:
     if not folder.is_dir():
         raise ReproError(f"--config-dir is {config_dir!r}; it must be a folder of configurations.")
     for path in sorted([*folder.glob("algorithm/*.yaml"), *folder.glob("game/*.yaml")]):
-        module = OmegaConf.load(path).get("module")
+        module = OmegaConf.select(OmegaConf.load(path), "module")
         try:
             import_module(module or "repro")
         except ImportError as error:
@@ -308,12 +311,14 @@ def _check_different(runs: Sequence[Run]) -> None:
 
 def _key_of(*overrides: str, _root_: DictConfig) -> str:
     """`${run_key:OVERRIDE,...}`: the key of another run, with the seed, device and threads of the run that asks."""
-    same = (*(f"{key}={_root_[key]}" for key in ("seed", "device", "threads")), *overrides)
-    if same not in _KEYS:
-        composing = nullcontext() if GlobalHydra().is_initialized() else _composing(None)
-        with composing:
-            _KEYS[same] = training_key(settings(compose("config", [*_SEARCHED, *same])))
-    return _KEYS[same]
+    same = {key: _root_[key] for key in ("seed", "device", "threads")}
+    named = (*overrides, *(str(value) for value in same.values()))
+    if named not in _KEYS:
+        if overrides not in _REFERENCED:
+            with nullcontext() if GlobalHydra().is_initialized() else _composing(None):
+                _REFERENCED[overrides] = compose("config", [*_SEARCHED, *overrides])
+        _KEYS[named] = training_key(settings(OmegaConf.merge(_REFERENCED[overrides], same)))  # type: ignore[arg-type]
+    return _KEYS[named]
 
 
 OmegaConf.register_new_resolver("run_key", _key_of, replace=True)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from repro.config.checks import game_of
 from repro.config.keys import from_plain, training_config
@@ -74,8 +75,8 @@ class Trained:
         if not (folder / CONFIG).is_file():
             raise ReproError(f"in {Path(output_dir).absolute()} there is no run with the key {key!r}.")
         try:
-            config = from_plain(yaml.safe_load((folder / CONFIG).read_text()))
-        except (*NOT_SUCH_A_FILE, yaml.YAMLError, ImportError) as error:
+            config = from_plain(_load_config(folder))
+        except (*NOT_SUCH_A_FILE, OmegaConfBaseException, ImportError) as error:
             raise ReproError(f"{folder / CONFIG} is not the configuration of a run ({error}).") from error
         config.output_dir = str(output_dir)
         return cls(folder, config, records.read(folder))
@@ -140,9 +141,16 @@ def write_config(folder: Path, config: Config) -> None:
     plain = training_config(config)
     path = folder / CONFIG
     if path.is_file():
-        before = yaml.safe_load(path.read_text())
+        before = _load_config(folder)
         plain["algorithm"]["readouts"] = {**before["algorithm"]["readouts"], **plain["algorithm"]["readouts"]}
-    records.write_durably(path, yaml.safe_dump(plain, sort_keys=False), sync=True)
+    records.write_durably(path, OmegaConf.to_yaml(OmegaConf.create(plain)), sync=True)
+
+
+def _load_config(folder: Path) -> dict[str, Any]:
+    plain = OmegaConf.to_container(OmegaConf.load(folder / CONFIG))
+    if not isinstance(plain, dict):
+        raise ValueError("it is no mapping")
+    return {str(key): value for key, value in plain.items()}
 
 
 # -- one file --------------------------------------------------------------------------------------------------------

@@ -177,7 +177,8 @@ def _fit(game: Any, seeds: Sequence[Seed], config: Config, folder: Path, record:
     if passed_over:
         print(f"warning: {passed_over}")
     trainer = _trainer(config, model, [Reporting(seeds, folder, record)], folder)
-    # Last, so that what a user's callback stops can be continued.
+    # After the user's, and (as one of Lightning's checkpoints) after those that stop, so that a run that they stop can be
+    # continued.
     trainer.callbacks.append(Checkpoints(folder, config.checkpoint_every_seconds))  # type: ignore[attr-defined]
     with _closing_when_stopped(seeds, model):
         for seed in seeds:

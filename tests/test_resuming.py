@@ -12,7 +12,7 @@ import time
 import pandas as pd
 import pytest
 import pytorch_lightning as pl
-import yaml
+from omegaconf import OmegaConf
 
 from repro import launching, training
 from repro.evaluation import nash_conv
@@ -164,8 +164,8 @@ def test_a_swept_choice_runs_as_planned(tmp_path):
     sweep = ("-m", "game=kuhn", "algorithm=cfr,dcfr", "algorithm.iterations=4", "algorithm.snapshot_every=2")
     done = call(*sweep, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", f"output_dir={tmp_path}")
     assert done.returncode == 0, done.stderr
-    stored = [yaml.safe_load(path.read_text())["algorithm"] for path in tmp_path.glob("runs/*/config.yaml")]
-    assert sorted((a["name"], a["iterations"], a["snapshot_every"]) for a in stored) == [("cfr", 4, 2), ("dcfr", 4, 2)]
+    stored = [OmegaConf.load(path).algorithm for path in tmp_path.glob("runs/*/config.yaml")]
+    assert sorted((a.name, a.iterations, a.snapshot_every) for a in stored) == [("cfr", 4, 2), ("dcfr", 4, 2)]
     assert not list((tmp_path / "commands").iterdir()), "a command's own files go with it"
 
 
@@ -286,12 +286,12 @@ def _fit_and_die(*arguments, **keywords):
 
 
 @pytest.mark.usefixtures("_with_database")
-def test_a_store_that_is_gone_costs_nothing(tmp_path, _empty_database):
+def test_a_store_that_is_gone_costs_nothing(tmp_path, request):
     """Trainings are never done again because MLflow does not know them; it is told what it lacks."""
     overrides = (*SMALL, f"output_dir={tmp_path}")
     assert call(*overrides).returncode == 0
     trained = records.read(only_folder(tmp_path)).wall_seconds
-    shutil.copy(_empty_database, tmp_path / "mlflow.db")
+    shutil.copy(request.getfixturevalue("_empty_database"), tmp_path / "mlflow.db")
     done = call(*overrides, "+algorithm.readouts.sd_cfr_9={kind: ensemble, capacity: 9}")
     assert done.returncode == 0, done.stderr
     assert records.read(only_folder(tmp_path)).wall_seconds == trained

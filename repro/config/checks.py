@@ -85,7 +85,8 @@ def game_for_checks(config: Config) -> Any:
     Raises:
         ReproError: as for `game_of`.
     """
-    return _loaded(type(config.algorithm), json.dumps(config.game, sort_keys=True))
+    schema: Any = type(config.algorithm)
+    return _loaded(schema, json.dumps(config.game, sort_keys=True))
 
 
 def readout_of(name: str, given: Any) -> ReadoutConfig:

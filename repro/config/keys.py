@@ -73,7 +73,7 @@ def from_plain(plain: Mapping[str, Any]) -> Config:
         LookupError, TypeError, ValueError, ImportError: it is not such a configuration.
     """
     register_schemas()
-    merged: Any = OmegaConf.merge(OmegaConf.structured(Config), {**plain, "algorithm": {}, "evaluation": {}})
+    merged: Any = OmegaConf.merge(OmegaConf.structured(Config), dict(plain) | {"algorithm": {}, "evaluation": {}})
     algorithm = dict(plain["algorithm"])
     if algorithm.get("module"):
         import_module(algorithm["module"])

@@ -115,7 +115,7 @@ class AlgorithmConfig:
         raise NotImplementedError
 
     def waits_for(self, other: AlgorithmConfig) -> bool:
-        """Whether runs of another algorithm in the same plan must be done first, because this one uses what they leave."""
+        """Whether another algorithm's runs in the same plan come first, because this one uses what they leave."""
         return False
 
     def trains_together(self, config: Config) -> bool:

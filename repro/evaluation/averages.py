@@ -17,7 +17,7 @@ from repro.engine.holdem_form import HoldemForm
 from repro.engine.sequence_form import SequenceForm
 from repro.evaluation.exploitability import exact_engine
 from repro.games.game import Game
-from repro.policies.base import Mixture, TabularPolicy, table_of
+from repro.policies.base import Ensemble, Mixture, TabularPolicy, table_of
 from repro.policies.ensemble import Average
 from repro.policies.network import Uniform
 from repro.policies.readout import Seat
@@ -102,6 +102,8 @@ class Averages:
     def _of_seat(self, seat: Seat, player: int) -> Tensor:
         if isinstance(seat, Mixture):
             return self._average(seat, player)
+        # Other ensembles have no average that could be taken.
+        assert not isinstance(seat, Ensemble)
         return self._ask(player, seat.probabilities(self._infosets(player)))
 
     def _infosets(self, player: int) -> Tensor:

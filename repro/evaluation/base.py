@@ -47,6 +47,7 @@ class Subject:
         snapshot: what is measured.
         readouts: those of the training, by name.
         others: by reference (`KEY` or `KEY/READOUT`), what evaluations named in `others`.
+        only: names of the read-outs to measure; None: all.
     """
 
     game: Game
@@ -54,6 +55,12 @@ class Subject:
     snapshot: Snapshot
     readouts: Mapping[str, Readout]
     others: Mapping[str, Other] = field(default_factory=dict)
+    only: Sequence[str] | None = None
+
+    @property
+    def asked(self) -> list[str]:
+        """Names of the read-outs to measure."""
+        return [name for name in self.readouts if self.only is None or name in self.only]
 
     def __post_init__(self) -> None:
         self._seats: dict[str, Sequence[Seat]] = {}
@@ -119,7 +126,7 @@ class Evaluation(ABC):
 
     def names(self, readouts: Iterable[str]) -> list[str]:
         """Which of a training's read-outs this is about."""
-        return list(readouts) if self.readouts is None else list(self.readouts)
+        return [name for name in readouts if self.readouts is None or name in self.readouts]
 
     def identity(self) -> dict[str, Any]:
         """What determines the result, beside training and read-out; part of the evaluation's key."""
@@ -133,4 +140,4 @@ class Costs(Evaluation):
     OF_PLAYERS = False
 
     def measure(self, subject: Subject) -> Measured:
-        return {name: {} for name in self.names(subject.readouts)}
+        return {name: {} for name in self.names(subject.asked)}

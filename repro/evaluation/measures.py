@@ -64,7 +64,7 @@ class Exploitability(Evaluation):
     def measure(self, subject: Subject) -> Measured:
         rows = self._rows = self._rows or self._rows_of(subject)
         measured = {}
-        for name in self.names(subject.readouts):
+        for name in self.names(subject.asked):
             table = self._tables.setdefault(name, Averages(rows)).table(subject.seats(name))
             measured[name] = self._of_table(subject, rows, table)
         return measured
@@ -150,7 +150,7 @@ class Match(Evaluation):
                 )
 
     def measure(self, subject: Subject) -> Measured:
-        measured: Measured = {name: {} for name in self.names(subject.readouts)}
+        measured: Measured = {name: {} for name in self.names(subject.asked)}
         for opponent, reference in self.opponents.items():
             seats = self._opponent(subject, reference)
             for name in (n for n in measured if reference != f"/{n}"):
@@ -247,7 +247,7 @@ class Strategy(Evaluation):
     def measure(self, subject: Subject) -> Measured:
         game, measured = subject.game, {}
         cells = game.legal.nonzero().tolist()
-        for name in self.names(subject.readouts):
+        for name in self.names(subject.asked):
             table = self._tables.setdefault(name, Averages(rows_of(game))).table(subject.seats(name))
             measured[name] = {strategy_metric(game, i, a): float(table[i, a]) for i, a in cells}
         return measured

@@ -135,7 +135,7 @@ class ValueErrors(Evaluation):
         return f"{', '.join(parts)} % of the pot" if parts else ""
 
     def measure(self, subject: Subject) -> Measured:
-        return {name: self._of_readout(subject, name) for name in self.names(subject.readouts)}
+        return {name: self._of_readout(subject, name) for name in self.names(subject.asked)}
 
     def _of_readout(self, subject: Subject, name: str) -> dict[str, float]:
         readout = subject.readouts[name]

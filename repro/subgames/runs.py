@@ -182,7 +182,7 @@ class EncodingErrorMetrics(Evaluation):
 
     def measure(self, subject: Subject) -> Measured:
         measured = {}
-        for name in self.names(subject.readouts):
+        for name in self.names(subject.asked):
             readout = subject.readouts[name]
             assert isinstance(readout, MeasuredErrors)
             measured[name] = readout.metrics(subject.snapshot)

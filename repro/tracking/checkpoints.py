@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import Checkpoint
 
 _PAUSE_PER_WRITE = 20
 
 LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
 
 
-class Checkpoints(pl.Callback):
+class Checkpoints(Checkpoint):
     """Save the trainer's state at the end of an iteration when enough time has passed, and after the last one.
 
     Args:
