@@ -15,6 +15,7 @@ from repro.config.schema import Config
 from repro.errors import ReproError
 from repro.figure import Options, PlannedSweep
 from repro.planning import Run, union
+from tests.commands import configs
 
 
 def options(scale: str, output: Path, **others: Any) -> Options:
@@ -50,8 +51,8 @@ def test_a_target_that_is_planned(tmp_path):
 
 
 def departures(sweep: PlannedSweep) -> dict[str, list[Any]]:
-    published, configs = ([hyperparameters(c) for c in which] for which in (sweep.published, sweep.configs))
-    return figure.deviations(published, configs)
+    published = configs(*sweep.published)
+    return figure.deviations(*([hyperparameters(c) for c in which] for which in (published, sweep.configs)))
 
 
 def test_laptop_departs_from_the_paper_in_length_only():
