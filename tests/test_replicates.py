@@ -35,6 +35,7 @@ from repro.policies.snapshot import SnapshotFolder
 from repro.tracking import record as records
 from repro.tracking.checkpoints import Checkpoints
 from repro.tracking.record import RunRecord
+from repro.tracking.store import MLflowRuns
 from repro.trained import Trained
 from tests.commands import call, folder_of, key_of, results, tracked
 from tests.small import metrics_of, small_config, small_model
@@ -420,7 +421,7 @@ def test_a_batched_run_that_dies_is_continued(straight, tmp_path, monkeypatch, m
         elif moment == "one exported":
             patched.setattr(training, "_leave_files", die_at_the_second_call(training._leave_files))
         else:
-            patched.setattr(training.MLflowRuns, "finish", die_at_the_second_call(training.MLflowRuns.finish))
+            patched.setattr(MLflowRuns, "finish", die_at_the_second_call(MLflowRuns.finish))
         assert executed_in_a_child(tmp_path, "seeds=[0,1]") == 9
     with monkeypatch.context() as patched:
         if moment != "after an iteration":
