@@ -36,8 +36,8 @@ CONF = Path(__file__).resolve().parents[1] / "conf"
 _SEED = re.compile("seed=(0|[1-9][0-9]*)")
 _KEYS: dict[tuple[str, ...], str] = {}
 _REFERENCED: dict[tuple[str, ...], DictConfig] = {}
-"""Keys and configurations of referenced runs. A reference is resolved many times while its run is planned, and composing
-takes long."""
+"""Keys and configurations of referenced runs. A reference is resolved many times while its run is planned, and
+composing takes long."""
 
 
 # -- runs ------------------------------------------------------------------------------------------------------------
@@ -310,14 +310,16 @@ def _check_different(runs: Sequence[Run]) -> None:
 
 
 def _key_of(*overrides: str, _root_: DictConfig) -> str:
-    """`${run_key:OVERRIDE,...}`: the key of another run, with the seed, device and threads of the run that asks."""
-    same = {key: _root_[key] for key in ("seed", "device", "threads")}
-    named = (*overrides, *(str(value) for value in same.values()))
+    """`${run_key:OVERRIDE,...}`: the key of another run, with the asking run's seed, device and threads unless given."""
+    given = {override.partition("=")[0] for override in overrides}
+    same = {key: _root_[key] for key in ("seed", "device", "threads") if key not in given}
+    composed = (*_SEARCHED, *overrides)
+    named = (*composed, *(f"{key}={value}" for key, value in same.items()))
     if named not in _KEYS:
-        if overrides not in _REFERENCED:
+        if composed not in _REFERENCED:
             with nullcontext() if GlobalHydra().is_initialized() else _composing(None):
-                _REFERENCED[overrides] = compose("config", [*_SEARCHED, *overrides])
-        _KEYS[named] = training_key(settings(OmegaConf.merge(_REFERENCED[overrides], same)))  # type: ignore[arg-type]
+                _REFERENCED[composed] = compose("config", [*composed])
+        _KEYS[named] = training_key(settings(OmegaConf.merge(_REFERENCED[composed], same)))  # type: ignore[arg-type]
     return _KEYS[named]
 
 

@@ -6,29 +6,35 @@ anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import torch
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from torch import Tensor
 
 from repro.config.checks import game_of
 from repro.config.keys import from_plain, training_config
 from repro.config.schema import Config, ReadoutConfig
+from repro.engine.sampling import SamplingEngine
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.policies.files import NOT_SUCH_A_FILE, check_same_game
 from repro.policies.readout import Readout, Seat
 from repro.policies.snapshot import History, Snapshot, SnapshotFolder, save_durably
+from repro.seeding import generator
 from repro.tracking import record as records
 from repro.tracking.record import RunRecord
 
 CONFIG = "config.yaml"
 PORTABLE = "snapshot.pt"
 """A training's last snapshot in one file, whatever its history."""
+
+_TRIAL_HANDS = 100
 
 
 def run_folder(output_dir: str | Path, key: str) -> Path:
@@ -167,19 +173,49 @@ def save_portable(path: Path, config: Config, snapshot: Snapshot) -> None:
 
 
 def load_portable(path: Path | str) -> tuple[Config, Snapshot]:
-    """What `save_portable` wrote; tensors are mapped from the file.
+    """What `save_portable` wrote; tensors are mapped from the file, which is read once to see that it is whole.
 
     Raises:
-        ReproError: the file is not of that kind.
+        ReproError: the file is not of that kind, or damaged.
     """
     try:
         stored = dict(torch.load(path, map_location="cpu", weights_only=True, mmap=True))
+        with ZipFile(path) as archive:
+            damaged = archive.testzip()
         config = from_plain(stored["config"])
         history = {name: [History([rows]) for rows in both] for name, both in stored["history"].items()}
         snapshot = Snapshot(int(stored["iteration"]), dict(stored["counts"]), dict(stored["state"]), history)
-    except (*NOT_SUCH_A_FILE, ImportError) as error:
+        sound = damaged is None and _is_sound(snapshot)
+    except Exception as error:  # A file of another kind fails in as many ways as there are bytes.
         raise ReproError(f"{path} is not the {PORTABLE} of a finished run.") from error
+    if not sound:
+        raise ReproError(f"{path} is damaged: it does not hold the finite numbers of a {PORTABLE}.")
     return config, snapshot
+
+
+def _is_sound(snapshot: Snapshot) -> bool:
+    """Whether there are as many rows of history as iterations, and all numbers are finite."""
+    both = [history for histories in snapshot.history.values() for history in histories]
+    return (
+        all(len(histories) == 2 for histories in snapshot.history.values())
+        and all(len(history) == snapshot.iteration for history in both)
+        and all(map(_is_finite, _tensors([snapshot.state, *both])))
+    )
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return tensor.layout == torch.strided and all(bool(part.isfinite().all()) for part in tensor.split(1 << 20))
+
+
+def _tensors(content: Any) -> Iterator[Tensor]:
+    """All tensors with values in nested mappings and sequences."""
+    if isinstance(content, Tensor):
+        yield content.reshape(-1)
+    elif isinstance(content, Mapping):
+        yield from _tensors(list(content.values()))
+    elif isinstance(content, Sequence) and not isinstance(content, str):
+        for part in content:
+            yield from _tensors(part)
 
 
 def portable_readout(game: Game, path: Path, readout: str = "") -> Sequence[Seat]:
@@ -189,8 +225,13 @@ def portable_readout(game: Game, path: Path, readout: str = "") -> Sequence[Seat
         ReproError: the file is not of that kind, is of another game, or has no such read-out.
     """
     config, snapshot = load_portable(path)
-    check_same_game(path, "a snapshot", game_of(config), game)
     try:
-        return _readout(game, config, _chosen(config, readout)).seats(snapshot)
-    except (RuntimeError, LookupError) as error:
-        raise ReproError(f"{path} does not hold what its configuration says ({error}).") from error
+        check_same_game(path, "a snapshot", game_of(config), game)
+        seats = _readout(game, config, _chosen(config, readout)).seats(snapshot)
+        # What has the wrong shape for this game shows when it is played.
+        SamplingEngine(game).play(list(seats), _TRIAL_HANDS, generator(0, "trial", device=game.device))
+    except ReproError:
+        raise
+    except Exception as error:  # Whoever forges a file can make it hold anything.
+        raise ReproError(f"{path} does not hold what its configuration says ({type(error).__name__}).") from error
+    return seats

@@ -87,16 +87,26 @@ def train(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, re
         seeds = [_open(game, one, labels, record if len(configs) == 1 else None) for one in configs]
         if config.force:
             _begin_anew(folder, seeds)
+        if record.trained and _checkpoints(folder):
+            # It was ended when all seeds were trained, but not all of their records said so.
+            _note_trained(seeds)
+            _remove_checkpoints(folder)
         due = [not seed.record.trained for seed in seeds]
         state = SKIPPED
         if any(due):
-            batch = _batch_folder(folder, seeds, due)
-            _fit(game, list(compress(seeds, due)), config, batch, record)
+            _fit(game, list(compress(seeds, due)), config, folder, _batch_folder(folder, seeds, due), record)
             state = FINISHED
         for seed in seeds:
             state = FINISHED if _complete(seed) else state
-    record.headline = seeds[0].record.headline
+    record.headline = _headline(seeds)
     return state
+
+
+def _headline(seeds: Sequence[Seed]) -> str:
+    """The first seed's, which it says where there are several."""
+    first, several = seeds[0], len(seeds) > 1
+    headline = first.record.headline
+    return f"{headline} (seed {first.config.seed})" if several and headline else headline
 
 
 # -- before ----------------------------------------------------------------------------------------------------------
@@ -150,8 +160,7 @@ def _readout_names(config: Config) -> list[str]:
 
 def _begin_anew(folder: Path, seeds: Sequence[Seed]) -> None:
     """Take nothing of what was done before for done, as asked."""
-    for file in folder.glob("*.ckpt"):
-        file.unlink()
+    _remove_checkpoints(folder)
     for seed in seeds:
         seed.record.trained = seed.record.exported = False
         seed.record.wall_seconds, seed.record.made_with = 0.0, {}
@@ -159,27 +168,45 @@ def _begin_anew(folder: Path, seeds: Sequence[Seed]) -> None:
 
 
 def _batch_folder(folder: Path, seeds: Sequence[Seed], due: Sequence[bool]) -> Path:
-    """Where checkpoints are; where other commands finished some seeds meanwhile, those of the others lie elsewhere."""
-    if all(due) or any(folder.glob("*.ckpt")):
+    """Where checkpoints are; those of all seeds serve no more when other commands have finished some meanwhile."""
+    if all(due):
         return folder
     rest = folder / f"seeds-{'-'.join(str(s.config.seed) for s in compress(seeds, due))}"
     rest.mkdir(exist_ok=True)
     return rest
 
 
+def _take_over(seeds: Sequence[Seed], checkpoints: Path) -> None:
+    """Nobody else continues these trainings from here on, because their snapshots will be this run's.
+
+    A checkpoint lacks what of the history is in snapshots, so one that another run has left, of a seed alone or of
+    other seeds together, must not be continued from.
+    """
+    for seed in seeds:
+        place = checkpoints.relative_to(seed.folder.parent).as_posix()
+        if seed.record.checkpoints not in ("", place):
+            for file in (seed.folder.parent / seed.record.checkpoints).glob("*.ckpt"):
+                file.unlink()
+        seed.record.checkpoints = place
+        records.write(seed.folder, seed.record)
+
+
 # -- training --------------------------------------------------------------------------------------------------------
 
 
-def _fit(game: Any, seeds: Sequence[Seed], config: Config, folder: Path, record: RunRecord) -> None:
+def _fit(game: Any, seeds: Sequence[Seed], config: Config, folder: Path, checkpoints: Path, record: RunRecord) -> None:
     """Train what is not finished, from the newest checkpoint."""
+    record.trained = False
+    records.write(folder, record)
+    _take_over(seeds, checkpoints)
     model = _model(game, seeds)
-    checkpoint, passed_over = newest_readable(folder)
+    checkpoint, passed_over = newest_readable(checkpoints)
     if passed_over:
         print(f"warning: {passed_over}")
-    trainer = _trainer(config, model, [Reporting(seeds, folder, record)], folder)
-    # After the user's, and (as one of Lightning's checkpoints) after those that stop, so that a run that they stop can be
+    trainer = _trainer(config, model, [Reporting(seeds, folder, record)], checkpoints)
+    # After the user's, and (as one of Lightning's checkpoints) after those that stop: a run that they stop can be
     # continued.
-    trainer.callbacks.append(Checkpoints(folder, config.checkpoint_every_seconds))  # type: ignore[attr-defined]
+    trainer.callbacks.append(Checkpoints(checkpoints, config.checkpoint_every_seconds))  # type: ignore[attr-defined]
     with _closing_when_stopped(seeds, model):
         for seed in seeds:
             seed.mlflow.begin()
@@ -189,12 +216,28 @@ def _fit(game: Any, seeds: Sequence[Seed], config: Config, folder: Path, record:
                 f"training was stopped by a callback after iteration {model.iteration} of {model.iterations}; repeat "
                 "the command without it to continue."
             )
+    # One record that says so for all seeds, until each one's does.
+    record.trained = True
+    records.write(folder, record)
+    _note_trained(seeds)
+    _remove_checkpoints(folder)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """Of a run, and of those of its seeds that were continued without the others."""
+    return [*folder.glob("*.ckpt"), *folder.glob("seeds-*/*.ckpt")]
+
+
+def _remove_checkpoints(folder: Path) -> None:
+    """Everything that can be played is in the snapshots; the memories serve no one any more."""
+    for file in _checkpoints(folder):
+        file.unlink()
+
+
+def _note_trained(seeds: Sequence[Seed]) -> None:
     for seed in seeds:
         seed.record.trained = True
         records.write(seed.folder, seed.record)
-    for file in folder.glob("*.ckpt"):
-        # Everything that can be played is in the snapshots; the memories serve no one any more.
-        file.unlink()
 
 
 def _model(game: Any, seeds: Sequence[Seed]) -> Training:
@@ -292,9 +335,7 @@ class Reporting(pl.Callback):
         pl_module.log_dict({**training.metrics, **flat, "step": float(training.iteration)}, batch_size=1)
 
     def _report(self, training: Training) -> None:
-        several = len(self._seeds) > 1
-        first = self._seeds[0].record.headline
-        self._record.headline = f"{first} (seed {self._seeds[0].config.seed})" if several and first else first
+        self._record.headline = _headline(self._seeds)
         self._record.iteration = training.iteration
         done = training.iteration - self._first
         self._record.seconds_per_iteration = (time.monotonic() - self._started) / done

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,15 @@ from repro.evaluation.units import milli_units, unit_name
 from repro.games import Game, load
 from repro.games.betting import CALL, FOLD, RAISE, BettingRound, BettingRules
 from repro.games.one_card import one_card_each
+from repro.launching import execute
 from repro.networks.features import feature_columns
 from repro.networks.modules import parameter_count, value_network
+from repro.planning import plan
 from repro.policies import TabularPolicy, deterministic_policy, random_policy, save_strategy, uniform
 from repro.policies.snapshot import History, Snapshot, SnapshotFolder
-from repro.trained import PORTABLE, portable_readout, save_portable
+from repro.tracking import record as records
+from repro.trained import PORTABLE, portable_readout, run_folder, save_portable
+from tests.commands import SMALL
 from tests.small import average_policy_of, seats_of, small_model
 from tests.tables import average_of, ensemble_of
 from tests.test_ensemble import strategies_that_differ
@@ -344,6 +350,71 @@ def test_the_file_of_a_snapshot_is_checked(tmp_path):
             portable_readout(game, path)
 
 
+def _set(value: object, *keys: Any) -> Callable[[Any], None]:
+    """What puts a value, or what it makes of the one there, at a place in nested content."""
+
+    def put(content: Any) -> None:
+        for key in keys[:-1]:
+            content = content[key]
+        content[keys[-1]] = value(content[keys[-1]]) if callable(value) else value
+
+    return put
+
+
+_VALUE = ("history", "value", 0)
+
+
+@pytest.mark.parametrize(
+    ("forge", "told"),
+    [
+        (_set(lambda rows: rows * torch.nan, *_VALUE), "is damaged"),
+        (_set(lambda rows: rows[:-1], *_VALUE), "is damaged"),
+        (_set(lambda rows: rows[:, :-1], *_VALUE), "networks of 1315 parameters; here this architecture has 1316"),
+        (_set(lambda rows: rows[..., None], *_VALUE), "the snapshot holds networks"),
+        (_set(lambda rows: rows.flatten(), *_VALUE), "is damaged"),
+        (_set(lambda rows: rows.tolist(), *_VALUE), "does not hold what its configuration says"),
+        (_set(lambda both: both[:1], *_VALUE[:-1]), "is damaged"),
+        (_set({}, "history"), "the training has no B"),
+        (_set([torch.rand(8, 3, 3)] * 2, "history", "opening"), "does not hold what its configuration says"),
+        (_set(10**9, "iteration"), "is damaged"),
+        (_set("8x", "iteration"), "is not the snapshot.pt of a finished run"),
+        (_set([1], "state"), "is not the snapshot.pt of a finished run"),
+        (_set(None, "config"), "is not the snapshot.pt of a finished run"),
+        (_set("", "config", "game", "name"), "game '' is unknown"),
+        (_set("nothing.there", "config", "algorithm", "module"), "is not the snapshot.pt of a finished run"),
+        (_set(None, "config", "network"), "does not hold what its configuration says"),
+        (_set("deep_cfr", "config", "network", "architecture"), "is not the snapshot.pt|the snapshot holds networks"),
+        (_set({"x": {"kind": "y"}}, "config", "algorithm", "readouts"), "does not hold what its configuration says"),
+    ],
+)
+def test_a_forged_snapshot_is_refused_in_one_sentence(tmp_path, capsys, monkeypatch, forge, told):
+    _, path = trained(load("leduc"), tmp_path)
+    content = torch.load(path, weights_only=True)
+    forge(content)
+    torch.save(content, path)
+    _check_refused(path, told, capsys, monkeypatch)
+
+
+def test_a_damaged_snapshot_is_refused_in_one_sentence(tmp_path, capsys, monkeypatch):
+    _, path = trained(load("leduc"), tmp_path)
+    whole = path.read_bytes()
+    for length in (0, 1, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        _check_refused(path, r"is not the snapshot\.pt of a finished run", capsys, monkeypatch)
+    for at in range(len(whole) // 8, 7 * len(whole) // 8, len(whole) // 8):
+        path.write_bytes(whole[:at] + b"\0\1\2\3" + whole[at + 4 :])
+        _check_refused(path, "is damaged", capsys, monkeypatch)
+
+
+def _check_refused(path: Path, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(match, "play_match", lambda *_, **__: pytest.fail("it played"))
+    assert match.main(["leduc", "uniform", str(path)]) == 2
+    shown = capsys.readouterr()
+    assert not shown.out
+    assert re.match(rf"error: B: .*({told})", shown.err)
+    assert shown.err.count("\n") == 1
+
+
 # -- the command -----------------------------------------------------------------------------------------------------
 
 
@@ -373,6 +444,32 @@ def test_command_plays_files(tmp_path, capsys):
     assert "40000 hands" in text
     assert printed(capsys, *arguments)[4] == text
     assert printed(capsys, *arguments[:-1], 2)[0] != mean
+
+
+@pytest.mark.slow
+def test_command_plays_what_runs_have_left(tmp_path, capsys):
+    """A run by its key, its snapshot in one file, and its strategy as a table are the same player."""
+    (run,) = plan([*SMALL, "algorithm.iterations=5", f"output_dir={tmp_path}"], multirun=False).runs
+    assert execute(run.configs, run.labels) == records.FINISHED
+    folder, more = run_folder(tmp_path, run.key), ("--hands", 2000, "--output", tmp_path)
+    for readout in ("sd_cfr", "deep_cfr"):
+        names = f"{run.key}/{readout}", f"{folder / PORTABLE}:{readout}", folder / readout / "strategy.csv"
+        shown = [printed(capsys, "kuhn", name, "uniform", *more) for name in names]
+        assert shown[0][:4] == shown[1][:4]
+        assert shown[2][3] == pytest.approx(shown[0][3], abs=1e-3)
+        assert shown[2][1] < shown[0][0] < shown[2][2]
+        assert printed(capsys, "kuhn", *names[:2], *more)[3] == 0
+    for name, told in (
+        (run.key, "its read-out is ''; the run of sd_cfr_and_deep_cfr has sd_cfr, deep_cfr: name one of them"),
+        (f"{run.key}/average", "its read-out is 'average'"), (f"{folder / PORTABLE}", "its read-out is ''"),
+        (f"{run.key[:-1]}/sd_cfr", "the key of a run in"),
+    ):  # fmt: skip
+        assert match.main(["kuhn", name, "uniform", "--output", str(tmp_path)]) == 2
+        error = capsys.readouterr().err
+        assert told in error
+        assert error.count("\n") == 1
+    assert match.main(["leduc", "uniform", f"{run.key}/sd_cfr", "--output", str(tmp_path)]) == 2
+    assert "holds a run for game kuhn" in capsys.readouterr().err
 
 
 def test_command_takes_parameters_of_the_game(capsys):

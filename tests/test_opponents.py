@@ -1,127 +1,243 @@
-"""Deep CFR measured against blueprints: runs that refer to other runs."""
+"""Trainings measured against each other: opponents are finished trainings, named by KEY or KEY/READOUT."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
-from mlflow import MlflowClient
-from repro.algorithms.deep_cfr_holdem import HoldemDeepCFR
-from repro.opponents import opponents_of
 
-from repro import run
-from repro.config import NetworkConfig, ReadoutConfig, hyperparameters, result_config, run_key, settings
+from repro import training
 from repro.errors import ReproError
-from repro.evaluation.head_to_head import play_match
-from repro.games import load, load_game
-from repro.policies.network import Uniform
-from repro.tracking.store import TRAINING, default_uri, find_finished, find_runs, open_store
-from tests.small import small_config
+from repro.evaluation.averages import tabulated
+from repro.evaluation.head_to_head import exact, play_match
+from repro.evaluation.units import milli_units
+from repro.games import load
+from repro.launching import execute
+from repro.planning import plan
+from repro.seeding import generator
+from repro.tracking import record as records
+from repro.trained import Trained, run_folder
+from tests.commands import SMALL, configs, key_of, results
 
-GAME = ("game=hunl_pot", "game.ranks=6", "game.suits=2", "game.stack=400.0")
-BLUEPRINT = (*GAME, "algorithm=es_mccfr", "algorithm.buckets=5", "algorithm.iterations=2", "algorithm.traversals=50")
+CFR = ("game=kuhn", "algorithm=cfr", "algorithm.iterations=30", "algorithm.snapshot_every=5", "evaluation=costs")
+LEDUC = ("game=leduc", *CFR[1:])
+KUHN = (*SMALL, "algorithm.iterations=10")
+
+BETTING = ("game=hunl_pot", "game.ranks=6", "game.suits=3", "game.stack=1000.0")
+BLUEPRINT = (*BETTING, "algorithm=es_mccfr", "algorithm.buckets=5", "algorithm.iterations=4", "algorithm.traversals=50",
+             "algorithm.snapshot_every=2", "evaluation=costs")  # fmt: skip
+HNLH = ("game=hnlh", "game.ranks=6", "game.suits=2", "game.stack=500.0")
+NFSP = (*HNLH, "algorithm=nfsp", "network.width=16", "algorithm.iterations=2", "algorithm.snapshot_every=1",
+        "algorithm.hands=200", "algorithm.replay_capacity=2000", "algorithm.reservoir_capacity=2000",
+        "algorithm.steps_per_update=16", "algorithm.batch_size=32", "evaluation=costs")  # fmt: skip
 NETWORKS = (
-    *GAME, "algorithm=sd_cfr_and_deep_cfr", "network=deep_cfr", "network.width=8", "network.card_width=12",
-    "algorithm.iterations=2", "algorithm.traversals=200", "algorithm.value.steps=5", "algorithm.value.batch_size=64",
-    "algorithm.average.steps=5", "algorithm.average.batch_size=64", "algorithm.value_capacity=1000",
-    "algorithm.strategy_capacity=1000", "algorithm.match_hands=200",
+    "algorithm=sd_cfr_and_deep_cfr", "network=deep_cfr", "network.width=8", "network.card_width=12",
+    "algorithm.iterations=2", "algorithm.snapshot_every=1", "algorithm.traversals=200", "algorithm.value.steps=5",
+    "algorithm.value.batch_size=64", "algorithm.average.steps=5", "algorithm.average.batch_size=64",
+    "algorithm.value_capacity=1000", "algorithm.strategy_capacity=1000",
 )  # fmt: skip
 
 
-def call(*overrides: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "repro.run", *overrides]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+def done(output: Path, *overrides: str) -> tuple[str, str, str]:
+    """Do a run: its key, the state that it ended in, and what its record says of it."""
+    (run,) = plan([*overrides, f"output_dir={output}"], multirun=False).runs
+    state = execute(run.configs, run.labels)
+    return run.key, state, records.read(run_folder(output, run.key)).message
 
 
-def key_of(*overrides: str) -> str:
-    (config,) = run.plan(overrides, multirun=False)
-    return run_key(run.without_hydra(config))
+def made(output: Path, *overrides: str) -> str:
+    """Do a run; its key."""
+    key, state, message = done(output, *overrides)
+    assert state in (records.FINISHED, records.SKIPPED), message
+    return key
+
+
+def against(*opponents: str, **match: Any) -> tuple[str, ...]:
+    """Overrides for a match against each of `NAME=KEY` or `NAME=KEY/READOUT`."""
+    given = (f"evaluation.match.{key}={value}" for key, value in match.items())
+    return ("evaluation=match", *(f"+evaluation.match.opponents.{opponent}" for opponent in opponents), *given)
+
+
+def won(output: Path, *overrides: str) -> dict[tuple[str, str], dict[int, float]]:
+    """Read-out and metric of every match -> iteration -> value."""
+    found: dict[tuple[str, str], dict[int, float]] = {}
+    for row in results(output, overrides).itertuples():
+        if str(row.metric).startswith("match/"):
+            found.setdefault((str(row.readout), str(row.metric)), {})[row.step] = row.value  # type: ignore[index,assignment]
+    return found
+
+
+@pytest.fixture(scope="module")
+def opponents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Finished trainings on Kuhn poker (CFR, and SD-CFR and Deep CFR of another seed), and CFR on Leduc."""
+    output = tmp_path_factory.mktemp("opponents")
+    for overrides in (CFR, LEDUC, (*KUHN, "seed=1")):
+        made(output, *overrides)
+    return output
+
+
+# -- one-card games: exact values ------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_a_reference_is_the_key_of_the_other_run():
-    named = '"game=kuhn","algorithm=cfr"'
-    overrides = (*NETWORKS, "seed=3", f"+algorithm.opponents.other='${{run_key:{named}}}'")
-    (config,) = run.plan(overrides, multirun=False)
-    assert config.algorithm.opponents.other == key_of("game=kuhn", "algorithm=cfr", "seed=3")
-    assert config.algorithm.opponents.other != key_of("game=kuhn", "algorithm=cfr", "seed=4")
+@pytest.mark.parametrize("opponents_at", ["same", "last"])
+def test_opponents_are_met_at_the_same_iteration_or_at_their_last(opponents, opponents_at):
+    given = (f"cfr={key_of(*CFR)}", f"them={key_of(*KUHN, 'seed=1')}/deep_cfr")
+    # CFR goes on for longer: its last iteration is none of this run's.
+    overrides = (*KUHN, *against(*given, opponents_at=opponents_at))
+    key = made(opponents, *overrides)
+    game, mine = load("kuhn"), Trained.open(opponents, key)
+    others = {
+        "cfr": Trained.open(opponents, key_of(*CFR)).other(game),
+        "them": Trained.open(opponents, key_of(*KUHN, "seed=1")).other(game, "deep_cfr"),
+    }
+    found = won(opponents, *overrides)
+    assert set(found) == {(r, f"match/{o}/value") for r in ("sd_cfr", "deep_cfr") for o in others}
+    for (readout, metric), values in found.items():
+        assert list(values) == [5, 10]
+        other = others[metric.split("/")[1]]
+        for iteration, value in values.items():
+            ours = tabulated(game, mine.other(game, readout).seats(iteration))
+            theirs = tabulated(game, other.seats(iteration if opponents_at == "same" else None))
+            assert value == pytest.approx(milli_units(game, exact(game, ours, theirs)), abs=1e-3)
+    assert mine.folder.name == key_of(*KUHN), "who is played against changes nothing that is trained"
+
+
+def test_keys_of_trainings_do_not_change_with_opponents():
+    for more in (against("x=0123456789ab"), against("x=0123456789ab/y", opponents_at="same"), against("y=/deep_cfr")):
+        assert key_of(*SMALL, *more) == key_of(*SMALL)
+
+
+def test_opponents_may_be_known_before_they_are_made():
+    """The table of a figure plays against its own: references follow from the seed, and are runs that it asks for."""
+    reference = "'${run_key:" + ",".join(f'"{o}"' for o in ("game=kuhn", *CFR[1:4])) + "}'"
+    planned = configs(*SMALL, "seed=0,2", *against(f"other={reference}"))
+    for config in planned:
+        assert config.evaluation["match"].opponents["other"] == key_of(*CFR, f"seed={config.seed}")
+    with pytest.raises(ReproError, match="Could not find 'algorithm/nothing'"):
+        plan([*SMALL, *against("""a='${run_key:"algorithm=nothing"}'""")], multirun=False)
+
+
+# -- Hold'em games: hands that are played ----------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
-def test_the_table_plays_against_its_own_blueprints(scale):
-    solved = run.plan([f"+experiment=table2/blueprint/{scale}"], multirun=True)
-    keys = {run_key(run.without_hydra(c)): (c.algorithm.buckets, c.seed) for c in solved}
-    trained = run.plan([f"+experiment=table2/deep_cfr/{scale}"], multirun=True)
-    coarse, fine = sorted({buckets for buckets, _ in keys.values()})
-    for config in trained:
-        opponents = config.algorithm.opponents
-        assert keys[opponents.blueprint] == (fine, config.seed)
-        assert keys[opponents.coarse_blueprint] == (coarse, config.seed)
-    # A reference follows from the seed, and is no difference between settings.
-    flat = [hyperparameters(result_config(run.without_hydra(c))) for c in trained]
-    assert all(f == flat[0] for f in flat)
+def test_a_blueprint_is_an_opponent_of_deep_cfr(tmp_path):
+    blueprint = made(tmp_path, *BLUEPRINT)
+    overrides = (*BETTING, *NETWORKS, *against(f"mine={blueprint}", hands=200))
+    key = made(tmp_path, *overrides)
+    found = won(tmp_path, *overrides)
+    metrics = ("match/mine/value", "match/mine/standard_error")
+    assert set(found) == {(readout, metric) for readout in ("sd_cfr", "deep_cfr") for metric in metrics}
+    assert all(list(values) == [1, 2] for values in found.values())
+    assert "mbb/g" in records.read(run_folder(tmp_path, key)).headline
+    check_sampled(tmp_path, key, Trained.open(tmp_path, blueprint), found, "mine", 200)
+    with pytest.raises(ReproError, match=r"a run for game hunl_pot .* not for hunl_pot with .*'ranks': 5"):
+        Trained.open(tmp_path, blueprint).other(load("hunl_pot", ranks=5, suits=3, stack=1000.0))
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("_with_database")
-def test_a_run_plays_against_the_blueprint_of_another(tmp_path):
-    key, output = key_of(*BLUEPRINT), f"output_dir={tmp_path}"
-    asking = (*NETWORKS, output, f"+algorithm.opponents.mine={key}")
-    checked = settings(run.without_hydra(run.plan(asking, multirun=False)[0]))
-    with pytest.raises(ReproError, match=rf"algorithm\.opponents\.mine is {key}; .* no finished run with this key"):
-        opponents_of(open_store(default_uri(tmp_path)), load_game(checked.game), checked)
-    solved = call(*BLUEPRINT, output)
-    assert solved.returncode == 0, solved.stderr
-    done = call(*asking)
-    assert done.returncode == 0, done.stderr
-    assert "mbb/g" in done.stderr
-    client = MlflowClient(default_uri(tmp_path))
-    experiment = client.get_experiment_by_name("runs")
-    assert experiment is not None
-    found = find_runs(client, experiment.experiment_id, key_of(*NETWORKS, f"+algorithm.opponents.mine={key}"))
-    assert {"match/mine/value", "match/mine/standard_error"} <= found["deep_cfr"].data.metrics.keys()
-    assert {"match/mine/value", "match/deep_cfr/value"} <= found["sd_cfr"].data.metrics.keys()
-    with pytest.raises(ReproError, match="holds a strategy for game hunl_pot"):
-        opponents_of(client, load("hunl_pot", ranks=5, suits=2), checked)
-    # What is found by its key is the training run, and only a finished one.
-    run_found = find_finished(client, key)
-    assert run_found is not None
-    assert run_found.info.run_id == find_runs(client, experiment.experiment_id, key)[TRAINING].info.run_id
-    client.set_terminated(run_found.info.run_id, "FAILED")
-    assert find_finished(client, key) is None
+def test_nfsps_average_network_is_an_opponent_in_hnlh(tmp_path):
+    nfsp = made(tmp_path, *NFSP)
+    overrides = (*HNLH, *NETWORKS, *against(f"nfsp={nfsp}", hands=200, opponents_at="same"))
+    key = made(tmp_path, *overrides)
+    found = won(tmp_path, *overrides)
+    assert all(list(values) == [1, 2] for values in found.values())
+    check_sampled(tmp_path, key, Trained.open(tmp_path, nfsp), found, "nfsp", 200, same=True)
 
 
-def test_matches_are_those_of_the_read_outs():
-    game = load("hunl_pot", ranks=6, suits=2, stack=400.0)
-    given: dict[str, Any] = {
-        "traversals": 200, "iterations": 1, "match_hands": 400, "opponents": {"uniform": "-"},
-        "readouts": {"sd_cfr": ReadoutConfig("ensemble"), "deep_cfr": ReadoutConfig("average_network")},
-    }  # fmt: skip
-    opponents = {"uniform": Uniform(game)}
-    model = HoldemDeepCFR(game, small_config(**given), NetworkConfig("deep_cfr", 8, None, 12), 0, opponents)
-    model.training_step(None, 0)
-    seats: dict[str, Any] = {"sd_cfr": [model.sampling(p) for p in range(2)], "deep_cfr": model._average_seats()}
-    for name, players in seats.items():
-        match = play_match(game, players, Uniform(game), 400, model.draws("match"))
-        assert model.metrics[name]["match/uniform/value"] == pytest.approx(10 * match.mean)
-        assert model.metrics[name]["match/uniform/standard_error"] == pytest.approx(10 * match.standard_error)
+def check_sampled(
+    output: Path, key: str, other: Trained, found: Any, name: str, hands: int, *, same: bool = False
+) -> None:
+    """A match is what `play_match` gives between the read-outs, with the run's draws for this purpose."""
+    mine = Trained.open(output, key)
+    game = load(mine.config.game["name"], **{k: v for k, v in mine.config.game.items() if k not in ("name", "module")})
+    for readout in ("sd_cfr", "deep_cfr"):
+        for iteration in (1, 2):
+            seats = mine.other(game, readout).seats(iteration), other.other(game).seats(iteration if same else None)
+            match = play_match(game, *seats, hands, generator(mine.config.seed, "match", iteration, 0, game.device))
+            value, error = found[readout, f"match/{name}/value"], found[readout, f"match/{name}/standard_error"]
+            assert value[iteration] == pytest.approx(milli_units(game, match.mean))
+            assert error[iteration] == pytest.approx(milli_units(game, match.standard_error))
+
+
+# -- what cannot be played against -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("opponent", "at", "sentence"),
+    [
+        ("0123456789ab", "last", "there is no run with the key '0123456789ab'."),
+        ("../../etc", "last", "there is no run with the key '..'."),
+        ("{leduc}", "last", "holds a run for game leduc with"),
+        ("{networks}", "last", "its read-out is ''; the run of sd_cfr_and_deep_cfr has sd_cfr, deep_cfr: name one"),
+        ("{networks}/average", "last", "its read-out is 'average'; the run of sd_cfr_and_deep_cfr has sd_cfr, deep"),
+        ("{cfr}/sd_cfr", "last", "its read-out is 'sd_cfr'; the run of cfr has cfr: name one"),
+        ("{unfinished}", "last", "is not finished (its state is 'interrupted')."),
+        ("{networks}/sd_cfr", "same", "which left no snapshot after iteration 15, and opponents_at is same; give it"),
+    ],
+)
+def test_what_cannot_be_an_opponent_is_one_sentence_before_any_training(opponents, monkeypatch, opponent, at, sentence):
+    unfinished = key_of(*CFR, "algorithm.iterations=31")
+    names = {"leduc": key_of(*LEDUC), "networks": key_of(*KUHN, "seed=1"), "cfr": key_of(*CFR)}
+    broken_off(opponents, *CFR, "algorithm.iterations=31")
+
+    def fit(*_: object, **__: object) -> None:
+        raise AssertionError("this must train nothing")
+
+    monkeypatch.setattr(training, "_fit", fit)
+    reference = opponent.format(**names, unfinished=unfinished)
+    _, state, message = done(opponents, *SMALL, "seed=2", *against(f"x={reference}", opponents_at=at))
+    assert state == records.FAILED
+    assert message.startswith("evaluation.match")
+    assert sentence in message
+    assert reference in message
+    assert "\n" not in message
+    folder = run_folder(opponents, key_of(*SMALL, "seed=2"))
+    assert not (folder / "error.txt").exists()
+    assert not (folder / "snapshots").exists()
+
+
+def broken_off(output: Path, *overrides: str) -> None:
+    """A training that was interrupted before its first iteration."""
+    (run,) = plan([*overrides, f"output_dir={output}"], multirun=False).runs
+    folder = run_folder(output, run.key)
+    if folder.exists():
+        return
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(training, "_fit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            execute(run.configs, run.labels)
 
 
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (
-            ["algorithm.match_hands=0", "+algorithm.opponents.a=x"],
-            "algorithm.match_hands is 0, but algorithm.opponents",
-        ),
-        (["+algorithm.opponents.A=x"], "algorithm.opponents.A: the name must be of a-z, 0-9 and _"),
-        (["+algorithm.opponents.a='${run_key:\"algorithm=nothing\"}'"], "Could not find 'algorithm/nothing'"),
+        (against("A=x"), "evaluation.match.opponents.A is x; the name must be of a-z, 0-9 and _."),
+        (against("a=/average"), "evaluation.match.opponents.a is /average; the read-outs of this run are sd_cfr, deep"),
+        (against(), "evaluation.match.opponents is empty; at least one is needed."),
+        (against("a=x", hands=3), "evaluation.match.hands is 3; every deal is played twice, so it must be even."),
+        (against("a=x", hands=-2), "evaluation.match.hands is -2; it must be at least 0."),
+        (against("a=x", opponents_at="first"), "opponents_at is 'first'; it must be one of same, last."),
     ],
 )
 def test_bad_configuration_is_refused(overrides, sentence):
     with pytest.raises(ReproError) as caught:
-        run.plan([*NETWORKS, *overrides], multirun=False)
+        plan([*SMALL, *overrides], multirun=False)
     assert sentence in str(caught.value)
+
+
+def test_hands_are_needed_where_there_is_no_exact_value():
+    with pytest.raises(ReproError, match="game hunl_pot has no exact value of a match, a number of hands is needed"):
+        plan([*BETTING, *NETWORKS, *against("a=x")], multirun=False)
+
+
+def test_a_training_may_play_against_its_own_read_outs(opponents):
+    overrides = (*KUHN, "seed=1", *against("s_hat=/deep_cfr"))
+    made(opponents, *overrides)
+    assert set(won(opponents, *overrides)) == {("sd_cfr", "match/s_hat/value")}, "none plays against itself"

@@ -150,6 +150,9 @@ class DeepCFRConfig(AlgorithmConfig):
         assert config.network is not None
         return DeepCFR(game, self, config.network, config.seed)
 
+    def trains_together(self, config: Config) -> bool:
+        return self.MANY_SEEDS and not self.lists(self.load(config.game))
+
     def together(self, trainings: list[Any]) -> Training:
         from repro.algorithms.replicates import Replicates  # noqa: PLC0415  (they are made of what is below)
 

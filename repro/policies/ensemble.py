@@ -156,10 +156,10 @@ class BM(Readout):
         assert architecture is not None
         network = value_network(architecture, columns, game.num_actions).to(game.device)
         parameters = snapshot.history["value"][player]
-        if len(parameters[0]) != parameter_count(network):
+        if tuple(parameters[0].shape) != (parameter_count(network),):
             # Columns were added to the features since, for example.
             raise ReproError(
-                f"the snapshot holds networks of {len(parameters[0])} parameters; here this architecture has "
+                f"the snapshot holds networks of {parameters[0].numel()} parameters; here this architecture has "
                 f"{parameter_count(network)}."
             )
         opening = snapshot.history["opening"][player] if "opening" in snapshot.history else None

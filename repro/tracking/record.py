@@ -37,6 +37,7 @@ class RunRecord:
         earlier: state, headline and message that other commands left, by their ids, newest last.
         trained: whether it was ever finished: its snapshots are complete.
         exported: whether its files are there for others to take along.
+        checkpoints: folder in outputs/runs whose checkpoints continue it: its own, or one of several seeds together.
         wall_seconds: time spent in training.
         labels: target -> scale, of all the invocations that asked for it.
         mlflow: name of a read-out, or "training" -> id of its MLflow run.
@@ -54,6 +55,7 @@ class RunRecord:
     earlier: dict[str, list[str]] = field(default_factory=dict)
     trained: bool = False
     exported: bool = False
+    checkpoints: str = ""
     wall_seconds: float = 0.0
     labels: dict[str, str] = field(default_factory=dict)
     mlflow: dict[str, str] = field(default_factory=dict)
