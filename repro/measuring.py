@@ -71,7 +71,7 @@ class Measuring:
 
     def measure(self, snapshot: Snapshot) -> Measured:
         """Measure a snapshot, and store what was found: per read-out its metrics, costs among them."""
-        return self._measure(snapshot, dict.fromkeys(self.evaluations, list(self.readouts)))
+        return self._measure(snapshot, {name: list(self.readouts) for name in self.evaluations})
 
     def _measure(self, snapshot: Snapshot, wanted: Mapping[str, list[str]]) -> Measured:
         """Make evaluations of some read-outs each, where they are due."""

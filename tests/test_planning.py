@@ -129,8 +129,8 @@ def test_a_reference_is_the_key_of_the_run_that_the_overrides_ask_for():
         key_of("algorithm=nfsp", "game=kuhn", f"seed={seed}") for seed in (0, 3)
     ]
     seventh = '${run_key:"algorithm=nfsp","game=kuhn","seed=7"}'
-    (planned,) = configs(*SMALL, "seed=3", "evaluation=match", f"+evaluation.match.opponents.nfsp='{seventh}'")
-    assert planned.evaluation["match"].opponents["nfsp"] == key_of("algorithm=nfsp", "game=kuhn", "seed=7")
+    (third,) = configs(*SMALL, "seed=3", "evaluation=match", f"+evaluation.match.opponents.nfsp='{seventh}'")
+    assert third.evaluation["match"].opponents["nfsp"] == key_of("algorithm=nfsp", "game=kuhn", "seed=7")
 
 
 # -- bad input -------------------------------------------------------------------------------------------------------
