@@ -310,7 +310,7 @@ def _check_different(runs: Sequence[Run]) -> None:
 
 
 def _key_of(*overrides: str, _root_: DictConfig) -> str:
-    """`${run_key:OVERRIDE,...}`: another run's key; what is not given of seed, device and threads is the asking run's."""
+    """`${run_key:OVERRIDE,...}`: another run's key; seed, device and threads are the asking run's unless given."""
     given = {override.partition("=")[0] for override in overrides}
     same = {key: _root_[key] for key in ("seed", "device", "threads") if key not in given}
     composed = (*_SEARCHED, *overrides)

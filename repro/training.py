@@ -162,6 +162,8 @@ def _begin_anew(folder: Path, seeds: Sequence[Seed]) -> None:
     """Take nothing of what was done before for done, as asked."""
     _remove_checkpoints(folder)
     for seed in seeds:
+        for file in (seed.folder / "evaluations").glob("*.json"):
+            file.unlink()
         seed.record.trained = seed.record.exported = False
         seed.record.wall_seconds, seed.record.made_with = 0.0, {}
         seed.record.note_made_with({**provenance.code(), **provenance.hardware(), **provenance.versions()})
