@@ -33,6 +33,8 @@ from repro.config.schema import Config
 from repro.errors import ReproError
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
+_PUBLISHED = ("custom", "paper")
+"""Scales that depart from nothing."""
 _SEED = re.compile("seed=(0|[1-9][0-9]*)")
 _KEYS: dict[tuple[str, ...], str] = {}
 _REFERENCED: dict[tuple[str, ...], DictConfig] = {}
@@ -206,14 +208,16 @@ def measured_otherwise(config: Config, overrides: Sequence[str]) -> Config:
 def _composing(config_dir: str | None) -> Iterator[None]:
     """Hydra, ready to compose from `conf` and, before it, from a folder of the user's."""
     register_schemas()
-    global _SEARCHED
+    global _SEARCHED, _FOLDERS
     _SEARCHED = [] if config_dir is None else [_searchpath(config_dir)]
+    _FOLDERS = [] if config_dir is None else [Path(config_dir).absolute()]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         yield
 
 
 _SEARCHED: list[str] = []
-"""What is added to Hydra's overrides in every composition."""
+_FOLDERS: list[Path] = []
+"""What is added to Hydra's overrides in every composition, and the folders of configurations that it names."""
 
 
 def _searchpath(config_dir: str) -> str:
@@ -252,6 +256,7 @@ def _composed(jobs: Sequence[Sequence[str]]) -> list[DictConfig]:
 
 
 def _run(cfg: DictConfig, job: Sequence[str]) -> Run:
+    _check_departures(cfg, job)
     _drop_what_is_not_measured(cfg, job)
     labels = {str(cfg.target): str(cfg.scale)}
     first = settings(cfg)
@@ -259,6 +264,23 @@ def _run(cfg: DictConfig, job: Sequence[str]) -> Run:
         return Run([first], labels)
     # Each with references of its own to other runs, which follow from the seed.
     return Run([settings(OmegaConf.merge(cfg, {"seed": seed, "seeds": None})) for seed in first.seeds], labels)  # type: ignore[arg-type]
+
+
+def _check_departures(cfg: DictConfig, job: Sequence[str]) -> None:
+    """Refuse a scale that an experiment does not have: it would be the published length under another name.
+
+    Raises:
+        ReproError: it has not.
+    """
+    experiments = [override.partition("=")[2] for override in job if override.startswith("experiment=")]
+    if not experiments or cfg.scale in _PUBLISHED:
+        return
+    file = Path("departures", str(cfg.scale), f"{experiments[-1]}.yaml")
+    if not any((folder / file).is_file() for folder in (CONF, *_FOLDERS)):
+        raise ReproError(
+            f"scale is {cfg.scale}; the experiment {experiments[-1]} has no conf/{file}, so that it would be of the "
+            "published length; use scale=paper for that."
+        )
 
 
 def _drop_what_is_not_measured(cfg: DictConfig, job: Sequence[str]) -> None:

@@ -46,6 +46,18 @@ def test_an_evaluations_key_is_of_what_is_measured():
     assert len({key(Exploitability()), key(Exploitability(boards=3)), key(Exploitability(), 5), key(Match())}) == 4
 
 
+def test_an_evaluations_key_knows_what_a_read_out_is_compared_with():
+    (config,) = configs("algorithm=sd_cfr_and_deep_cfr", multirun=False)
+
+    def key(capacity: int | None) -> str:
+        readouts = {**config.algorithm.readouts, "capped": ReadoutConfig("ensemble", capacity)}
+        algorithm = replace(config.algorithm, readouts=readouts)
+        match = Match(opponents={"capped": "/capped"})
+        return evaluation_key(replace(config, evaluation={"x": match}, algorithm=algorithm), "x", "deep_cfr")
+
+    assert key(3) != key(4)
+
+
 def test_a_configuration_survives_being_written_down():
     for overrides in (SMALL, ("algorithm=cfr",), ("algorithm=d2cfr", "evaluation=[exploitability,costs]")):
         (config,) = configs(*overrides, multirun=False)
@@ -216,3 +228,9 @@ def test_networks_wait_for_the_subgames_that_they_learn_from():
     assert [[run.config.algorithm.name for run in stage] for stage in stages([*networks, *small, *solved])] == [
         ["sd_cfr_and_deep_cfr", "solved_subgames"], ["dcvn", "devn"],
     ]  # fmt: skip
+
+
+def test_a_scale_that_an_experiment_does_not_have_is_refused():
+    with pytest.raises(ReproError, match="scale is night; the experiment figure1 has no conf/departures/night/figure1"):
+        plan(["experiment=figure1", "scale=night"], multirun=False)
+    assert plan(["experiment=figure1", "scale=paper"], multirun=False).runs

@@ -54,6 +54,7 @@ def evaluation_key(config: Config, evaluation: str, readout: str) -> str:
         SCHEMA: _name_in(EVALUATIONS, measured),
         "evaluation": measured.identity(),
         "readout": _plain(config.algorithm.readouts.get(readout)),
+        "beside": [_plain(config.algorithm.readouts.get(other)) for other in measured.beside],
     })  # fmt: skip
 
 

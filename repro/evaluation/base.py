@@ -128,6 +128,11 @@ class Evaluation(ABC):
         """Which of a training's read-outs this is about."""
         return [name for name in readouts if self.readouts is None or name in self.readouts]
 
+    @property
+    def beside(self) -> list[str]:
+        """Names of the training's own read-outs that the measured one is compared with."""
+        return []
+
     def identity(self) -> dict[str, Any]:
         """What determines the result, beside training and read-out; part of the evaluation's key."""
         return {k: v for k, v in asdict(self).items() if k not in ("readouts", "at")}

@@ -120,6 +120,10 @@ class Match(Evaluation):
     def others(self) -> list[str]:
         return [reference for reference in self.opponents.values() if not reference.startswith("/")]
 
+    @property
+    def beside(self) -> list[str]:
+        return [reference[1:] for reference in self.opponents.values() if reference.startswith("/")]
+
     def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
         yield from super().problems(game, algorithm)
         if self.hands % 2:
@@ -202,6 +206,10 @@ class Disagreement(Evaluation):
         for key in ("first", "second"):
             if getattr(self, key) not in algorithm.readouts:
                 yield key, getattr(self, key), f"the read-outs of this run are {', '.join(algorithm.readouts)}"
+
+    @property
+    def beside(self) -> list[str]:
+        return [self.second]
 
     def names(self, readouts: Iterable[str]) -> list[str]:
         return [self.first]
