@@ -13,10 +13,9 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 
-from repro.errors import ReproError
+from repro.errors import INTERRUPTED, ReproError
 from repro.launching import Command, prepare_output
 from repro.planning import Run, measured_otherwise
-from repro.run import INTERRUPTED
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -25,16 +25,13 @@ import pandas as pd
 
 from paper_figures import claims as claims_of
 from paper_figures import frame, page
-from repro.errors import ReproError
+from repro.errors import INTERRUPTED, ReproError
 
 if TYPE_CHECKING:
     from repro.config.schema import Config
     from repro.planning import Run
 
 ROOT = Path(__file__).resolve().parents[1]
-INTERRUPTED = 130
-"""Exit status after Ctrl-C."""
-
 SCALES = ("smoke", "laptop", "night", "paper")
 ALL = "figures"
 """Names all targets."""

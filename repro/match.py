@@ -26,7 +26,7 @@ from repro.seeding import generator
 from repro.tracking.progress import console
 from repro.trained import CONFIG, PORTABLE, Trained, portable_readout, run_folder
 
-Player = Sequence[Seat]
+BothSeats = Sequence[Seat]
 """What a command line can name: a player for each seat."""
 
 _WORDS: dict[str, bool] = {"true": True, "false": False}
@@ -68,7 +68,7 @@ def _value(text: str) -> object:
     return text
 
 
-def read_player(game: Game, argument: str, text: str, output: str = "outputs") -> Player:
+def read_player(game: Game, argument: str, text: str, output: str = "outputs") -> BothSeats:
     """The player that A or B names: `uniform`, a `strategy.csv`, `snapshot.pt[:READOUT]`, or a run's `KEY[/READOUT]`.
 
     Raises:

@@ -39,7 +39,7 @@ class Measuring:
         self.evaluations: Mapping[str, Evaluation] = config.evaluation
         self._others = dict(self._open_others())
         self._rows = {
-            (name, readout): rows_of(folder, config, name, readout)
+            (name, readout): evaluation_rows(folder, config, name, readout)
             for name, evaluation in self.evaluations.items()
             for readout in evaluation.names(self.readouts)
         }
@@ -121,7 +121,7 @@ class Measuring:
         return together
 
 
-def rows_of(folder: Path, config: Config, evaluation: str, readout: str) -> EvaluationRows:
+def evaluation_rows(folder: Path, config: Config, evaluation: str, readout: str) -> EvaluationRows:
     """The file of what an evaluation measured of a read-out."""
     measured, given = config.evaluation[evaluation], config.algorithm.readouts.get(readout)
     about = {
@@ -138,7 +138,7 @@ def is_measured(config: Config, folder: Path) -> bool:
     for name, evaluation in config.evaluation.items():
         due = set(stored) if evaluation.at != "last" else {algorithm.iterations} & set(stored)
         for readout in evaluation.names(algorithm.readouts):
-            if due - set(rows_of(folder, config, name, readout).rows):
+            if due - set(evaluation_rows(folder, config, name, readout).rows):
                 return False
     return True
 
@@ -149,7 +149,7 @@ def measured_rows(config: Config) -> list[tuple[str, str, int, float]]:
     together: dict[str, Metrics] = {TRAINING: TrainingRows(folder).read()}
     for name, evaluation in config.evaluation.items():
         for readout in evaluation.names(config.algorithm.readouts):
-            for step, metrics in rows_of(folder, config, name, readout).rows.items():
+            for step, metrics in evaluation_rows(folder, config, name, readout).rows.items():
                 together.setdefault(readout, {}).setdefault(step, {}).update(metrics)
     return [
         (readout, metric, step, value)

@@ -20,12 +20,9 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from repro.config.keys import register_schemas
-from repro.errors import ReproError
+from repro.errors import INTERRUPTED, ReproError
 from repro.launching import Command, end_with_the_command, prepare_output
 from repro.planning import CONF, Sweep, is_about_launching, one_sentence, plan, stages
-
-INTERRUPTED = 130
-"""Exit status after Ctrl-C."""
 
 
 @hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from repro.algorithms.nfsp import NFSP, NFSPConfig, Player
-from repro.algorithms.nfsp_strategies import Listed
+from repro.algorithms.nfsp_strategies import ListedPlayer
 from repro.algorithms.replay import Transitions
 from repro.config import NetworkConfig, ReadoutConfig
 from repro.games import Game
@@ -51,9 +51,9 @@ def small_player(game: Game, player: int = 0, **changes: Any) -> Player:
     return Player(game, player, small_config(**changes), ONE_LAYER, *network_inputs(game), seed=0)
 
 
-def listed(player: Player) -> Listed:
+def listed(player: Player) -> ListedPlayer:
     """The player's strategies, in a game with few infosets."""
-    assert isinstance(player.strategies, Listed)
+    assert isinstance(player.strategies, ListedPlayer)
     return player.strategies
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.algorithms.nfsp import NFSP, SelfPlaySeat
-from repro.algorithms.nfsp_strategies import Asked, Listed, tabled
+from repro.algorithms.nfsp_strategies import AskedPlayer, ListedPlayer, tabled
 from repro.algorithms.replay import Replay, Transitions
 from repro.config import NetworkConfig
 from repro.engine.sampling import SamplingEngine
@@ -268,8 +268,8 @@ def test_listed_and_asked_networks_give_the_same(architecture):
         model.training_step(None, 0)
     tables, asked = made
     for ours, theirs in zip(tables.players, asked.players, strict=True):
-        assert isinstance(ours.strategies, Listed)
-        assert isinstance(theirs.strategies, Asked)
+        assert isinstance(ours.strategies, ListedPlayer)
+        assert isinstance(theirs.strategies, AskedPlayer)
         assert ours.steps == theirs.steps
         assert ours.updates == theirs.updates > 20
         for a, b in zip(ours.reservoir.state_dict().values(), theirs.reservoir.state_dict().values(), strict=True):
@@ -289,10 +289,10 @@ def test_listed_and_asked_networks_give_the_same(architecture):
 
 def test_small_games_are_listed_and_large_ones_asked():
     config = small_config()
-    assert config.strategies_in(load("leduc")) is Listed
-    assert config.strategies_in(load("big_leduc")) is Listed
-    assert config.strategies_in(load("hnlh")) is Asked
-    assert small_config(strategies="asked").strategies_in(load("kuhn")) is Asked
+    assert config.strategies_in(load("leduc")) is ListedPlayer
+    assert config.strategies_in(load("big_leduc")) is ListedPlayer
+    assert config.strategies_in(load("hnlh")) is AskedPlayer
+    assert small_config(strategies="asked").strategies_in(load("kuhn")) is AskedPlayer
     (problem,) = small_config(strategies="listed").problems(config_of(config, ONE_LAYER), load("hnlh"))
     assert "algorithm.strategies is listed; the game hnlh has" in problem
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from repro.algorithms.nfsp import NFSP, NFSPConfig
-from repro.algorithms.nfsp_strategies import Asked
+from repro.algorithms.nfsp_strategies import AskedPlayer
 from repro.config import NetworkConfig, ReadoutConfig
 from repro.evaluation.base import Costs
 from repro.evaluation.head_to_head import play_match
@@ -40,9 +40,9 @@ def nfsp(game: Game, **changes: Any) -> NFSP:
     return NFSP(game, config(**changes), NETWORK, 0)
 
 
-def asked(model: NFSP, player: int) -> Asked:
+def asked(model: NFSP, player: int) -> AskedPlayer:
     strategies = model.players[player].strategies
-    assert isinstance(strategies, Asked)
+    assert isinstance(strategies, AskedPlayer)
     return strategies
 
 
@@ -141,7 +141,7 @@ def test_what_it_leaves_can_be_played(trained):
 
 def test_nothing_but_costs_can_be_measured_of_large_games(trained):
     game, given = trained.game, config_of(trained.algorithm, NETWORK)
-    assert given.algorithm.strategies_in(game) is Asked
+    assert given.algorithm.strategies_in(game) is AskedPlayer
     assert measured(game, given, trained, Costs()) == {"nfsp": {}}
     assert trained.snapshot().counts["episodes"] == 2000
     assert set(trained.snapshot().counts) == {"episodes", "nodes_touched", "wall_seconds"}

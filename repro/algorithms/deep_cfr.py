@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from repro.algorithms.base import Algorithm, Training
 from repro.algorithms.memory import Aggregated, Memory, Minibatch, Reservoir
-from repro.algorithms.strategies import Asked, Listed, Rectify, Strategies
+from repro.algorithms.strategies import MOST_EVALUATED, Asked, Listed, Rectify, Strategies
 from repro.config.fields import above, at_least, one_of
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, RegressionConfig, register_algorithm
 from repro.engine.sampling import Samples, SamplingEngine, Traversals
@@ -35,9 +35,6 @@ from repro.policies.network import AverageNetwork
 from repro.policies.readout import Readout
 from repro.policies.snapshot import History
 from repro.seeding import initialisation
-
-MOST_LISTED = 1 << 16
-"""Infosets of the largest game whose strategies are listed unless the configuration says otherwise."""
 
 
 @dataclass
@@ -79,7 +76,7 @@ class DeepCFRConfig(AlgorithmConfig):
 
     def lists(self, game: Game) -> bool:
         """Whether strategies in a game are listed."""
-        return game.infosets <= MOST_LISTED if self.strategies is None else self.strategies == "listed"
+        return game.infosets <= MOST_EVALUATED if self.strategies is None else self.strategies == "listed"
 
     def tables_opening(self, game: Game) -> bool:
         """Whether the first betting round of a game has a table."""

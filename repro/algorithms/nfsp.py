@@ -27,8 +27,9 @@ from torch.nn.functional import one_hot
 
 from repro.algorithms.base import Algorithm, largest_divisor
 from repro.algorithms.memory import Minibatch, Reservoir
-from repro.algorithms.nfsp_strategies import Asked, Listed, PlayerStrategies, Strategies
+from repro.algorithms.nfsp_strategies import AskedPlayer, ListedPlayer, PlayerStrategies, Probabilities
 from repro.algorithms.replay import Replay, Transitions
+from repro.algorithms.strategies import MOST_EVALUATED
 from repro.config.fields import above, above_up_to, at_least, between, one_of
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, register_algorithm
 from repro.engine.sampling import Samples, SamplingEngine, sample_actions
@@ -46,9 +47,6 @@ from repro.seeding import initialisation
 
 _MOST_PER_STEP = 20
 """Iterations in one epoch of Lightning's, which takes milliseconds of its own."""
-
-_MOST_LISTED = 1 << 16
-"""Infosets up to which networks are evaluated on all of them in every iteration."""
 
 
 @dataclass
@@ -98,8 +96,8 @@ class NFSPConfig(AlgorithmConfig):
 
     def strategies_in(self, game: Game) -> type[PlayerStrategies]:
         """How the networks answer in a game."""
-        listed = game.infosets <= _MOST_LISTED if self.strategies is None else self.strategies == "listed"
-        return Listed if listed else Asked
+        listed = game.infosets <= MOST_EVALUATED if self.strategies is None else self.strategies == "listed"
+        return ListedPlayer if listed else AskedPlayer
 
 
 register_algorithm("nfsp", NFSPConfig)
@@ -117,7 +115,7 @@ class SelfPlaySeat(Ensemble):
         device: where probabilities are wanted.
     """
 
-    def __init__(self, strategies: Strategies, actions: int, eta: float, device: torch.device | str = "cpu") -> None:
+    def __init__(self, strategies: Probabilities, actions: int, eta: float, device: torch.device | str = "cpu") -> None:
         self._strategies, self._eta = strategies, eta
         self._certain = torch.eye(actions, device=device)
         self._best_response = torch.zeros(0, dtype=torch.bool)

@@ -1,7 +1,8 @@
 """How an NFSP player's networks answer: from tables refreshed in every iteration, or asked on demand.
 
-`Listed` evaluates both networks on all of the player's infosets once per iteration, and play reads tables. For the same
-reason the target network is kept as the one number per infoset that Q-learning reads from it. `Asked` evaluates them on
+`ListedPlayer` evaluates both networks on all of the player's infosets once per iteration, and play reads tables. For
+the same reason the target network is kept as the one number per infoset that Q-learning reads from it. `AskedPlayer`
+evaluates them on
 the infosets that come up, with a copy of the value network as the target network. Both say the same, to rounding.
 """
 
@@ -25,11 +26,11 @@ from repro.networks.inputs import Inputs
 from repro.networks.modules import Network
 from repro.networks.optimizers import FlatSGD
 
-Strategies = Callable[[Tensor, Tensor], Tensor]
+Probabilities = Callable[[Tensor, Tensor], Tensor]
 """`[n]` infosets and which strategy, 0 the average one, 1 the best response -> `[n, actions]` probabilities."""
 
 
-def tabled(average: Tensor, best_response: Tensor, first: int) -> Strategies:
+def tabled(average: Tensor, best_response: Tensor, first: int) -> Probabilities:
     """Both strategies from tables `[infosets of the player, actions]`, whose infosets are `first, first + 1, ...`."""
     tables = torch.stack([average, best_response])
     return lambda infosets, which: tables[which, infosets - first]
@@ -54,7 +55,7 @@ class PlayerStrategies(ABC):
         self.value_network, self.average_network = value_network, average_network
 
     @abstractmethod
-    def at(self, epsilon: float) -> Strategies:
+    def at(self, epsilon: float) -> Probabilities:
         """Both strategies as they are now; the best response explores with probability `epsilon`."""
 
     @abstractmethod
@@ -80,7 +81,7 @@ class PlayerStrategies(ABC):
         """Take back what `target` gave."""
 
 
-class Listed(PlayerStrategies):
+class ListedPlayer(PlayerStrategies):
     """Tables over all of the player's infosets.
 
     Attributes:
@@ -107,7 +108,7 @@ class Listed(PlayerStrategies):
         """`[infosets, actions]` probabilities of the average strategy."""
         return self.average_network(self.features, self.legal)
 
-    def at(self, epsilon: float) -> Strategies:
+    def at(self, epsilon: float) -> Probabilities:
         greedy = one_hot(self.values().argmax(1), self.actions)
         response = (1 - epsilon) * greedy + epsilon * self._uniform
         return tabled(self.average(), response.float(), self.first)
@@ -130,7 +131,7 @@ class Listed(PlayerStrategies):
         self.next_value.copy_(saved)
 
 
-class Asked(PlayerStrategies):
+class AskedPlayer(PlayerStrategies):
     """Networks on demand, for games with more infosets than one would evaluate in every iteration."""
 
     def __init__(
@@ -139,7 +140,7 @@ class Asked(PlayerStrategies):
         super().__init__(game, player, inputs, value_network, average_network)
         self._target = deepcopy(value_network)
 
-    def at(self, epsilon: float) -> Strategies:
+    def at(self, epsilon: float) -> Probabilities:
         @torch.no_grad()
         def probabilities_of(infosets: Tensor, which: Tensor) -> Tensor:
             features, legal = self.inputs(infosets)

@@ -36,6 +36,9 @@ was fitted -> `[n, actions]` regrets that strategies are matched to (D2CFR)."""
 Sums = Literal["regrets", "sums"]
 """The two tensors of an `OpeningTable`."""
 
+MOST_EVALUATED = 1 << 16
+"""Infosets of the largest game whose strategies are listed unless the configuration says otherwise."""
+
 
 class OpeningTable:
     """A player's first betting round: summed regrets, and the summed strategies that Deep CFR's average reads.

@@ -152,10 +152,10 @@ class Averages:
 
 def tabulated(game: Game, seats: Sequence[Seat]) -> TabularPolicy:
     """The table of what both seats play, in a game with an exact engine; a mixture's is its average strategy."""
-    return TabularPolicy(Averages(rows_of(game)).table(seats))
+    return TabularPolicy(Averages(engine_rows(game)).table(seats))
 
 
-def rows_of(game: Game) -> ListedRows | BoardRows:
+def engine_rows(game: Game) -> ListedRows | BoardRows:
     """The rows of the game's exact engine."""
     engine = exact_engine(game)
     return ListedRows(game, engine) if isinstance(engine, SequenceForm) else BoardRows(game, engine)

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from repro.config.checks import NAME
 from repro.config.fields import at_least, one_of
 from repro.config.schema import AlgorithmConfig, register_evaluation
 from repro.engine.holdem_form import HoldemForm, sample_boards
-from repro.evaluation.averages import Averages, BoardRows, ListedRows, rows_of
+from repro.evaluation.averages import Averages, BoardRows, ListedRows, engine_rows
 from repro.evaluation.base import Costs, Evaluation, Measured, Other, Subject
 from repro.evaluation.disagreement import disagreement
 from repro.evaluation.head_to_head import exact, play_match
@@ -33,9 +34,6 @@ _FEW_INFOSETS = 16
 
 _MOST_MATCHES = 3
 """Matches that a headline shows."""
-
-NAME = r"[a-z0-9_]+"
-"""What names of read-outs, evaluations and opponents are made of."""
 
 
 @dataclass
@@ -62,7 +60,7 @@ class Exploitability(Evaluation):
             yield "boards", "null", f"the game {game.name} is too large to measure on all boards, a number is needed"
 
     def measure(self, subject: Subject) -> Measured:
-        rows = self._rows = self._rows or self._rows_of(subject)
+        rows = self._rows = self._rows or self._engine_rows(subject)
         measured = {}
         for name in self.names(subject.asked):
             table = self._tables.setdefault(name, Averages(rows)).table(subject.seats(name))
@@ -73,10 +71,10 @@ class Exploitability(Evaluation):
         parts = [f"{name} {m['exploitability']:.0f}" for name, m in measured.items() if "exploitability" in m]
         return f"{', '.join(parts[:2])} {unit_name(game)}" if parts else ""
 
-    def _rows_of(self, subject: Subject) -> ListedRows | BoardRows:
+    def _engine_rows(self, subject: Subject) -> ListedRows | BoardRows:
         game = subject.game
         if self.boards is None:
-            return rows_of(game)
+            return engine_rows(game)
         draw = generator(subject.seed, "evaluation boards", 0, 0, "cpu")
         return BoardRows(game, HoldemForm(game, sample_boards(game, self.boards, draw)))
 
@@ -188,7 +186,7 @@ class Match(Evaluation):
         return {"value": exact(subject.game, ours, self._policy(subject, f"opponent {opponent}", seats))}
 
     def _policy(self, subject: Subject, whose: str, seats: Any) -> TabularPolicy:
-        return TabularPolicy(self._tables.setdefault(whose, Averages(rows_of(subject.game))).table(seats))
+        return TabularPolicy(self._tables.setdefault(whose, Averages(engine_rows(subject.game))).table(seats))
 
 
 @dataclass
@@ -256,7 +254,7 @@ class Strategy(Evaluation):
         game, measured = subject.game, {}
         cells = game.legal.nonzero().tolist()
         for name in self.names(subject.asked):
-            table = self._tables.setdefault(name, Averages(rows_of(game))).table(subject.seats(name))
+            table = self._tables.setdefault(name, Averages(engine_rows(game))).table(subject.seats(name))
             measured[name] = {strategy_metric(game, i, a): float(table[i, a]) for i, a in cells}
         return measured
 

@@ -112,7 +112,7 @@ class Encoded(Dataset[Batch]):
         return len(self._whole.inputs)
 
     def __getitem__(self, rows: list[int]) -> Batch:
-        return rows_of(self._whole, torch.tensor(rows))
+        return parts_of(self._whole, torch.tensor(rows))
 
 
 class ShuffledBatches(Sampler[list[int]]):
@@ -187,9 +187,9 @@ class SubgameData(pl.LightningDataModule):
             whole, held = self._encoded(samples, truth), torch.from_numpy(self._held_out(samples.board))
             learned_from += int((~held).sum())
             if stage != "validate":
-                training.append(rows_of(whole, ~held))
-            validation.append(rows_of(whole, held))
-            truths.append(rows_of(truth, held))
+                training.append(parts_of(whole, ~held))
+            validation.append(parts_of(whole, held))
+            truths.append(parts_of(truth, held))
             mine = truths[-1]
             ideal.append(encoding_error(mine.cfv, mine.matchup, mine.bucket, self.buckets, self._target))
         self.truth, self.encoding_error = _joined(truths), error(torch.cat(ideal))
@@ -202,7 +202,7 @@ class SubgameData(pl.LightningDataModule):
         whole = _joined(training)
         if self._algorithm.learn_from is not None:
             draw = generator(self._seed, "learn from")
-            whole = rows_of(whole, torch.randperm(len(whole.inputs), generator=draw)[: self._algorithm.learn_from])
+            whole = parts_of(whole, torch.randperm(len(whole.inputs), generator=draw)[: self._algorithm.learn_from])
         self._train = Encoded(whole)
 
     def _check(self, held: int, training: int) -> None:
@@ -238,7 +238,7 @@ class SubgameData(pl.LightningDataModule):
         start = 0
         for batch in self.val_dataloader():
             end = start + len(batch.inputs)
-            yield batch.inputs, rows_of(self.truth, slice(start, end))
+            yield batch.inputs, parts_of(self.truth, slice(start, end))
             start = end
 
     @cached_property
@@ -299,7 +299,7 @@ def validation_data(subgames: Subgames, algorithm: SubgameDataConfig, target: st
 Columns = TypeVar("Columns", Batch, Truth)
 
 
-def rows_of(whole: Columns, rows: Tensor | slice) -> Columns:
+def parts_of(whole: Columns, rows: Tensor | slice) -> Columns:
     """Some of the subgames."""
     return type(whole)(**{f.name: getattr(whole, f.name)[rows] for f in fields(whole)})
 
