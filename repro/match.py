@@ -127,7 +127,7 @@ def _bars() -> Progress:
     return Progress(*columns, console=shown, transient=True, disable=not shown.is_terminal)
 
 
-def _sampled(game: Game, a: Player, b: Player, hands: int, seed: int, bars: Progress) -> MatchResult:
+def _sampled(game: Game, a: BothSeats, b: BothSeats, hands: int, seed: int, bars: Progress) -> MatchResult:
     task = bars.add_task("hands", total=hands)
 
     def advance(match: MatchResult) -> None:
