@@ -24,9 +24,9 @@ SWEEPS = (
     Sweep(
         "d2cfr",
         "experiment=d2cfr_leduc seed=range(5) evaluation=[exploitability,match] evaluation.match.opponents_at=same "
-        + against("same_width", f"{_WITHOUT} network.width=64")
+        + against("same_width", f"{_WITHOUT} network.width=64", "d2cfr")
         + " "
-        + against("same_parameters", f"{_WITHOUT} network.width=70"),
+        + against("same_parameters", f"{_WITHOUT} network.width=70", "d2cfr"),
         {"smoke": "seed=range(2)"},
     ),
 )

@@ -26,11 +26,11 @@ SWEEPS = (
     Sweep(
         "d2cfr",
         "experiment=d2cfr_leduc seed=range(5) evaluation=[exploitability,match] evaluation.match.opponents_at=same "
-        + against("without", f"{_WITHOUT} algorithm.rectification=none")
+        + against("without", f"{_WITHOUT} algorithm.rectification=none", "d2cfr")
         + " "
-        + against("exact", f"{_WITHOUT} algorithm.rectification=exact")
+        + against("exact", f"{_WITHOUT} algorithm.rectification=exact", "d2cfr")
         + " "
-        + against("clipped", _CLIPPED),
+        + against("clipped", _CLIPPED, "d2cfr"),
         {"smoke": "seed=range(2)"},
     ),
 )

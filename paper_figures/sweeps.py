@@ -32,15 +32,14 @@ class Sweep:
         return list({argument.partition("=")[0].lstrip("+"): argument for argument in asked}.values())
 
 
-def against(name: str, overrides: str, readout: str = "") -> str:
+def against(name: str, overrides: str, readout: str) -> str:
     """The override that names an opponent in matches: the run that `overrides` ask for at the same scale.
 
     Args:
         name: of the metrics.
         overrides: as on the command line.
-        readout: which of the opponent's, where it has several.
+        readout: which of the opponent's.
     """
     asked = ",".join(f'"{override}"' for override in [*shlex.split(overrides), "scale=${scale}"])
-    of = f"/{readout}" if readout else ""
     # Hydra takes the value as it is between single quotes, and resolves it then.
-    return shlex.quote(f"+evaluation.match.opponents.{name}='${{run_key:{asked}}}{of}'")
+    return shlex.quote(f"+evaluation.match.opponents.{name}='${{run_key:{asked}}}/{readout}'")

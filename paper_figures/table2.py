@@ -28,7 +28,7 @@ SHOWS = "Deep CFR against the blueprint of an abstraction; the network's layers 
 def _against(coarse: int, fine: int) -> str:
     """Opponents by their buckets per round."""
     return " ".join(
-        against(name, f"experiment=hunl_blueprint algorithm.buckets={buckets}")
+        against(name, f"experiment=hunl_blueprint algorithm.buckets={buckets}", "es_mccfr")
         for name, buckets in (("coarse_blueprint", coarse), ("blueprint", fine))
     )
 

@@ -27,7 +27,7 @@ def _against(game: str) -> str:
         "evaluation.match.at=last",
         against("deep_cfr", f"experiment=deep_cfr_{game}", "deep_cfr"),
         against("sd_cfr", f"experiment=deep_cfr_{game}", "sd_cfr"),
-        against("nfsp", f"experiment=nfsp_{game}"),
+        against("nfsp", f"experiment=nfsp_{game}", "nfsp"),
     ))  # fmt: skip
 
 

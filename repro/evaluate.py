@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from repro.errors import INTERRUPTED, ReproError
 from repro.launching import Command, prepare_output
-from repro.planning import Run, measured_otherwise
+from repro.planning import Run, measured_otherwise, union
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,7 +52,7 @@ def run(words: Sequence[str], output: str) -> int:
         config = replace(measured_otherwise(trained.config, overrides), output_dir=output)
         runs.append(Run([config], trained.record.labels))
     command = Command(prepare_output(output), None, None)
-    return command.do([runs])
+    return command.do([union(runs)])
 
 
 if __name__ == "__main__":

@@ -132,7 +132,7 @@ def plan_target(target: str, options: Options) -> tuple[list[PlannedSweep], list
         command = "python -m repro.run -m " + shlex.join([*overrides, "hydra/launcher=joblib"])
         planned.append(PlannedSweep(sweep.name, command, configs, tuple(sweep.arguments("paper"))))
         runs += asked
-    return planned, _batched(runs) if options.device != "cpu" else runs
+    return planned, runs
 
 
 def _where(options: Options) -> list[str]:
@@ -192,7 +192,7 @@ def _run(runs: Sequence[Run], planned: dict[str, tuple[list[PlannedSweep], list[
     for sweeps, _ in planned.values():
         for sweep in sweeps:
             print(f"$ {sweep.command}", flush=True)
-    distinct = union(runs)
+    distinct = union(runs) if options.device == "cpu" else _batched(union(runs))
     due = [run for run in distinct if options.force or any(not _is_done(config) for config in run.configs)]
     print(f"{len(runs)} run(s) asked for, {len(distinct)} different trainings, {len(due)} to be done", flush=True)
     if not due:

@@ -18,6 +18,7 @@ import traceback
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import IO
 
@@ -126,6 +127,7 @@ def _execute_alone(configs: Sequence[Config], of: Mapping[str, str], folder: Pat
     return record.state
 
 
+@cache
 def end_with_the_command() -> None:
     """Let this worker process end when the command that started it on this machine is gone.
 

@@ -38,11 +38,13 @@ class Measuring:
         self.readouts = readout_objects(game, config)
         self.evaluations: Mapping[str, Evaluation] = config.evaluation
         self._others = dict(self._open_others())
-        self._rows = {
-            (name, readout): evaluation_rows(folder, config, name, readout)
-            for name, evaluation in self.evaluations.items()
-            for readout in evaluation.names(self.readouts)
-        }
+        # Evaluations of one key share their rows, whatever they are called.
+        files: dict[str, EvaluationRows] = {}
+        self._rows = {}
+        for name, evaluation in self.evaluations.items():
+            for readout in evaluation.names(self.readouts):
+                rows = evaluation_rows(folder, config, name, readout)
+                self._rows[name, readout] = files.setdefault(rows.key, rows)
         for (name, readout), stored in self._rows.items():
             self.evaluations[name].recall(readout, stored.rows)
 
@@ -107,10 +109,10 @@ class Measuring:
                 lacking.setdefault(iteration, {}).setdefault(name, []).append(readout)
         return dict(sorted(lacking.items()))
 
-    def complete(self, snapshots: SnapshotFolder) -> Iterator[tuple[int, Measured]]:
-        """Measure what lacks, yielding iterations with what was measured there."""
+    def complete(self, snapshots: SnapshotFolder) -> Iterator[Measured]:
+        """Measure what lacks, yielding what was measured of each snapshot."""
         for iteration, wanted in self.lacking(snapshots).items():
-            yield iteration, self._measure(snapshots.read(iteration), wanted)
+            yield self._measure(snapshots.read(iteration), wanted)
 
     def rows(self) -> dict[str, Metrics]:
         """Per read-out, everything that is known of the evaluations asked for."""

@@ -134,9 +134,10 @@ def _with(config: Config, other: Config) -> Config:
     """A configuration that also measures what another one of the same training does."""
     evaluation = dict(config.evaluation)
     for name, measure in other.evaluation.items():
-        if measure not in evaluation.values():
-            names = chain([name], (f"{name}_{i}" for i in count(2)))
-            evaluation[next(n for n in names if n not in evaluation)] = measure
+        alike = next((n for n, e in evaluation.items() if e.is_like(measure)), None)
+        names = chain([alike or name], (f"{name}_{i}" for i in count(2)))
+        free = next(n for n in names if n == alike or n not in evaluation)
+        evaluation[free] = measure if alike is None else evaluation[alike].joined(measure)
     readouts = {**config.algorithm.readouts, **other.algorithm.readouts}
     return replace(
         config,
@@ -186,7 +187,8 @@ def measured_otherwise(config: Config, overrides: Sequence[str]) -> Config:
             if key.split(".")[0] != "evaluation" and not key.startswith("algorithm.readouts."):
                 raise ReproError(f"{line}: only evaluation and algorithm.readouts can be given of a finished run.")
         with _composing(None):
-            evaluations = [line for line, key in about.items() if key.startswith("evaluation")]
+            same = [f"{key}={getattr(config, key)}" for key in ("seed", "device", "threads")]
+            evaluations = [*same, *(line for line, key in about.items() if key.startswith("evaluation"))]
             composed = settings(compose("config", evaluations)).evaluation
         parser = OverridesParser.create()
         given = parser.parse_overrides([line for line, key in about.items() if key.startswith("algorithm.")])

@@ -148,6 +148,13 @@ def write_config(folder: Path, config: Config) -> None:
     path = folder / CONFIG
     if path.is_file():
         before = _load_config(folder)
+        for name, given in before["algorithm"]["readouts"].items():
+            asked = plain["algorithm"]["readouts"].get(name, given)
+            if asked != given:
+                raise ReproError(
+                    f"algorithm.readouts.{name} is {asked}, but this run has a read-out of that name, {given}; choose "
+                    "another name."
+                )
         plain["algorithm"]["readouts"] = {**before["algorithm"]["readouts"], **plain["algorithm"]["readouts"]}
     records.write_durably(path, OmegaConf.to_yaml(OmegaConf.create(plain)), sync=True)
 

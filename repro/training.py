@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import compress
@@ -86,7 +86,7 @@ def train(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, re
         check_with_game(config, game)
         seeds = [_open(game, one, labels, record if len(configs) == 1 else None) for one in configs]
         if config.force:
-            _begin_anew(folder, seeds)
+            _remove_checkpoints(folder)
         if record.trained and _checkpoints(folder):
             # It was ended when all seeds were trained, but not all of their records said so.
             _note_trained(seeds)
@@ -120,6 +120,8 @@ def _open(game: Any, config: Config, labels: Mapping[str, str], record: RunRecor
     write_config(folder, config)
     record = records.read(folder) if record is None else record
     record.labels |= labels
+    if config.force:
+        _begin_anew(folder, record)
     if not record.trained:
         record.note_made_with({**provenance.code(), **provenance.hardware(), **provenance.versions()})
     measuring = Measuring(game, config, folder)
@@ -158,15 +160,12 @@ def _readout_names(config: Config) -> list[str]:
     return list(dict.fromkeys([*config.algorithm.readouts, *named]))
 
 
-def _begin_anew(folder: Path, seeds: Sequence[Seed]) -> None:
-    """Take nothing of what was done before for done, as asked."""
-    _remove_checkpoints(folder)
-    for seed in seeds:
-        for file in (seed.folder / "evaluations").glob("*.json"):
-            file.unlink()
-        seed.record.trained = seed.record.exported = False
-        seed.record.wall_seconds, seed.record.made_with = 0.0, {}
-        seed.record.note_made_with({**provenance.code(), **provenance.hardware(), **provenance.versions()})
+def _begin_anew(folder: Path, record: RunRecord) -> None:
+    """Take nothing of what was done before for done, as asked. Its runs in MLflow stay; new ones are made beside."""
+    for file in (folder / "evaluations").glob("*.json"):
+        file.unlink()
+    record.trained = record.exported = False
+    record.wall_seconds, record.made_with, record.mlflow = 0.0, {}, {}
 
 
 def _batch_folder(folder: Path, seeds: Sequence[Seed], due: Sequence[bool]) -> Path:
@@ -209,7 +208,7 @@ def _fit(game: Any, seeds: Sequence[Seed], config: Config, folder: Path, checkpo
     # After the user's, and (as one of Lightning's checkpoints) after those that stop: a run that they stop can be
     # continued.
     trainer.callbacks.append(Checkpoints(checkpoints, config.checkpoint_every_seconds))  # type: ignore[attr-defined]
-    with _closing_when_stopped(seeds, model):
+    with _closing_when_stopped(seeds, lambda: f"iteration {model.iteration}"):
         for seed in seeds:
             seed.mlflow.begin()
         trainer.fit(model, datamodule=model.datamodule, ckpt_path=checkpoint, weights_only=True)
@@ -239,7 +238,7 @@ def _remove_checkpoints(folder: Path) -> None:
 def _note_trained(seeds: Sequence[Seed]) -> None:
     for seed in seeds:
         seed.record.trained = True
-        records.write(seed.folder, seed.record)
+        records.write(seed.folder, seed.record, sync=True)
 
 
 def _model(game: Any, seeds: Sequence[Seed]) -> Training:
@@ -254,7 +253,7 @@ def _trainer(config: Config, model: Training, callbacks: list[pl.Callback], fold
     """Lightning's Trainer as configured, with the suite's callbacks before the user's."""
     options = dict(config.trainer)
     users = [instantiate(given) for given in (options.pop("callbacks", None) or {}).values()]
-    loggers = [instantiate(given, save_dir=str(folder)) for given in config.logger.values()]
+    loggers = [instantiate({**given, **_in(folder, given)}) for given in config.logger.values()]
     trainer: pl.Trainer = instantiate(
         {"_target_": "pytorch_lightning.Trainer", **options},
         max_epochs=model.steps,
@@ -267,16 +266,21 @@ def _trainer(config: Config, model: Training, callbacks: list[pl.Callback], fold
     return trainer
 
 
+def _in(folder: Path, logger: Mapping[str, Any]) -> dict[str, str]:
+    """The run's folder, for a logger that is to save somewhere and was not told where."""
+    return {"save_dir": str(folder)} if "save_dir" in logger and logger["save_dir"] is None else {}
+
+
 @contextmanager
-def _closing_when_stopped(seeds: Sequence[Seed], model: Training) -> Iterator[None]:
-    """Whatever ends a training before its time, its runs in MLflow say so."""
+def _closing_when_stopped(seeds: Sequence[Seed], where: Callable[[], str]) -> Iterator[None]:
+    """Whatever ends a run before its time, its runs in MLflow say so, and where it was."""
     try:
         yield
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt | SystemExit)
         reason = "interrupted" if stopped else str(error)
         for seed in seeds:
-            seed.mlflow.finish("KILLED" if stopped else "FAILED", f"iteration {model.iteration}: {reason}")
+            seed.mlflow.finish("KILLED" if stopped else "FAILED", f"{where()}: {reason}")
         raise
 
 
@@ -351,22 +355,21 @@ def _complete(seed: Seed) -> bool:
     """Measure what lacks of a finished training, and leave its files. Whether there was anything to do."""
     snapshots = snapshots_of(seed.folder)
     lacking = len(seed.measuring.lacking(snapshots))
-    if seed.record.exported and not lacking:
+    if seed.record.exported and not lacking and not seed.mlflow.created:
         return False
-    seed.mlflow.begin()
-    seed.mlflow.catch_up(TRAINING, seed.rows.read())
-    for readout, rows in seed.measuring.rows().items():
-        seed.mlflow.catch_up(readout, rows)
-    for done, (iteration, measured) in enumerate(seed.measuring.complete(snapshots), start=1):
-        for readout, metrics in measured.items():
-            seed.mlflow.add(readout, metrics, iteration)
-        seed.record.headline = seed.measuring.headline(measured) or seed.record.headline
-        seed.record.message = f"measured {done} of {lacking} snapshots"
-        records.write(seed.folder, seed.record)
-    _leave_files(seed, snapshots)
-    seed.mlflow.finish("FINISHED")
+    with _closing_when_stopped([seed], lambda: f"measuring after iteration {seed.record.iteration}"):
+        seed.mlflow.begin()
+        for done, measured in enumerate(seed.measuring.complete(snapshots), start=1):
+            seed.record.headline = seed.measuring.headline(measured) or seed.record.headline
+            seed.record.message = f"measured {done} of {lacking} snapshots"
+            records.write(seed.folder, seed.record)
+        seed.mlflow.catch_up(TRAINING, seed.rows.read())
+        for readout, rows in seed.measuring.rows().items():
+            seed.mlflow.catch_up(readout, rows)
+        _leave_files(seed, snapshots)
+        seed.mlflow.finish("FINISHED")
     seed.record.message, seed.record.exported, seed.record.state = "", True, FINISHED
-    records.write(seed.folder, seed.record)
+    records.write(seed.folder, seed.record, sync=True)
     return True
 
 
@@ -376,8 +379,9 @@ def _leave_files(seed: Seed, snapshots: SnapshotFolder) -> None:
     if not seed.measuring.readouts:
         return
     snapshot = snapshots.read()
-    save_portable(seed.folder / PORTABLE, seed.config, snapshot)
-    seed.mlflow.artifact(TRAINING, seed.folder / PORTABLE)
+    if not seed.record.exported:
+        save_portable(seed.folder / PORTABLE, seed.config, snapshot)
+        seed.mlflow.artifact(TRAINING, seed.folder / PORTABLE)
     for name, readout in seed.measuring.readouts.items():
         _leave_strategy(seed, name, readout, snapshot)
 

@@ -94,3 +94,10 @@ def test_what_is_no_finished_run_is_refused_in_one_sentence(outputs):
     done = call(key_of(*SMALL), "seed=3", "--output", str(outputs), module="evaluate")
     assert done.returncode == 2
     assert "only evaluation and algorithm.readouts can be given" in done.stderr
+
+
+def test_a_read_out_of_a_run_cannot_become_another_one(outputs):
+    other = "algorithm.readouts.sd_cfr.capacity=3"
+    done = call(key_of(*SMALL), other, "evaluation=costs", "--output", str(outputs), module="evaluate")
+    assert done.returncode == 1
+    assert "choose another name" in done.stderr

@@ -50,9 +50,12 @@ def test_a_sweep_at_a_scale():
 def test_an_opponent_is_the_run_that_its_overrides_ask_for():
     same = "algorithm=sd_cfr_and_deep_cfr algorithm.iterations=3"
     theirs = Sweep("", f"{same} seed=0,7")
-    ours = Sweep("", f"evaluation=match seed=0,7 {against('them', same, 'sd_cfr')} {against('alone', same)}")
+    ours = Sweep("", f"evaluation=match seed=0,7 {against('them', same, 'sd_cfr')} {against('deep', same, 'deep_cfr')}")
     for run, other in zip(planned(*ours.arguments("night")), planned(*theirs.arguments("night")), strict=True):
-        assert run.config.evaluation["match"].opponents == {"them": f"{other.key}/sd_cfr", "alone": other.key}
+        assert run.config.evaluation["match"].opponents == {
+            "them": f"{other.key}/sd_cfr",
+            "deep": f"{other.key}/deep_cfr",
+        }
 
 
 @pytest.mark.parametrize("target", TARGETS)

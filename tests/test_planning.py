@@ -10,6 +10,7 @@ import pytest
 from repro.config.keys import as_plain, evaluation_key, from_plain, training_key
 from repro.config.schema import ReadoutConfig
 from repro.errors import ReproError
+from repro.evaluation.base import Costs
 from repro.evaluation.measures import Exploitability, Match
 from repro.planning import Run, plan, stages
 from tests.commands import SMALL, call, configs, key_of
@@ -122,9 +123,26 @@ def test_runs_that_train_the_same_are_one_that_measures_both():
 
 def test_evaluations_of_one_name_that_differ_are_both_made():
     (run,) = plan(SMALL, multirun=False).runs
-    other = replace(run.config, evaluation={"exploitability": Exploitability(at="last", boards=None)})
+    other = replace(run.config, evaluation={"exploitability": Costs()})
     ((merged,),) = stages([run, Run([other], {"x": "y"})])
-    assert [e.at for e in merged.config.evaluation.values()] == ["snapshots", "last"]
+    assert {name: type(e) for name, e in merged.config.evaluation.items()} == {
+        "exploitability": Exploitability, "exploitability_2": Costs,
+    }  # fmt: skip
+
+
+def test_the_same_evaluation_asked_for_twice_is_one_that_does_for_both():
+    """They have one key, and so one file: two would overwrite each other's rows."""
+    (run,) = plan(SMALL, multirun=False).runs
+
+    def wanted(*measures: Exploitability) -> Exploitability:
+        runs = [Run([replace(run.config, evaluation={"x": measure})], {}) for measure in measures]
+        ((merged,),) = stages(runs)
+        assert list(merged.config.evaluation) == ["x"]
+        return merged.config.evaluation["x"]
+
+    both = wanted(Exploitability(["sd_cfr"], "last"), Exploitability(["deep_cfr"], "snapshots"))
+    assert both == Exploitability(["sd_cfr", "deep_cfr"], "snapshots")
+    assert wanted(Exploitability(["sd_cfr"], "last"), Exploitability(None, "last")) == Exploitability(None, "last")
 
 
 def test_runs_that_need_each_other_are_refused():

@@ -96,6 +96,7 @@ def test_a_finished_run_is_skipped_and_force_runs_it_again(straight):
     assert forced.returncode == 0
     assert "finished" in forced.stderr
     pd.testing.assert_frame_equal(results(straight, SMALL), before)
+    assert len(tracked(straight)[1]) == 6, "what was done anew has runs of its own in MLflow"
 
 
 @pytest.mark.usefixtures("_with_database")

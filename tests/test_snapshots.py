@@ -87,3 +87,11 @@ def test_a_damaged_snapshot_is_explained(tmp_path):
     (tmp_path / "0000002.pt").write_bytes(b"PK and then nothing")
     with pytest.raises(ReproError, match="not a snapshot that can be read"):
         folder.read(2)
+
+
+def test_a_history_that_lacks_a_file_is_not_taken_for_a_shorter_one(tmp_path):
+    folder = SnapshotFolder(tmp_path)
+    written(folder, rows=6, every=2)
+    (tmp_path / "0000002.history.pt").unlink()
+    with pytest.raises(ReproError, match="history up to iteration 6 is not whole"):
+        folder.read(6)

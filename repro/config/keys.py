@@ -22,6 +22,11 @@ SCHEMA = "schema"
 """Key under which a stored configuration names the registered dataclass of an algorithm or evaluation."""
 
 _TRAINING = ("game", "algorithm", "network", "seed", "device", "threads")
+_NO_TRAINING = (
+    "_target_", "callbacks", "devices", "num_sanity_val_steps", "enable_progress_bar", "enable_model_summary",
+    "profiler",
+)  # fmt: skip
+"""Options of Lightning's Trainer that change nothing that is trained; others are part of a training."""
 _NO_HYPERPARAMETERS = ("name", "module", "readouts")
 """Keys of an algorithm that change nothing that is trained."""
 
@@ -35,6 +40,9 @@ def register_schemas() -> None:
 def training_config(config: Config) -> dict[str, Any]:
     """What a training leaves beside its results, as plain Python: enough to read it out and to repeat it."""
     plain = {key: _plain(getattr(config, key)) for key in _TRAINING}
+    options = {k: v for k, v in _plain(config.trainer).items() if k not in _NO_TRAINING}
+    if options:
+        plain["trainer"] = options
     plain["algorithm"][SCHEMA] = _name_in(ALGORITHMS, config.algorithm)
     return plain
 
@@ -54,6 +62,7 @@ def evaluation_key(config: Config, evaluation: str, readout: str) -> str:
         SCHEMA: _name_in(EVALUATIONS, measured),
         "evaluation": measured.identity(),
         "readout": _plain(config.algorithm.readouts.get(readout)),
+        "is_beside": readout in measured.beside,
         "beside": [_plain(config.algorithm.readouts.get(other)) for other in measured.beside],
     })  # fmt: skip
 

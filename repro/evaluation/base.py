@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -110,6 +110,15 @@ class Evaluation(ABC):
         Later iterations than the one that is measured next are to be left aside.
         """
         del readout, rows
+
+    def is_like(self, other: Evaluation) -> bool:
+        """Whether both measure the same of a read-out."""
+        return type(self) is type(other) and self.identity() == other.identity()
+
+    def joined(self, other: Evaluation) -> Evaluation:
+        """This evaluation where it or another one of the same identity is made."""
+        some = None if self.readouts is None or other.readouts is None else [*self.readouts, *other.readouts]
+        return replace(self, readouts=some, at="last" if self.at == other.at == "last" else "snapshots")
 
     def headline(self, game: Game, measured: Measured) -> str:
         """The newest of what matters most, in a few words, for progress; empty where there is nothing."""

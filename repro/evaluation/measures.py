@@ -103,8 +103,8 @@ class Match(Evaluation):
 
     # Name -> what is played against: KEY or KEY/READOUT, the key (folder in outputs/runs) of a finished training in the
     # same game, and which of its read-outs, where there are several; or /READOUT, another of the measured training
-    # itself. ${run_key:OVERRIDE,...} is the key of the run that these overrides ask for, with seed, device and threads
-    # of this one.
+    # itself. ${run_key:"OVERRIDE",...} is the key of the run that these overrides ask for, with seed, device and
+    # threads of this one.
     opponents: dict[str, str] = field(default_factory=dict)
     # Opponents as they were after the same iteration, or at their end.
     opponents_at: str = one_of("same", "last", default="last")
@@ -202,8 +202,11 @@ class Disagreement(Evaluation):
     def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
         yield from super().problems(game, algorithm)
         for key in ("first", "second"):
-            if getattr(self, key) not in algorithm.readouts:
-                yield key, getattr(self, key), f"the read-outs of this run are {', '.join(algorithm.readouts)}"
+            name = getattr(self, key)
+            if name not in algorithm.readouts:
+                yield key, name, f"the read-outs of this run are {', '.join(algorithm.readouts)}"
+            elif (algorithm.readouts[name].kind == "ensemble") != (key == "first"):
+                yield key, name, "the first must be an ensemble, the second none"
 
     @property
     def beside(self) -> list[str]:

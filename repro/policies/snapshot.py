@@ -135,6 +135,9 @@ class SnapshotFolder:
     def history(self, iteration: int) -> dict[str, list[History]]:
         """The rows of all iterations up to one; empty where an algorithm has none."""
         files = [_load(path) for i, path in self._numbered() if i <= iteration and path.name.endswith(".history.pt")]
+        ends = [f["first"] + len(next(iter(f["rows"].values()))[0]) for f in files]
+        if any(f["first"] != end for f, end in zip(files, [0, *ends], strict=False)):
+            raise ReproError(f"{self.folder} lacks a file: its history up to iteration {iteration} is not whole.")
         names = files[-1]["rows"] if files else {}
         return {name: [History([f["rows"][name][p] for f in files]) for p in range(2)] for name in names}
 

@@ -35,7 +35,7 @@ class RunRecord:
         invocation: id of the command that wrote this.
         updated: Unix time of the last write.
         earlier: state, headline and message that other commands left, by their ids, newest last.
-        trained: whether it was ever finished: its snapshots are complete.
+        trained: whether its snapshots are complete.
         exported: whether its files are there for others to take along.
         checkpoints: folder in outputs/runs whose checkpoints continue it: its own, or one of several seeds together.
         wall_seconds: time spent in training.
@@ -93,10 +93,10 @@ class RunRecord:
         return self.seconds_per_iteration * (self.iterations - self.iteration)
 
 
-def write(folder: Path, record: RunRecord) -> None:
-    """Write the record, replacing it in one step so that a reader never sees half of it."""
+def write(folder: Path, record: RunRecord, sync: bool = False) -> None:
+    """Write the record, replacing it in one step so that a reader never sees half of it; `sync` as `write_durably`."""
     record.updated = time.time()
-    write_durably(folder / _FILE, json.dumps(asdict(record), indent=1))
+    write_durably(folder / _FILE, json.dumps(asdict(record), indent=1), sync)
 
 
 def read(folder: Path) -> RunRecord:

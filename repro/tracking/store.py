@@ -139,6 +139,9 @@ class MLflowRuns:
         names: read-out -> name of its run; `TRAINING` comes first.
         params: by read-out.
         tags: of every run.
+
+    Attributes:
+        created: whether any run had to be made.
     """
 
     def __init__(
@@ -153,6 +156,7 @@ class MLflowRuns:
         tags: Mapping[str, str],
     ) -> None:
         self._client, self._last = client, dict.fromkeys(names, -1)
+        self.created = False
         self._ids: dict[str, str] = {}
         for readout, name in names.items():
             run = self._known(record.mlflow.get(readout))
@@ -160,6 +164,7 @@ class MLflowRuns:
                 above = {"mlflow.parentRunId": self._ids[TRAINING]} if readout != TRAINING else {}
                 own = {KEY_TAG: key, READOUT_TAG: readout, **above}
                 run = client.create_run(experiment, tags=own, run_name=name)
+                self.created = True
             self._ids[readout] = record.mlflow[readout] = str(run.info.run_id)
             self._bring_up_to_date(readout, run, params[readout], tags)
 
@@ -197,17 +202,16 @@ class MLflowRuns:
         self._last[readout] = step
 
     def catch_up(self, readout: str, rows: Mapping[int, Mapping[str, float]]) -> None:
-        """Log what is known of a read-out and later than what MLflow has."""
-        lacking = [m for step, metrics in rows.items() if step > self._last[readout]
-                   for m in self._metrics(metrics, step)]  # fmt: skip
+        """Log what is known of a read-out and MLflow lacks."""
+        run_id = self._ids[readout]
+        lacking: list[Metric] = []
+        for name in {name for metrics in rows.values() for name in metrics}:
+            known = {metric.step for metric in self._client.get_metric_history(run_id, name)}
+            values = {step: metrics[name] for step, metrics in rows.items() if name in metrics and step not in known}
+            lacking += [metric for step, value in values.items() for metric in self._metrics({name: value}, step)]
         for start in range(0, len(lacking), _METRICS_AT_ONCE):
             self._write(readout, lacking[start : start + _METRICS_AT_ONCE])
         self._last[readout] = max([self._last[readout], *rows])
-
-    def add(self, readout: str, metrics: Mapping[str, float], step: int) -> None:
-        """Log metrics of an evaluation that was made later."""
-        self._write(readout, self._metrics(metrics, step))
-        self._last[readout] = max(self._last[readout], step)
 
     def _metrics(self, metrics: Mapping[str, float], step: int) -> list[Metric]:
         now = int(time.time() * 1000)
