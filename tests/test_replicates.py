@@ -404,12 +404,12 @@ def test_a_batched_run_that_dies_is_continued(straight, tmp_path, monkeypatch, m
         return called
 
     def die_with_so_many_trained(several: int) -> Any:
-        def written(folder: Path, record: RunRecord) -> None:
+        def written(folder: Path, record: RunRecord, sync: bool = False) -> None:
             if record.trained and "-with-" not in folder.name:
                 calls.append(folder)
                 if len(calls) > several:
                     os._exit(9)
-            write(folder, record)
+            write(folder, record, sync)
 
         return written
 
