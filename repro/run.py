@@ -1,8 +1,8 @@
 """Train and evaluate: `python -m repro.run [-m] KEY=VALUE ...`.
 
 Before any work every run that the command line asks for is composed and checked (`repro.planning`) and the output
-folder and the tracking store are tried. Then Hydra's launcher calls `repro.launching.execute` for each: skip what is
-finished, continue what is not, train, measure, and leave a record for the table at the end.
+folder and the tracking store are tried. Then `repro.launching.execute` does each, with `-m` through Hydra's launcher:
+skip what is finished, continue what is not, train, measure, and leave a record for the table at the end.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -62,9 +63,9 @@ class TableReadout(Readout):
 
     _rows_of: Abstraction | None = None
 
+    @abstractmethod
     def weights(self, snapshot: Snapshot) -> Tensor:
         """`[rows, actions]`, none below 0."""
-        raise NotImplementedError
 
     def seats(self, snapshot: Snapshot) -> Sequence[Seat]:
         if self._rows_of is None:

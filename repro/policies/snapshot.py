@@ -1,8 +1,8 @@
 """Snapshots: what can be played after an iteration, in memory while training, and in files ever after.
 
 A snapshot is written once. What grows with every iteration (B^M) is its *history*: a file holds the rows that are new
-since the file before it, and reading maps the files into memory, so that a training of thousands of iterations neither
-stores nor holds its networks twice.
+since the file before it, and reading maps the files into memory, so that a training of thousands of iterations does not
+hold its networks in memory and in every checkpoint.
 """
 
 from __future__ import annotations
