@@ -59,6 +59,11 @@ class Exploitability(Evaluation):
         elif not game.listed and self.boards is None:
             yield "boards", "null", f"the game {game.name} is too large to measure on all boards, a number is needed"
 
+    def bytes_needed(self, game: Game) -> Iterator[tuple[str, float]]:
+        if self.boards is not None:
+            # A draw of a board is a number per card.
+            yield "boards", 8.0 * game.cards.ranks * game.cards.suits * self.boards
+
     def measure(self, subject: Subject) -> Measured:
         rows = self._rows = self._rows or self._engine_rows(subject)
         measured = {}
@@ -207,6 +212,10 @@ class Disagreement(Evaluation):
                 yield key, name, f"the read-outs of this run are {', '.join(algorithm.readouts)}"
             elif (algorithm.readouts[name].kind == "ensemble") != (key == "first"):
                 yield key, name, "the first must be an ensemble, the second none"
+
+    def bytes_needed(self, game: Game) -> Iterator[tuple[str, float]]:
+        # Of every decision a difference is kept, and the player has one in most hands.
+        yield "rollouts", float(self.rollouts)
 
     @property
     def beside(self) -> list[str]:

@@ -9,15 +9,18 @@ from __future__ import annotations
 import fcntl
 import logging
 import math
+import os
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
+from sqlalchemy.engine import URL, make_url
 
 from repro.config.checks import TRAINING
 from repro.errors import ReproError
@@ -25,8 +28,10 @@ from repro.tracking.record import RunRecord
 
 KEY_TAG = "repro.key"
 READOUT_TAG = "repro.readout"
-_SQLITE = "sqlite:///"
+_SQLITE, _SQLITE_DRIVER = "sqlite:///", "sqlite+pysqlite:///"
 _SQLITE_HEADER = b"SQLite format 3\0"
+_FIRST_REQUEST = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "4"}
+"""MLflow's own settings, for the first request to a server; a store that answered has MLflow's patience."""
 _MESSAGE_TAG = "repro.message"
 _PARAMS_AT_ONCE, _METRICS_AT_ONCE = 100, 1000
 _LONGEST_TAG = 5000
@@ -36,7 +41,22 @@ COST = "wall_seconds"
 
 def default_uri(output_dir: Path) -> str:
     """The SQLite file in the output folder, by absolute path."""
-    return f"{_SQLITE}{output_dir.resolve() / 'mlflow.db'}"
+    return sqlite_uri(output_dir.resolve() / "mlflow.db")
+
+
+def sqlite_uri(path: Path) -> str:
+    """What names an SQLite file, whatever characters its absolute path has."""
+    plain = f"{_SQLITE}{path}"
+    escaped = URL.create("sqlite", database=str(path)).render_as_string()
+    # What looks escaped MLflow would take for the name of a folder, and make that; of a named driver it does not.
+    return plain if escaped == plain else escaped.replace(_SQLITE, _SQLITE_DRIVER, 1)
+
+
+def _sqlite_file(uri: str) -> Path | None:
+    """The file of an SQLite store; None for other stores."""
+    if not uri.startswith((_SQLITE, _SQLITE_DRIVER)):
+        return None
+    return Path(make_url(uri).database or "")
 
 
 def open_store(uri: str) -> MlflowClient:
@@ -47,8 +67,8 @@ def open_store(uri: str) -> MlflowClient:
     """
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    if uri.startswith(_SQLITE):
-        path = Path(uri.removeprefix(_SQLITE))
+    path = _sqlite_file(uri)
+    if path is not None:
         if not path.is_absolute():
             raise ReproError(f"tracking_uri is {uri!r}; an SQLite file needs an absolute path (four slashes).")
         if path.exists():
@@ -61,13 +81,26 @@ def open_store(uri: str) -> MlflowClient:
 def _connect(uri: str) -> MlflowClient:
     try:
         client = MlflowClient(uri)
-        client.search_experiments(max_results=1)
+        with _impatient():
+            client.search_experiments(max_results=1)
     except Exception as error:  # MLflow lets its back ends' many exception types through.
         reason = str(error).splitlines()[0]
         raise ReproError(f"tracking_uri is {uri!r}; it must name an MLflow store that can be opened ({reason}).") from (
             error
         )
     return client
+
+
+@contextmanager
+def _impatient() -> Iterator[None]:
+    """Let MLflow give up soon on a server that does not answer, but for what the user says of that."""
+    given = {name: value for name, value in _FIRST_REQUEST.items() if name not in os.environ}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name in given:
+            os.environ.pop(name, None)
 
 
 def _create_sqlite(path: Path) -> None:
@@ -83,7 +116,7 @@ def _create_sqlite(path: Path) -> None:
         beside = path.with_name(f"{path.name}.new")
         for left_over in path.parent.glob(f"{beside.name}*"):
             left_over.unlink()
-        _connect(f"{_SQLITE}{beside}")
+        _connect(sqlite_uri(beside))
         beside.rename(path)
 
 
