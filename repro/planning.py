@@ -29,9 +29,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from repro.config.checks import (
-    check_settings, check_with_game, game_for_checks, import_named, readout_of, settings,
-)  # fmt: skip
+from repro.config import checks
+from repro.config.checks import check_with_game, game_for_checks, readout_of, settings
 from repro.config.composed import check_keys, one_sentence
 from repro.config.keys import hyperparameters, register_schemas, training_key
 from repro.config.memory import check_memory
@@ -219,7 +218,7 @@ def measured_otherwise(config: Config, overrides: Sequence[str]) -> Config:
         merged: Any = OmegaConf.to_container(readouts.algorithm.readouts)
     algorithm = replace(config.algorithm, readouts={name: readout_of(name, r) for name, r in merged.items()})
     changed = replace(config, evaluation=composed, algorithm=algorithm)
-    check_settings(changed)
+    checks.check_settings(changed)
     check_with_game(changed, game_for_checks(changed))
     check_memory(changed, game_for_checks(changed), trains=False)
     return changed
@@ -242,8 +241,10 @@ def _composing(config_dir: str | None, overrides: Sequence[str] = ()) -> Iterato
         except (HydraException, OmegaConfBaseException, YAMLError) as error:
             raise ReproError(one_sentence(error)) from error
         except (ValueError, TypeError, AssertionError, AttributeError) as error:
-            # What Hydra raises for a choice that is no name, such as network=null, says neither key nor value.
-            raise ReproError(f"bad configuration: {' '.join(overrides)}: {' '.join(str(error).split())}") from error
+            # What Hydra raises for a choice that is no name, such as network=null, says neither key nor value; and for
+            # a key of what is null that "root" is.
+            reason = "one of these keys is part of what is null" if "for root" in str(error) else str(error)
+            raise ReproError(f"bad configuration: {' '.join(overrides)}: {' '.join(reason.split())}") from error
 
 
 _SEARCHED: list[str] = []
@@ -265,7 +266,7 @@ def _searchpath(config_dir: str) -> str:
             module = OmegaConf.select(OmegaConf.load(path), "module")
         except (OSError, ValueError, YAMLError, OmegaConfBaseException) as error:
             raise ReproError(f"{path}: it must be a YAML file ({' '.join(str(error).split())}).") from error
-        import_named(f"{path}: module", str(module or "repro"))
+        checks.import_named(f"{path}: module", str(module or "repro"))
     return f"hydra.searchpath=[{quoted(f'file://{folder}')}]"
 
 
@@ -372,6 +373,9 @@ def _check_launching(overrides: Sequence[str]) -> None:
     assert hydra is not None
     needed = ["folder=none", "plan=none", "number=0"]
     cfg = hydra.compose_config("launch", [*launching, *needed], RunMode.MULTIRUN, with_log_configuration=False)
+    with open_dict(cfg.hydra):
+        # Hydra's own, which its schema does not have.
+        cfg.hydra.pop("env", None)
     check_keys(cfg)
     at_once = cfg.hydra.launcher.get("n_jobs", 1)
     if not (at_once == -1 or 1 <= at_once <= MOST_AT_ONCE):

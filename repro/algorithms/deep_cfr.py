@@ -125,8 +125,8 @@ class DeepCFRConfig(AlgorithmConfig):
             )
         if self.tables_opening(game) and game.tree.rounds == 1:
             yield (
-                f"algorithm.opening is table; the game {game.name} has one betting round, which would leave nothing to "
-                "networks: use network."
+                f"algorithm.opening is table where algorithm.strategies are asked; the game {game.name} has one betting "
+                "round, which would leave nothing to networks: use network."
             )
 
     def _problems_of_listed(self, game: Game) -> Iterator[str]:

@@ -11,14 +11,15 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import import_module
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 
 from repro.config.composed import check_keys
+from repro.config.fields import LABEL
 from repro.config.lightning import lightning_problems
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, ReadoutConfig
 from repro.errors import ReproError
@@ -63,6 +64,9 @@ def check_settings(config: Config) -> None:
         ReproError: names the key, the value and what is allowed.
     """
     check(config)
+    name = config.game.get("name")
+    if not isinstance(name, str) or not re.fullmatch(LABEL, name):
+        raise ReproError(f"game.name is {name!r}; it must be the name of a game, such as leduc.")
     if config.algorithm.module:
         import_named("algorithm.module", config.algorithm.module)
     for problem in _problems(config):
@@ -218,6 +222,10 @@ def check(node: Any, prefix: str = "") -> None:
     """
     for f in fields(node):
         key, value = f"{prefix}{f.name}", getattr(node, f.name)
+        schemas = _schemas(type(node))[f.name]
+        if value is not None and schemas and not isinstance(value, schemas):
+            # An interpolation may give anything.
+            raise ReproError(f"{key} is {value!r}; it must have the keys of a {schemas[0].__name__}.")
         if is_dataclass(value):
             check(value, f"{key}.")
         elif isinstance(value, Mapping):
@@ -226,6 +234,13 @@ def check(node: Any, prefix: str = "") -> None:
                     check(inner, f"{key}.{name}.")
         elif value is not None:
             _check_value(key, value, f.metadata)
+
+
+@cache
+def _schemas(node: type) -> dict[str, tuple[type, ...]]:
+    """Field -> the dataclasses that its value must be one of; none where it is something else."""
+    hints = {name: (hint, *get_args(hint)) for name, hint in get_type_hints(node).items()}
+    return {name: tuple(t for t in kinds if isinstance(t, type) and is_dataclass(t)) for name, kinds in hints.items()}
 
 
 def _check_value(key: str, value: Any, allowed: Mapping[str, Any]) -> None:
@@ -243,6 +258,6 @@ def _check_value(key: str, value: Any, allowed: Mapping[str, Any]) -> None:
         hint = did_you_mean(str(value), allowed["one_of"])
         raise ReproError(f"{key} is {value!r}; it must be one of {', '.join(allowed['one_of'])}{hint}.")
     if "matches" in allowed and not re.fullmatch(allowed["matches"], value):
-        raise ReproError(f"{key} is {value!r}; it must be of up to 100 letters, digits, and _ . -")
+        raise ReproError(f"{key} is {value!r}; it must be of up to 100 letters, digits and . _ - alone.")
     if "not_empty" in allowed and not value:
         raise ReproError(f"{key} is empty; leave it out, or give it a value.")

@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import MissingConfigException
+from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
@@ -84,6 +84,11 @@ def one_sentence(error: BaseException) -> str:
             return _no_such_choice(fault)
         if isinstance(fault, ConfigAttributeError | ConfigKeyError) and fault.full_key:
             return _no_such_key(fault)
+        if isinstance(fault, OverrideParseException):
+            reason = str(fault).splitlines()[0].removeprefix("LexerNoViableAltException: ")
+            return (
+                f"bad configuration: {fault.override} is no KEY=VALUE, or has characters that need quotes ({reason})."
+            )
     # Hydra explains itself over several lines.
     texts = [str(fault) for fault in faults if not isinstance(fault, ReproError)]
     lines = [line.strip() for text in texts for line in text.splitlines()]

@@ -1,7 +1,7 @@
 """Sizes that no memory holds are refused before any work.
 
 An algorithm, or an evaluation, tells of its keys what their values take at the least (`bytes_needed`): what is counted
-is what cannot be avoided, so that what is refused here could not have worked. What is not refused may still be too much.
+is what cannot be avoided, so that what is refused here could not have worked. What is not refused may be too much, too.
 """
 
 from __future__ import annotations

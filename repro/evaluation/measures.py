@@ -29,6 +29,9 @@ from repro.seeding import generator
 _REPLICATES = 100
 """Bootstrap samples of boards behind a standard error."""
 
+_REFERENCE = re.compile(rf"[0-9a-f]{{12}}(/{NAME})?|/{NAME}")
+"""A read-out of a training, or another one of the same training."""
+
 _FEW_INFOSETS = 16
 """Infosets of the largest game whose strategies are metrics."""
 
@@ -142,7 +145,13 @@ class Match(Evaluation):
         for name, reference in self.opponents.items():
             if not re.fullmatch(NAME, name):
                 yield f"opponents.{name}", reference, "the name must be of a-z, 0-9 and _"
-            if reference.startswith("/") and reference[1:] not in algorithm.readouts:
+            if not _REFERENCE.fullmatch(reference):
+                yield (
+                    f"opponents.{name}",
+                    repr(reference),
+                    "it must be KEY, KEY/READOUT or /READOUT, where KEY is of 12 characters, 0-9 and a-f",
+                )
+            elif reference.startswith("/") and reference[1:] not in algorithm.readouts:
                 known = ", ".join(algorithm.readouts)
                 yield f"opponents.{name}", reference, f"the read-outs of this run are {known}"
 

@@ -288,9 +288,8 @@ def load(name: str, *, device: torch.device | str = "cpu", **parameters: object)
     known = parameter_types(name, GAMES[name])
     for key, value in parameters.items():
         if key not in known:
-            raise ReproError(
-                f"game {name} has no parameter {key!r}{did_you_mean(key, known)}; its parameters are {', '.join(known)}."
-            )
+            hint = did_you_mean(key, known)
+            raise ReproError(f"game {name} has no parameter {key!r}{hint}; its parameters are {', '.join(known)}.")
         if isinstance(value, list):
             value = parameters[key] = tuple(value)  # noqa: PLW2901
         fits, needed = _KINDS[known[key]]
