@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from repro.config import NetworkConfig
-from repro.networks.features import Columns
+from repro.networks.features import FeatureColumns
 from repro.networks.modules import Network, average_network, value_network
 
 BUILDERS = {"value": value_network, "average": average_network}
@@ -23,11 +23,11 @@ def build(kind: str, architecture: str, layers: int | None, shape: tuple[int, in
     return BUILDERS[kind](NetworkConfig(architecture, width, layers, card_width), columns(features), actions)
 
 
-def columns(features: int) -> Columns:
+def columns(features: int) -> FeatureColumns:
     """One column of private cards, two of the board where there are that many, the rest state."""
     if features == 3:
-        return Columns(slice(0, 2), (slice(2, 3),))
-    return Columns(slice(0, features - 3), (slice(features - 3, features - 2), slice(features - 2, features)))
+        return FeatureColumns(slice(0, 2), (slice(2, 3),))
+    return FeatureColumns(slice(0, features - 3), (slice(features - 3, features - 2), slice(features - 2, features)))
 
 
 def problem(shape: tuple[int, int, int, int], seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:

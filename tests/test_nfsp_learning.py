@@ -12,7 +12,7 @@ from repro.algorithms.nfsp import NFSP
 from repro.algorithms.regression import fit
 from repro.algorithms.replay import Replay, Transitions
 from repro.config import NetworkConfig
-from repro.engine.sampling import Samples, SamplingEngine
+from repro.engine.sampling import InfosetSamples, SamplingEngine
 from repro.evaluation import best_response, expected_value, nash_conv
 from repro.games import Game, load
 from repro.networks.features import feature_columns, infoset_features
@@ -133,7 +133,7 @@ def test_the_average_network_clones_the_frequencies_in_the_reservoir():
     counts = torch.zeros(mine.stop - mine.start, 3).index_put_(
         (infosets - mine.start, actions), torch.ones(4000), accumulate=True
     )
-    player.reservoir.add(Samples(infosets, nn.functional.one_hot(actions, 3).float()), 1, seeded(3))
+    player.reservoir.add(InfosetSamples(infosets, nn.functional.one_hot(actions, 3).float()), 1, seeded(3))
     loss = player.fit_average(1500, seeded(4))
     frequency = counts / counts.sum(1, keepdim=True)
     assert (listed(player).average() - frequency).abs().max() < 0.06

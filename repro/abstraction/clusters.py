@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
+from repro.engine.compiled import Floats
+
 _MOST_AT_ONCE = 512
 """Clusters of one k-means: more are found in two steps, clusters of clusters."""
-
-Floats = NDArray[np.float64]
 
 
 def cluster(points: Floats, weight: Floats, clusters: int) -> NDArray[np.int64]:

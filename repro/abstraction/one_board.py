@@ -20,8 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from repro.abstraction.clusters import Floats, cluster
+from repro.abstraction.clusters import cluster
 from repro.engine import board_kernels as kernels
+from repro.engine.compiled import Floats
 from repro.engine.holdem_form import HoldemForm
 from repro.games.registry import load
 

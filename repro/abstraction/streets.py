@@ -19,8 +19,9 @@ import torch
 from scipy.spatial import KDTree
 from torch import Tensor
 
-from repro.abstraction.clusters import Floats, cluster
+from repro.abstraction.clusters import cluster
 from repro.abstraction.showdown_strength import showdown_strength
+from repro.engine.compiled import Floats
 from repro.games.holdem import HoldemCards
 from repro.seeding import generator
 
