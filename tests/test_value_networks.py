@@ -220,7 +220,7 @@ def test_the_losses_are_what_they_should_be(solved: Path, tmp_path: Path):
         wrong, squares, shifted, kept = [], [], [], 0
         for batch in data.val_dataloader():
             output = model.network(batch.inputs)
-            there = batch.there.expand_as(output)
+            there = batch.occupied.expand_as(output)
             wrong.append(huber_loss(output[there], batch.target[there], reduction="none"))
             for row in range(len(batch.inputs)):
                 bucket, matchup, ranges = (x[kept] for x in (data.truth.bucket, data.truth.matchup, data.truth.ranges))
