@@ -93,7 +93,7 @@ def test_inputs_and_targets_are_what_they_should_be(solved: Path, target: str, c
     bucket = data._buckets(samples.board)
     data.setup("fit")
     seen = torch.cat([b.inputs for b in data.val_dataloader()])
-    targets, there = (torch.cat([getattr(b, name) for b in data.val_dataloader()]) for name in ("target", "there"))
+    targets, there = (torch.cat([getattr(b, name) for b in data.val_dataloader()]) for name in ("target", "occupied"))
     assert seen.shape[1] == data.inputs == (13 if count else 2 * 120 + 1 + 16)
     held = data._held_out(samples.board)
     for row, n in enumerate(np.flatnonzero(held)):
