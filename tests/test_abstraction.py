@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from repro.abstraction import Abstraction, abstraction, one_board
-from repro.abstraction.one_board import OneBoardBuckets, features
+from repro.abstraction.one_board import OneBoardBuckets, cell_features
 from repro.algorithms.mccfr import AbstractMCCFR, MCCFRConfig, MonteCarloCFR
 from repro.algorithms.tabular import solve, solver_of
 from repro.config import ReadoutConfig
@@ -175,7 +175,7 @@ def strongest(strength: dict[Any, Any], count: int) -> dict[tuple[int, int], flo
 def test_features_equal_brute_force(name, parameters):
     game = load(name, **parameters)
     cards, form = cards_in(game), HoldemForm(game)
-    found = features(form)
+    found = cell_features(form)
     assert found.shape == (cards.cells[1], 7)
     k, suits = cards.board_cards[1], cards.suits
     before: dict[int, list[float]] = {}
@@ -207,7 +207,7 @@ def test_features_equal_brute_force(name, parameters):
 
 
 def test_features_are_between_0_and_1_and_differ():
-    found = features(HoldemForm(small_game()))
+    found = cell_features(HoldemForm(small_game()))
     assert float(found.min()) >= 0
     assert float(found.max()) <= 1
     assert all(len(np.unique(column)) > 1 for column in found.T)

@@ -93,7 +93,7 @@ def test_inputs_and_targets_are_what_they_should_be(solved: Path, target: str, c
     bucket = data._buckets(samples.board)
     data.setup("fit")
     seen = torch.cat([b.inputs for b in data.val_dataloader()])
-    targets, there = (torch.cat([getattr(b, name) for b in data.val_dataloader()]) for name in ("target", "there"))
+    targets, there = (torch.cat([getattr(b, name) for b in data.val_dataloader()]) for name in ("target", "occupied"))
     assert seen.shape[1] == data.inputs == (13 if count else 2 * 120 + 1 + 16)
     held = data._held_out(samples.board)
     for row, n in enumerate(np.flatnonzero(held)):
@@ -220,7 +220,7 @@ def test_the_losses_are_what_they_should_be(solved: Path, tmp_path: Path):
         wrong, squares, shifted, kept = [], [], [], 0
         for batch in data.val_dataloader():
             output = model.network(batch.inputs)
-            there = batch.there.expand_as(output)
+            there = batch.occupied.expand_as(output)
             wrong.append(huber_loss(output[there], batch.target[there], reduction="none"))
             for row in range(len(batch.inputs)):
                 bucket, matchup, ranges = (x[kept] for x in (data.truth.bucket, data.truth.matchup, data.truth.ranges))
