@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from repro.config import Config, ReadoutConfig
 from repro.engine.compiled import Array
 from repro.errors import ReproError
-from repro.launching import execute
 from repro.planning import plan
 from repro.subgames import buckets, dataset
 from repro.subgames.buckets import K_MEANS, K_MEDIANS, BucketRecipe, cluster_centres, distribution, find, nearest
@@ -35,8 +34,8 @@ from repro.subgames.encoding import (
 from repro.subgames.runs import EncodingErrorConfig, EncodingErrorMetrics, EncodingErrors
 from repro.subgames.subgames import Deck, Subgames, matchups
 from repro.tracking import record as records
-from tests.commands import results
-from tests.trained import config_of, measured, straight_and_resumed
+from tests.helpers.commands import executed, results
+from tests.helpers.training import config_of, measured, straight_and_resumed
 
 SMALL = Deck(ranks=4)
 
@@ -236,8 +235,7 @@ def errors(folder: Path, iterations: int = 4, count: int | None = 8) -> Encoding
 
 def test_a_run_measures_what_the_definition_says(tmp_path: Path):
     asked = (*RUN, "algorithm.iterations=3")
-    (run,) = plan([*asked, f"output_dir={tmp_path}"], multirun=False).runs
-    assert execute(run.configs, run.labels) == records.FINISHED
+    assert executed(*asked, f"output_dir={tmp_path}") == records.FINISHED
     found = results(tmp_path, asked)
     model = errors(tmp_path)
     samples = Dataset(tmp_path / "subgames", model.dataset.recipe).load(9)

@@ -17,12 +17,9 @@ from repro.engine.sampling import InfosetSamples
 from repro.networks.gradients import HandDifferentiated
 from repro.networks.modules import MaskedLinear, fc
 from repro.networks.optimizers import FlatAdam
+from tests.helpers.draws import seeded
 
 FIRST, COUNT, ACTIONS = 100, 6, 3
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def numbered(start: int, stop: int) -> InfosetSamples:

@@ -20,8 +20,9 @@ from repro.networks.gradients import Autograd, HandDifferentiated, gradients_of
 from repro.networks.modules import Network, average_network, value_network
 from repro.networks.optimizers import FlatSGD
 from repro.policies import TabularPolicy, random_policy, uniform
-from tests.small_nfsp import ONE_LAYER, listed, made_up, small_config, small_player
-from tests.trained import config_of, measured, seeded
+from tests.helpers.draws import seeded
+from tests.helpers.nfsp import ONE_LAYER, listed, made_up, small_config, small_player
+from tests.helpers.training import advanced, config_of, measured
 
 # -- gradients ---------------------------------------------------------------------------------------------------------
 
@@ -178,8 +179,7 @@ def test_exploitability_falls_well_below_uniforms():
         average_learning_rate=0.1,
     )  # fmt: skip
     model = NFSP(game, algorithm, network, seed=0)
-    for _ in range(model.steps):
-        model.training_step(None, 0)
+    advanced(model, model.steps)
     assert model.counts()["episodes"] == 160 * 256
     found = measured(game, config_of(algorithm, network), model)["nfsp"]
     assert found["nash_conv"] < 0.45 * nash_conv(game, uniform(game))

@@ -15,7 +15,8 @@ from repro.abstraction.streets import StreetBuckets, find_buckets, hand_features
 from repro.errors import ReproError
 from repro.games import Game, load
 from repro.games.holdem import HoldemCards, holdem_cards
-from tests.showdown_reference import showdowns
+from tests.helpers.holdem import cards_in
+from tests.helpers.reference_showdown import showdowns
 
 ROUNDS = (1, 2, 3)
 
@@ -28,11 +29,6 @@ def small_game(**changes: Any) -> Game:
 @lru_cache
 def grouped(buckets: int, **changes: Any) -> Abstraction:
     return abstraction(small_game(**changes), buckets)
-
-
-def cards_in(game: Game) -> HoldemCards:
-    assert isinstance(game.cards, HoldemCards)
-    return game.cards
 
 
 def buckets_of(made: Abstraction) -> StreetBuckets:
