@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,14 +25,23 @@ from repro.errors import ReproError
 from repro.planning import CONF, check_sizes, plan
 
 _ALGORITHMS = (
-    "cfr", "cfr_plus", "dcfr", "linear_cfr", "es_mccfr", "os_mccfr", "deep_cfr", "sd_cfr", "sd_cfr_and_deep_cfr", "d2cfr",
-    "nfsp", "solved_subgames", "encoding_error", "dcvn", "devn",
+    "cfr", "cfr_plus", "dcfr", "linear_cfr", "es_mccfr", "os_mccfr", "deep_cfr", "sd_cfr", "sd_cfr_and_deep_cfr",
+    "d2cfr", "nfsp", "solved_subgames", "encoding_error", "dcvn", "devn",
 )  # fmt: skip
 _NETWORKS = ("deep_cfr", "brown", "fc", "nfsp")
 _GAMES = ("kuhn", "leduc", "big_leduc", "fhp", "fhp5", "fhp_limit", "hnlh", "hunl_pot")
 
+SMALL = (
+    ("game=kuhn", "algorithm=sd_cfr_and_deep_cfr", "algorithm.value_capacity=1000", "algorithm.strategy_capacity=1000"),
+    ("game=kuhn", "algorithm=d2cfr", "algorithm.value_capacity=1000", "algorithm.strategy_capacity=1000"),
+    ("game=kuhn", "algorithm=nfsp", "algorithm.replay_capacity=1000", "algorithm.reservoir_capacity=1000"),
+    ("game=kuhn", "algorithm=es_mccfr"), ("game=kuhn", "algorithm=os_mccfr"), ("game=kuhn", "algorithm=dcfr"),
+    ("algorithm=solved_subgames",), ("algorithm=dcvn",), ("algorithm=devn", "algorithm.buckets=10", "network.width=5"),
+)  # fmt: skip
+"""What is built in no time."""
+
 BASES: tuple[tuple[str, ...], ...] = (
-    *((f"algorithm={name}",) for name in _ALGORITHMS),
+    *((f"algorithm={name}",) for name in _ALGORITHMS), *(base for base in SMALL if len(base) > 1),
     *((f"network={name}",) for name in _NETWORKS),
     *((f"game={name}", "evaluation=costs", "network=deep_cfr") for name in _GAMES),
     ("game=kuhn", "algorithm=kuhn_post"), ("game=turn_subgames", "algorithm=dcvn"),
@@ -45,10 +54,10 @@ BASES: tuple[tuple[str, ...], ...] = (
 """Every algorithm, network, game and evaluation."""
 
 VALUES = (
-    "0", "1", "-1", "2", "3", "1000000", "1000000000000", "1" + 30 * "0", "0.5", "1e-300", "1e300", "inf", "-inf", "nan",
-    "null", "true", "false", "''", "x", "é", "'a b'", "\"a'b\"", "'a\"b'", "'[/b]'", "'a\nb'", "../x", 300 * "x", "[]",
-    "[1,2]", "[x]", "[-1,1e300]", "[inf,nan]", "{}", "{a: 1}", "{_target_: x}", "'${x}'", "'${seed}'", "???", "'a?b#c%20d'",
-    "'\\'", "cuda", "listed", "asked", "exact", "aggregated",
+    "0", "1", "-1", "2", "3", "1000000", "1000000000000", "1" + 30 * "0", "0.5", "1e-300", "1e300", "inf", "-inf",
+    "nan", "null", "true", "false", "''", "x", "é", "'a b'", "\"a'b\"", "'a\"b'", "'[/b]'", "'a\nb'", "../x", 300 * "x",
+    "[]", "[1,2]", "[x]", "[-1,1e300]", "[inf,nan]", "{}", "{a: 1}", "{_target_: x}", "'${x}'", "'${seed}'", "???",
+    "'a?b#c%20d'", "'\\'", "cuda", "listed", "asked", "exact", "aggregated",
 )  # fmt: skip
 
 
@@ -137,12 +146,40 @@ def unknown() -> list[tuple[tuple[str, ...], str, str]]:
 
 @pytest.mark.slow
 def test_any_value_is_accepted_or_refused_in_one_sentence(quickly):
-    tried = [quickly(*case) for case in cases(values(), 500)]
-    assert any(tried)
-    assert not all(tried)
+    judged = [quickly(*case) for case in cases(values(), 500)]
+    assert any(judged)
+    assert not all(judged)
 
 
 @pytest.mark.slow
 def test_no_unknown_key_is_accepted(quickly):
     for base, override, key in cases(unknown(), 300):
         assert not quickly(base, override), f"{override} was accepted beside {key}"
+
+
+@pytest.mark.slow
+def test_experiments_at_all_scales_are_planned_and_no_unknown_key_is_accepted_beside_them():
+    experiments = [
+        (f"experiment={path.stem}", f"scale={scale}")
+        for path in (CONF / "experiment").glob("*.yaml")
+        for scale in ("smoke", "laptop", "paper")
+        if scale == "paper" or (CONF / "departures" / scale / path.name).is_file()
+    ]
+    for base in cases(sorted(experiments), 12):
+        plan(base, multirun=False)
+        assert not accepted(base, "+algorithm.iteratoins=3")
+
+
+@pytest.mark.slow
+def test_what_is_accepted_can_be_built(quickly, monkeypatch):
+    """On the smallest games; what is built may take a hundred megabytes."""
+    monkeypatch.setattr(memory, "memory_of_machine", lambda device: 1e8)
+    small = [base for base in BASES if "game=kuhn" in base or base in SMALL]
+    tried = [(base, f"{key}={value}") for base in small for key in keys_of(base) for value in VALUES]
+    about_training = [(base, line) for base, line in tried if line.startswith(("algorithm.", "network.", "game."))]
+    for base, override in cases(about_training, 300):
+        if not quickly(base, override):
+            continue
+        ((config,),) = [run.configs for run in plan([*base, override], multirun=False).runs]
+        with suppress(ReproError):
+            config.algorithm.build(game_for_checks(config), config)

@@ -25,7 +25,7 @@ from repro.algorithms.strategies import MOST_EVALUATED, Asked, Listed, Rectify, 
 from repro.config.fields import above, at_least, one_of
 from repro.config.memory import network_bytes
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, RegressionConfig, register_algorithm
-from repro.engine.sampling import BYTES_PER_DEAL, Samples, SamplingEngine, Traversals
+from repro.engine.sampling import BYTES_PER_DEAL, InfosetSamples, SamplingEngine, Traversals
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.networks.modules import Network, average_network, value_network
@@ -125,7 +125,7 @@ class DeepCFRConfig(AlgorithmConfig):
             )
         if self.tables_opening(game) and game.tree.rounds == 1:
             yield (
-                f"algorithm.opening is table where algorithm.strategies are asked; the game {game.name} has one betting "
+                f"algorithm.opening is table where strategies are asked; the game {game.name} has one betting "
                 "round, which would leave nothing to networks: use network."
             )
 
@@ -225,7 +225,7 @@ class DeepCFR(Algorithm):
             self._new_memory(algorithm.strategy_capacity, p, game.num_actions) for p in range(averages)
         ]
         self.policy_loss = 0.0
-        self.history = {name: [History(), History()] for name in self.kept()}
+        self.history = {name: [History(), History()] for name in self.history_names()}
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ class DeepCFR(Algorithm):
             return Listed(game, algorithm.when_no_positive)
         return Asked(game, algorithm.when_no_positive, algorithm.tables_opening(game))
 
-    def kept(self) -> list[str]:
+    def history_names(self) -> list[str]:
         """The names of what B^M holds of every iteration."""
         return ["value", "opening"] if self.strategies.openings else ["value"]
 
@@ -299,7 +299,7 @@ class DeepCFR(Algorithm):
         """Traverse, and store the samples."""
         draw, policy = self.draws("traversals", player), self.current_policy(player)
         traversals = self.engine.external_sampling(policy, player, self.algorithm.traversals, draw)
-        targets = Samples(traversals.advantages.infosets, self.value_targets(traversals))
+        targets = InfosetSamples(traversals.advantages.infosets, self.value_targets(traversals))
         self._remember(player, targets, traversals.opponent_strategies)
         self.nodes_touched += traversals.nodes_touched
         return traversals
@@ -311,7 +311,7 @@ class DeepCFR(Algorithm):
             regrets = regrets / self.game.legal_at(traversals.advantages.infosets).sum(1, keepdim=True)
         return regrets
 
-    def _remember(self, player: int, regrets: Samples, strategies: Samples) -> None:
+    def _remember(self, player: int, regrets: InfosetSamples, strategies: InfosetSamples) -> None:
         """Store what the player's traversals collected: her regrets and the opponent's strategies."""
         keep, opponent = self.draws("reservoir", player), 1 - player
         regrets = self.strategies.set_apart(player, regrets, "regrets", self.iteration)

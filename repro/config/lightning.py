@@ -38,25 +38,25 @@ def lightning_problems(config: Config) -> Iterator[str]:
     if not options.items() <= _COMMON.items():
         yield from _target_problems("trainer", {"_target_": _TRAINER, **options})
         yield from _refused_by_the_trainer(options)
-    for name, given in callbacks.items():
-        yield from _target_problems(f"trainer.callbacks.{name}", given)
-    for name, given in config.logger.items():
-        yield from _target_problems(f"logger.{name}", given)
+    for name, callback in callbacks.items():
+        yield from _target_problems(f"trainer.callbacks.{name}", callback)
+    for name, logger in config.logger.items():
+        yield from _target_problems(f"logger.{name}", logger)
 
 
-def _target_problems(key: str, given: Any) -> Iterator[str]:
+def _target_problems(key: str, node: Any) -> Iterator[str]:
     """What is wrong with what Hydra is to instantiate."""
-    if not isinstance(given, Mapping) or not isinstance(given.get("_target_"), str):
-        yield f"{key} is {given!r}; it must be a mapping with a _target_, the import path of a class."
+    if not isinstance(node, Mapping) or not isinstance(node.get("_target_"), str):
+        yield f"{key} is {node!r}; it must be a mapping with a _target_, the import path of a class."
         return
-    path = given["_target_"]
+    path = node["_target_"]
     try:
         target = resolve_name(path)
         parameters = inspect.signature(target).parameters
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         yield f"{key}._target_ is {path!r}; it must be the import path of a class ({error})."
         return
-    arguments = {name: value for name, value in given.items() if not str(name).startswith("_")}
+    arguments = {name: value for name, value in node.items() if not str(name).startswith("_")}
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         for name in (name for name in arguments if name not in parameters):
             yield f"{key}.{name} is no key of {path}{did_you_mean(str(name), parameters)}."
@@ -64,7 +64,7 @@ def _target_problems(key: str, given: Any) -> Iterator[str]:
     needed = [
         n for n, p in parameters.items() if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
     ]
-    for name in (name for name in needed if name not in arguments and "_args_" not in given):
+    for name in (name for name in needed if name not in arguments and "_args_" not in node):
         yield f"{key}.{name} has no value; {path} needs one."
 
 

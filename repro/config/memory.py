@@ -30,12 +30,11 @@ def check_memory(config: Config, game: Any, trains: bool = True) -> None:
     Raises:
         ReproError: names the key, its value, and both sizes.
     """
-    there = memory_here(config.device)
+    available = memory_of_machine(config.device)
     for key, needed in _needs(config, game, trains):
-        if needed > there:
-            raise ReproError(
-                f"{key} is {_value(config, key)}; that takes some {size(needed)}, and this machine has {size(there)}."
-            )
+        if needed > available:
+            takes = f"that takes some {size(needed)}, and this machine has {size(available)}"
+            raise ReproError(f"{key} is {_value(config, key)}; {takes}.")
 
 
 def _needs(config: Config, game: Any, trains: bool) -> Iterator[tuple[str, float]]:
@@ -52,12 +51,12 @@ def _value(config: Config, key: str) -> Any:
     return reduce(below, key.split("."), config)
 
 
-def memory_here(device: str) -> float:
+def memory_of_machine(device: str) -> float:
     """Bytes of memory of this machine, or of its GPU if that has more and is asked for."""
-    there = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
+    memory = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
     if device == "cuda" and torch.cuda.is_available():
-        return max(there, torch.cuda.get_device_properties(0).total_memory)
-    return there
+        return max(memory, torch.cuda.get_device_properties(0).total_memory)
+    return memory
 
 
 def size(count: float) -> str:

@@ -70,7 +70,7 @@ class Exploitability(Evaluation):
     def measure(self, subject: Subject) -> Measured:
         rows = self._rows = self._rows or self._engine_rows(subject)
         measured = {}
-        for name in self.names(subject.asked):
+        for name in self.names(subject.readout_names):
             table = self._tables.setdefault(name, Averages(rows)).table(subject.seats(name))
             measured[name] = self._of_table(subject, rows, table)
         return measured
@@ -152,8 +152,8 @@ class Match(Evaluation):
                     "it must be KEY, KEY/READOUT or /READOUT, where KEY is of 12 characters, 0-9 and a-f",
                 )
             elif reference.startswith("/") and reference[1:] not in algorithm.readouts:
-                known = ", ".join(algorithm.readouts)
-                yield f"opponents.{name}", reference, f"the read-outs of this run are {known}"
+                allowed = ", ".join(algorithm.readouts)
+                yield f"opponents.{name}", reference, f"the read-outs of this run are {allowed}"
 
     def problems_with(self, others: Mapping[str, Other], due: Sequence[int]) -> Iterator[str]:
         for name, reference in self.opponents.items() if self.opponents_at == "same" else ():
@@ -166,7 +166,7 @@ class Match(Evaluation):
                 )
 
     def measure(self, subject: Subject) -> Measured:
-        measured: Measured = {name: {} for name in self.names(subject.asked)}
+        measured: Measured = {name: {} for name in self.names(subject.readout_names)}
         for opponent, reference in self.opponents.items():
             seats = self._opponent(subject, reference)
             for name in (n for n in measured if reference != f"/{n}"):
@@ -274,7 +274,7 @@ class Strategy(Evaluation):
     def measure(self, subject: Subject) -> Measured:
         game, measured = subject.game, {}
         cells = game.legal.nonzero().tolist()
-        for name in self.names(subject.asked):
+        for name in self.names(subject.readout_names):
             table = self._tables.setdefault(name, Averages(engine_rows(game))).table(subject.seats(name))
             measured[name] = {strategy_metric(game, i, a): float(table[i, a]) for i, a in cells}
         return measured

@@ -90,9 +90,9 @@ def register_game(name: str) -> Callable[[type[Parameters]], type[Parameters]]:
     """
 
     def register(kind: type[Parameters]) -> type[Parameters]:
-        known = GAMES.get(name, kind)
-        if known is not kind:
-            raise ReproError(f"game {name} is {_class_name(known)}; {_class_name(kind)} needs another name.")
+        registered = GAMES.get(name, kind)
+        if registered is not kind:
+            raise ReproError(f"game {name} is {_class_name(registered)}; {_class_name(kind)} needs another name.")
         parameter_types(name, kind)
         GAMES[name] = kind
         return kind
@@ -282,17 +282,16 @@ def load(name: str, *, device: torch.device | str = "cpu", **parameters: object)
         ReproError: unknown game, unknown parameter, impossible value, or a class that is no game's.
     """
     if name not in GAMES:
-        raise ReproError(
-            f"game {name!r} is unknown{did_you_mean(name, GAMES)}; the games are {', '.join(sorted(GAMES))}."
-        )
-    known = parameter_types(name, GAMES[name])
+        hint = did_you_mean(name, GAMES)
+        raise ReproError(f"game {name!r} is unknown{hint}; the games are {', '.join(sorted(GAMES))}.")
+    types = parameter_types(name, GAMES[name])
     for key, value in parameters.items():
-        if key not in known:
-            hint = did_you_mean(key, known)
-            raise ReproError(f"game {name} has no parameter {key!r}{hint}; its parameters are {', '.join(known)}.")
+        if key not in types:
+            hint = did_you_mean(key, types)
+            raise ReproError(f"game {name} has no parameter {key!r}{hint}; its parameters are {', '.join(types)}.")
         if isinstance(value, list):
             value = parameters[key] = tuple(value)  # noqa: PLW2901
-        fits, needed = _KINDS[known[key]]
+        fits, needed = _KINDS[types[key]]
         if not fits(value):
             raise ReproError(f"game {name}: {key} is {value!r}; {needed} is needed.")
     return GAMES[name](**parameters).build(name).to(device)
