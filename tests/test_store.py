@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -108,3 +111,19 @@ def test_runs_deleted_in_the_ui_are_made_again(tmp_path):
         client.delete_run(run_id)
     mirrored(client, record, {})
     assert not set(before.values()) & set(record.mlflow.values())
+
+
+def test_a_server_that_does_not_answer_is_told_soon_and_others_are_waited_for(monkeypatch):
+    """Closed at once, and never answering; MLflow's own patience is more than a minute."""
+    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", raising=False)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        for port in (9, silent.getsockname()[1]):
+            started = time.monotonic()
+            with pytest.raises(
+                ReproError, match=f"'http://127.0.0.1:{port}'; it must name an MLflow store that can be"
+            ):
+                open_store(f"http://127.0.0.1:{port}")
+            assert time.monotonic() - started < 12
+    assert "MLFLOW_HTTP_REQUEST_MAX_RETRIES" not in os.environ
