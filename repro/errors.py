@@ -7,7 +7,3 @@ class ReproError(Exception):
     Entry points print the message alone and exit with status 2; every other exception is a fault of ours and
     keeps its traceback.
     """
-
-
-INTERRUPTED = 130
-"""Exit status of a command after Ctrl-C."""

@@ -10,14 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import torch
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
-from repro.config.checks import game_of
+from repro.config.checks import game_for_checks, game_of
 from repro.config.keys import from_plain, training_config
 from repro.config.schema import Config, ReadoutConfig
 from repro.engine.sampling import SamplingEngine
@@ -25,7 +24,7 @@ from repro.errors import ReproError
 from repro.games.game import Game
 from repro.policies.files import NOT_SUCH_A_FILE, check_same_game
 from repro.policies.readout import Readout, Seat
-from repro.policies.snapshot import History, Snapshot, SnapshotFolder, save_durably
+from repro.policies.snapshot import History, Snapshot, SnapshotFolder, load_checked, save_durably
 from repro.seeding import generator
 from repro.tracking import record as records
 from repro.tracking.record import RunRecord
@@ -91,8 +90,10 @@ class Trained:
         """Refuse a training that is not finished.
 
         Raises:
-            ReproError: it is not.
+            ReproError: it is not, or is to begin anew.
         """
+        if records.is_asked_anew(self.folder):
+            raise ReproError(f"the run {self.folder.name} is to be done anew (force), which has not begun.")
         if not self.record.trained:
             raise ReproError(f"the run {self.folder.name} is not finished (its state is {self.record.state!r}).")
 
@@ -107,7 +108,7 @@ class Trained:
             ReproError: it is not finished, is of another game, or has no such read-out.
         """
         self.check_finished()
-        check_same_game(self.folder, "a run", game_of(self.config), game)
+        check_same_game(self.folder, "a run", game_for_checks(self.config), game)
         return OtherReadout(self.snapshots, _readout(game, self.config, _chosen(self.config, readout)))
 
 
@@ -186,13 +187,11 @@ def load_portable(path: Path | str) -> tuple[Config, Snapshot]:
         ReproError: the file is not of that kind, or damaged.
     """
     try:
-        stored = dict(torch.load(path, map_location="cpu", weights_only=True, mmap=True))
-        with ZipFile(path) as archive:
-            damaged = archive.testzip()
+        stored, is_whole = load_checked(path)
         config = from_plain(stored["config"])
         history = {name: [History([rows]) for rows in both] for name, both in stored["history"].items()}
         snapshot = Snapshot(int(stored["iteration"]), dict(stored["counts"]), dict(stored["state"]), history)
-        sound = damaged is None and _is_sound(snapshot)
+        sound = is_whole and _is_sound(snapshot)
     except Exception as error:  # A file of another kind fails in as many ways as there are bytes.
         raise ReproError(f"{path} is not the {PORTABLE} of a finished run.") from error
     if not sound:

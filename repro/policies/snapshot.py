@@ -8,10 +8,12 @@ hold its networks in memory and in every checkpoint.
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
+from zipfile import ZipFile
 
 import torch
 from torch import Tensor
@@ -50,7 +52,7 @@ class History(Sequence[Tensor]):
         index %= len(self)
         if index >= self.stored:
             return self._new[index - self.stored]
-        piece = next(p for p, end in enumerate(self._ends) if index < end)
+        piece = bisect_right(self._ends, index)
         return self._pieces[piece][index - int(self._ends[piece])]
 
     def append(self, row: Tensor) -> None:
@@ -162,6 +164,17 @@ def save_durably(content: object, path: Path) -> None:
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
+
+
+def load_checked(path: Path | str) -> tuple[dict[str, Any], bool]:
+    """What a tensor file holds, mapped from it, and whether it is whole: it is read once, and has checksums.
+
+    Raises:
+        Exception: it is no such file, or damaged, which shows in as many ways as there are bytes.
+    """
+    stored = dict(torch.load(path, map_location="cpu", weights_only=True, mmap=True))
+    with ZipFile(path) as archive:
+        return stored, archive.testzip() is None
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -19,7 +19,7 @@ WAITING, INTERRUPTED = "not started", "interrupted"
 _KEPT = 20
 """Commands whose last word on a training is kept."""
 
-_FILE = "run.json"
+_FILE, _ANEW = "run.json", "anew"
 
 
 @dataclass
@@ -107,6 +107,22 @@ def read(folder: Path) -> RunRecord:
         return RunRecord(**{k: v for k, v in content.items() if k in known})
     except (OSError, ValueError, AttributeError, TypeError):
         return RunRecord()
+
+
+def ask_anew(folder: Path) -> None:
+    """Note that a training is to begin anew whatever was done before: whoever does it next does so."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_durably(folder / _ANEW, "", sync=True)
+
+
+def is_asked_anew(folder: Path) -> bool:
+    """Whether a training is to begin anew, and has not yet."""
+    return (folder / _ANEW).exists()
+
+
+def forget_asked_anew(folder: Path) -> None:
+    """It has begun anew; from here on, it is continued."""
+    (folder / _ANEW).unlink()
 
 
 def write_durably(path: Path, text: str, sync: bool = False) -> None:

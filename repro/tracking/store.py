@@ -30,6 +30,7 @@ _SQLITE_HEADER = b"SQLite format 3\0"
 _MESSAGE_TAG = "repro.message"
 _PARAMS_AT_ONCE, _METRICS_AT_ONCE = 100, 1000
 _LONGEST_TAG = 5000
+_MOST_RUNS = 50_000
 COST = "wall_seconds"
 """A metric that every run has at every step."""
 
@@ -231,6 +232,16 @@ class MLflowRuns:
             if message:
                 self._client.log_batch(run_id, tags=[RunTag(_MESSAGE_TAG, message[:_LONGEST_TAG])])
             self._client.set_terminated(run_id, status)
+
+
+def running(client: MlflowClient) -> dict[str, list[str]]:
+    """Keys of the trainings that are shown as going on, with the ids of the runs that are."""
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    ids: dict[str, list[str]] = {}
+    for run in client.search_runs(experiments, "attributes.status = 'RUNNING'", max_results=_MOST_RUNS):
+        if KEY_TAG in run.data.tags:
+            ids.setdefault(run.data.tags[KEY_TAG], []).append(run.info.run_id)
+    return ids
 
 
 def close(client: MlflowClient, record: RunRecord) -> None:
