@@ -117,13 +117,13 @@ class Measuring(Results):
             ReproError: another training that is needed for it is not there. Of those that are not, none is asked for.
         """
         lacking = self.lacking(snapshots)
-        self.open_others(dict.fromkeys(name for wanted in lacking.values() for name in wanted))
-        return (self._measure(snapshots.read(iteration), wanted) for iteration, wanted in lacking.items())
+        self.open_others(dict.fromkeys(name for by_evaluation in lacking.values() for name in by_evaluation))
+        return (self._measure(snapshots.read(iteration), by_evaluation) for iteration, by_evaluation in lacking.items())
 
-    def _measure(self, snapshot: Snapshot, wanted: Mapping[str, list[str]]) -> Measured:
+    def _measure(self, snapshot: Snapshot, by_evaluation: Mapping[str, list[str]]) -> Measured:
         """Make evaluations of some read-outs each, where they are due."""
         together: Measured = {}
-        for name, readouts in wanted.items():
+        for name, readouts in by_evaluation.items():
             evaluation = self.evaluations[name]
             if snapshot.iteration not in self.due(evaluation):
                 continue
@@ -148,10 +148,10 @@ class Measuring(Results):
 
 def evaluation_rows(folder: Path, config: Config, evaluation: str, readout: str) -> EvaluationRows:
     """The file of what an evaluation measured of a read-out."""
-    measured, given = config.evaluation[evaluation], config.algorithm.readouts.get(readout)
+    measured, readout_config = config.evaluation[evaluation], config.algorithm.readouts.get(readout)
     about = {
         "evaluation": {"name": evaluation, **measured.identity()},
-        "readout": {"name": readout, **(asdict(given) if given else {})},
+        "readout": {"name": readout, **(asdict(readout_config) if readout_config else {})},
     }
     return EvaluationRows(folder, evaluation_key(config, evaluation, readout), about)
 
