@@ -93,13 +93,18 @@ def clean_run(folder: Path) -> None:
     for pattern in _UNFINISHED:
         for path in folder.rglob(pattern):
             path.unlink(missing_ok=True)
-    if _are_useless(folder):
-        for path in folder.glob("*.ckpt"):
-            path.unlink()
+    remove_useless_checkpoints(folder)
     record = records.read(folder)
     if record.state == RUNNING:
         record.state, record.message = INTERRUPTED, "repeat the command to continue"
         records.write(folder, record)
+
+
+def remove_useless_checkpoints(folder: Path) -> None:
+    """Remove checkpoints of finished trainings: what can be played is in snapshots, the memories serve no one."""
+    if _are_useless(folder):
+        for path in folder.glob("*.ckpt"):
+            path.unlink()
 
 
 def _are_useless(folder: Path) -> bool:

@@ -6,7 +6,7 @@ stored; so that adding a read-out, an opponent or more boards to a finished trai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -82,14 +82,19 @@ class Measuring(Results):
         for (name, readout), stored in self._rows.items():
             self.evaluations[name].recall(readout, stored.rows)
 
-    def open_others(self, names: Iterable[str] | None = None) -> None:
-        """Open the other trainings that evaluations need, by default all of them.
+    def open_others(self, finished: SnapshotFolder | None = None) -> None:
+        """Open the other trainings that will be measured against.
+
+        Args:
+            finished: the snapshots of a finished training, of which only those evaluations are made that lack.
 
         Raises:
             ReproError: one is not there, or cannot be measured against.
         """
-        for name in self.evaluations if names is None else names:
-            evaluation = self.evaluations[name]
+        lacking = {} if finished is None else self.lacking(finished)
+        for name, evaluation in self.evaluations.items():
+            if finished is not None and not any(name in by_evaluation for by_evaluation in lacking.values()):
+                continue
             for reference in evaluation.others:
                 if reference not in self._others:
                     self._others[reference] = self._open(name, reference)
@@ -111,14 +116,9 @@ class Measuring(Results):
         return self._measure(snapshot, {name: list(self.readouts) for name in self.evaluations})
 
     def complete(self, snapshots: SnapshotFolder) -> Iterator[Measured]:
-        """Measure what lacks, snapshot by snapshot as the answer is gone through; yields what was measured of each.
-
-        Raises:
-            ReproError: another training that is needed for it is not there. Of those that are not, none is asked for.
-        """
-        lacking = self.lacking(snapshots)
-        self.open_others(dict.fromkeys(name for by_evaluation in lacking.values() for name in by_evaluation))
-        return (self._measure(snapshots.read(iteration), by_evaluation) for iteration, by_evaluation in lacking.items())
+        """Measure what lacks, yielding what was measured of each snapshot."""
+        for iteration, by_evaluation in self.lacking(snapshots).items():
+            yield self._measure(snapshots.read(iteration), by_evaluation)
 
     def _measure(self, snapshot: Snapshot, by_evaluation: Mapping[str, list[str]]) -> Measured:
         """Make evaluations of some read-outs each, where they are due."""

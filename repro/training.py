@@ -23,6 +23,7 @@ from hydra.utils import instantiate
 from pytorch_lightning.callbacks import Checkpoint
 from threadpoolctl import threadpool_limits
 
+from repro import leftovers
 from repro.algorithms.base import Training
 from repro.config.checks import TRAINING, check_with_game, game_of
 from repro.config.keys import hyperparameters, training_key
@@ -124,6 +125,7 @@ def _open(game: Any, config: Config, labels: Mapping[str, str], record: RunRecor
     if not record.trained:
         record.note_made_with({**provenance.code(), **provenance.hardware(), **provenance.versions()})
     measuring = Measuring(game, config, folder)
+    measuring.open_others(snapshots_of(folder) if record.trained else None)
     mlflow = _mlflow_runs(config, key, record)
     records.write(folder, record)
     if begins_anew:
@@ -222,8 +224,6 @@ def _fit(game: Any, seeds: Sequence[Seed], folder: Path, record: RunRecord) -> N
     """
     place, keys = _place(seeds), [training_key(seed.config) for seed in seeds]
     place.mkdir(exist_ok=True)
-    for seed in seeds:
-        seed.measuring.open_others()
     _take_over(seeds, place)
     model = _model(game, seeds)
     passed_over: dict[Path, str] = {}
@@ -245,7 +245,8 @@ def _fit(game: Any, seeds: Sequence[Seed], folder: Path, record: RunRecord) -> N
         else:
             _train(model, seeds, Reporting(seeds, folder, record, passed_over), None)
     _note_trained(seeds)
-    checkpoints.remove(place)
+    for each in (place, folder, *(seed.folder for seed in seeds)):
+        leftovers.remove_useless_checkpoints(each)
 
 
 def _train(model: Training, seeds: Sequence[Seed], reporting: Reporting, checkpoint: Path | None) -> None:
@@ -398,10 +399,9 @@ def _complete(seed: Seed) -> bool:
     lacking = len(seed.measuring.lacking(snapshots))
     if seed.record.exported and not lacking and not seed.mlflow.created:
         return False
-    completing = seed.measuring.complete(snapshots)
     with _closing_when_stopped([seed], lambda: f"measuring after iteration {seed.record.iteration}"):
         seed.mlflow.begin()
-        for number, measured in enumerate(completing, start=1):
+        for number, measured in enumerate(seed.measuring.complete(snapshots), start=1):
             seed.record.headline = seed.measuring.headline(measured) or seed.record.headline
             seed.record.message = f"measured {number} of {lacking} snapshots"
             records.write(seed.folder, seed.record)

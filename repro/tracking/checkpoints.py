@@ -112,9 +112,3 @@ def set_aside(path: Path) -> Path:
     """Keep a checkpoint that is not continued from under another name, until the training is finished."""
     numbered = (path.with_name(f"unusable-{number}.ckpt") for number in count(1))
     return path.rename(next(free for free in numbered if not free.exists()))
-
-
-def remove(folder: Path) -> None:
-    """Remove all checkpoints, those set aside as well: their trainings are finished."""
-    for path in folder.glob("*.ckpt"):
-        path.unlink()
