@@ -194,7 +194,9 @@ def measured_otherwise(config: Config, overrides: Sequence[str], config_dir: str
         with _composing(config_dir):
             same = [f"{key}={getattr(config, key)}" for key in ("seed", "device", "threads")]
             others = [line for line, key in about.items() if not key.startswith("algorithm.")]
-            composed = settings(compose("config", [*_SEARCHED, *same, *others]))
+            cfg = compose("config", [*_SEARCHED, *same, *others])
+            _drop_what_is_not_measured(cfg, others)
+            composed = settings(cfg)
         parser = OverridesParser.create()
         about_readouts = [line for line, key in about.items() if key.startswith("algorithm.")]
         plain = {name: {"kind": r.kind, "capacity": r.capacity} for name, r in config.algorithm.readouts.items()}
