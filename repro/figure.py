@@ -26,6 +26,7 @@ import pandas as pd
 from paper_figures import claims as claims_of
 from paper_figures import frame, page
 from repro.errors import INTERRUPTED, ReproError
+from repro.tracking.faults import disk_faults_told
 
 if TYPE_CHECKING:
     from repro.config.schema import Config
@@ -384,6 +385,7 @@ def main() -> int:
         return INTERRUPTED
 
 
+@disk_faults_told()
 def _answer(given: argparse.Namespace, options: Options) -> int:
     if given.targets == ["list"]:
         list_targets()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from repro.tracking.faults import writing
 from repro.tracking.record import load_json, write_durably
 
 Metrics = dict[int, dict[str, float]]
@@ -31,7 +32,7 @@ class TrainingRows:
 
     def append(self, iteration: int, metrics: Mapping[str, float]) -> None:
         """Add an epoch's; values that are not finite are left out."""
-        with self._path.open("a") as file:
+        with writing(self._path), self._path.open("a") as file:
             file.write(_line(iteration, metrics))
 
     def read(self) -> Metrics:
