@@ -23,7 +23,7 @@ from repro.tracking import record as records
 from repro.tracking import store
 from repro.tracking.rows import TrainingRows
 from repro.trained import run_folder
-from tests.commands import SMALL, results, tracked
+from tests.helpers.commands import SMALL, results, tracked
 
 SHORT = (*SMALL, "algorithm.iterations=6", "algorithm.snapshot_every=2", "checkpoint_every_seconds=0")
 

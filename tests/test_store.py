@@ -22,7 +22,7 @@ from repro.errors import ReproError, StorageError
 from repro.tracking import store
 from repro.tracking.record import RunRecord
 from repro.tracking.store import ATTEMPT_TAG, READOUT_TAG, MLflowRuns, Store, default_uri, experiment_id, open_store
-from tests.commands import SMALL, call
+from tests.helpers.commands import SMALL, call
 
 
 @pytest.mark.makes_a_database

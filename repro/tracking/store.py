@@ -228,23 +228,23 @@ def experiment_id(client: Store, name: str, artifacts: Path) -> str:
     Raises:
         ReproError: the experiment was deleted in the UI, or its files are not where it says.
     """
-    found = client.get_experiment_by_name(name)
-    if found is None:
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
         try:
             artifacts.mkdir(parents=True, exist_ok=True)
             return str(client.create_experiment(name, artifact_location=artifacts.resolve().as_uri()))
         except MlflowException:
             # Another process was faster.
-            found = client.get_experiment_by_name(name)
-            if found is None:
+            experiment = client.get_experiment_by_name(name)
+            if experiment is None:
                 raise
-    if found.lifecycle_stage != "active":
+    if experiment.lifecycle_stage != "active":
         raise ReproError(
             f"the MLflow experiment {name!r} was deleted; restore it with `mlflow experiments restore "
-            f"--experiment-id {found.experiment_id}`, or choose another output_dir."
+            f"--experiment-id {experiment.experiment_id}`, or choose another output_dir."
         )
-    _follow_moved_files(client, found, artifacts)
-    return str(found.experiment_id)
+    _follow_moved_files(client, experiment, artifacts)
+    return str(experiment.experiment_id)
 
 
 def _follow_moved_files(client: Store, experiment: Experiment, artifacts: Path) -> None:
@@ -319,16 +319,16 @@ class MLflowRuns:
         self.created = False
         self._ids: dict[str, str] = {}
         for readout, name in names.items():
-            run = self._known(record.mlflow.get(readout)) or self._made_before(experiment, record.attempt, readout)
+            run = self._active_run(record.mlflow.get(readout)) or self._made_before(experiment, record.attempt, readout)
             if run is None:
                 above = {"mlflow.parentRunId": self._ids[TRAINING]} if readout != TRAINING else {}
-                own = {KEY_TAG: key, ATTEMPT_TAG: record.attempt, READOUT_TAG: readout, **above}
-                run = client.create_run(experiment, tags=own, run_name=name)
+                run_tags = {KEY_TAG: key, ATTEMPT_TAG: record.attempt, READOUT_TAG: readout, **above}
+                run = client.create_run(experiment, tags=run_tags, run_name=name)
                 self.created = True
             self._ids[readout] = record.mlflow[readout] = str(run.info.run_id)
             self._bring_up_to_date(readout, run, params[readout], tags)
 
-    def _known(self, run_id: str | None) -> Run | None:
+    def _active_run(self, run_id: str | None) -> Run | None:
         """The run of an id; None if this store has none, or it was deleted in the UI."""
         run = get_run(self._client, run_id) if run_id else None
         return run if run is not None and run.info.lifecycle_stage == "active" else None
@@ -369,9 +369,9 @@ class MLflowRuns:
         run_id = self._ids[readout]
         lacking: list[Metric] = []
         for name in {name for metrics in rows.values() for name in metrics}:
-            known = {metric.step for metric in self._client.get_metric_history(run_id, name)}
-            values = {step: metrics[name] for step, metrics in rows.items() if name in metrics and step not in known}
-            lacking += [metric for step, value in values.items() for metric in self._metrics({name: value}, step)]
+            logged_steps = {metric.step for metric in self._client.get_metric_history(run_id, name)}
+            lacking_steps = [step for step, metrics in rows.items() if name in metrics and step not in logged_steps]
+            lacking += [m for step in lacking_steps for m in self._metrics({name: rows[step][name]}, step)]
         for start in range(0, len(lacking), _METRICS_AT_ONCE):
             self._write(readout, lacking[start : start + _METRICS_AT_ONCE])
         self._last[readout] = max([self._last[readout], *rows])
