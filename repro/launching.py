@@ -272,7 +272,7 @@ class Command:
             record = records.read(job.folder)
             if record.invocation == self.invocation and record.state in (records.RUNNING, INTERRUPTED):
                 record.state = INTERRUPTED
-                records.write(job.folder, record)
+                _note(job.folder, record)
                 close(self._client, record)
 
 

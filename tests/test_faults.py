@@ -18,19 +18,18 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.tracking._tracking_service.utils import _artifact_repos_cache
 
 from repro import launching, training
-from repro.planning import Run, plan
+from repro.planning import Run
 from repro.tracking import record as records
 from repro.tracking import store
 from repro.tracking.rows import TrainingRows
 from repro.trained import run_folder
-from tests.helpers.commands import SMALL, results, tracked
+from tests.helpers.commands import SMALL, planned, results, tracked
 
 SHORT = (*SMALL, "algorithm.iterations=6", "algorithm.snapshot_every=2", "checkpoint_every_seconds=0")
 
 
 def run_of(output: Path, *overrides: str) -> Run:
-    (run,) = plan([*SHORT, f"output_dir={output}", *overrides], multirun=False).runs
-    return run
+    return planned(*SHORT, f"output_dir={output}", *overrides)
 
 
 def execute(run: Run) -> str:
