@@ -19,6 +19,8 @@ FIGURE_FLAGS = --scale $(SCALE) --jobs $(JOBS) --output '$(OUTPUT)' --device $(D
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
+# MLflow reports how it is used to its makers unless this is set.
+export MLFLOW_DISABLE_TELEMETRY ?= true
 
 .PHONY: help list figures $(TARGETS) draw publish test test-quick bench ui lint format clean
 

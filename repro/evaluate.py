@@ -16,6 +16,7 @@ from dataclasses import replace
 from repro.errors import INTERRUPTED, ReproError
 from repro.launching import Command, prepare_output
 from repro.planning import Run, measured_otherwise, union
+from repro.tracking.faults import disk_faults_told
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
+@disk_faults_told()
 def run(words: Sequence[str], output: str) -> int:
     """Measure, and report; returns the exit status.
 

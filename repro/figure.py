@@ -26,6 +26,7 @@ import pandas as pd
 from paper_figures import claims as claims_of
 from paper_figures import frame, page
 from repro.errors import INTERRUPTED, ReproError
+from repro.tracking.faults import disk_faults_told
 
 if TYPE_CHECKING:
     from repro.config.schema import Config
@@ -254,6 +255,7 @@ def collect(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataF
 def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
     """What a sweep's runs were made with, and how they depart from the published setting."""
     from repro.config.keys import flatten, hyperparameters, training_config, training_key  # noqa: PLC0415
+    from repro.measuring import evaluated_with  # noqa: PLC0415
     from repro.tracking import record as records  # noqa: PLC0415
     from repro.trained import run_folder  # noqa: PLC0415
 
@@ -265,6 +267,7 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
     return {
         "command": sweep.command,
         **{fact: sorted({v for record in run_records for v in record.made_with.get(fact, [])}) for fact in facts},
+        "evaluated_with": sorted({commit for config in sweep.configs for commit in evaluated_with(config)}),
         "sweep": sweep.name,
         "seeds": sorted({config.seed for config in sweep.configs}),
         "wall_seconds": [round(record.wall_seconds, 1) for record in run_records],
@@ -384,6 +387,7 @@ def main() -> int:
         return INTERRUPTED
 
 
+@disk_faults_told()
 def _answer(arguments: argparse.Namespace, options: Options) -> int:
     if arguments.targets == ["list"]:
         list_targets()

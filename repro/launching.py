@@ -32,9 +32,10 @@ from rich.table import Table
 
 from repro.config.keys import as_plain, from_plain, training_key
 from repro.config.schema import Config
-from repro.errors import ReproError
+from repro.errors import ReproError, StorageError
 from repro.planning import CONF, Run, labels, quoted
 from repro.tracking import record as records
+from repro.tracking.faults import disk_faults_told
 from repro.tracking.progress import Job, Watcher, console
 from repro.tracking.record import FAILED, FINISHED, INTERRUPTED, SKIPPED, RunRecord
 from repro.trained import run_folder
@@ -82,6 +83,15 @@ def execute(configs: Sequence[Config], of: Mapping[str, str]) -> str:
     """
     end_with_the_command()
     folder = run_folder(configs[0].output_dir, Run(configs, of).key)
+    try:
+        with disk_faults_told():
+            return _execute_locked(configs, of, folder)
+    except StorageError as error:
+        print(f"run {folder.name} did not begin: {error}", file=sys.stderr, flush=True)
+        return INTERRUPTED
+
+
+def _execute_locked(configs: Sequence[Config], of: Mapping[str, str], folder: Path) -> str:
     # A run of several seeds does the runs of each, and nobody else may do one of them meanwhile.
     folders = {folder, *(run_folder(c.output_dir, training_key(c)) for c in configs)}
     with ExitStack() as stack:
@@ -108,23 +118,46 @@ def _wait_for(lock: IO[str], key: str) -> bool:
 def _execute_alone(configs: Sequence[Config], of: Mapping[str, str], folder: Path) -> str:
     record = records.read(folder)
     record.taken_up(os.environ.get(_INVOCATION, ""))
-    records.write(folder, record)
     try:
-        from repro.training import train  # noqa: PLC0415  (imports Lightning and MLflow, which takes seconds)
+        with disk_faults_told():
+            records.write(folder, record)
+            from repro.training import train  # noqa: PLC0415  (imports Lightning and MLflow, which takes seconds)
 
-        record.state = train(configs, of, folder, record)
+            record.state = train(configs, of, folder, record)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second.
         record.state, record.message = INTERRUPTED, "repeat the command to continue"
-        records.write(folder, record)
+        _note(folder, record)
         raise KeyboardInterrupt from None
+    except StorageError as error:
+        record.state, record.message = INTERRUPTED, f"{error} Repeat the command to continue."
     except ReproError as error:
         record.state, record.message = FAILED, str(error)
     except Exception as error:  # One failed run must not stop the others of a sweep.
-        log = folder / "error.txt"
-        log.write_text(traceback.format_exc())
-        record.state, record.message = FAILED, f"{type(error).__name__}: {error} (traceback in {log})"
-    records.write(folder, record)
+        record.state, record.message = FAILED, f"{type(error).__name__}: {error} ({_kept_traceback(folder)})"
+    _note(folder, record)
     return record.state
+
+
+def _note(folder: Path, record: RunRecord) -> None:
+    """Write what became of a run; where the disk does not take it, say so on the terminal."""
+    try:
+        records.write(folder, record)
+    except OSError as error:
+        print(
+            f"run {folder.name}: {record.state}; {record.message} Its record could not be written ({error.strerror}).",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
+
+
+def _kept_traceback(folder: Path) -> str:
+    """Where the traceback of the current exception is: in a file of the run, or printed."""
+    log = folder / "error.txt"
+    try:
+        records.write_durably(log, traceback.format_exc())
+    except OSError:
+        traceback.print_exc()
+        return "traceback above"
+    return f"traceback in {log}"
 
 
 @cache
@@ -239,7 +272,7 @@ class Command:
             record = records.read(job.folder)
             if record.invocation == self.invocation and record.state in (records.RUNNING, INTERRUPTED):
                 record.state = INTERRUPTED
-                records.write(job.folder, record)
+                _note(job.folder, record)
                 close(self._client, record)
 
 
@@ -257,7 +290,8 @@ def report(jobs: Sequence[Job], last: Sequence[RunRecord], interrupted: BaseExce
         good = record.state in (FINISHED, SKIPPED)
         failed |= not good
         why = record.message or (record.headline if good else f"did not finish: {_reason(interrupted)}")
-        state = "failed" if not good and interrupted is None else record.state
+        # A record that still says "running" is that of a worker which is gone.
+        state = record.state if good or interrupted is not None or record.state == INTERRUPTED else "failed"
         table.add_row(job.label, job.folder.name, state, why)
     console(sys.stderr).print(table)
     return failed

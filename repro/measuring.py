@@ -145,14 +145,26 @@ def is_measured(config: Config, folder: Path) -> bool:
     return True
 
 
+def _evaluations(config: Config) -> Iterator[tuple[str, EvaluationRows]]:
+    """Read-out and file of everything that a run asks for."""
+    folder = run_folder(config.output_dir, training_key(config))
+    for name, evaluation in config.evaluation.items():
+        for readout in evaluation.names(config.algorithm.readouts):
+            yield readout, evaluation_rows(folder, config, name, readout)
+
+
+def evaluated_with(config: Config) -> set[str]:
+    """The commits that made the evaluations that a run asks for."""
+    return {commit for _, stored in _evaluations(config) for commit in stored.made_with}
+
+
 def measured_rows(config: Config) -> list[tuple[str, str, int, float]]:
     """Everything that is stored of a run and asked for: read-out (or "training"), metric, iteration, value."""
     folder = run_folder(config.output_dir, training_key(config))
     together: dict[str, Metrics] = {TRAINING: TrainingRows(folder).read()}
-    for name, evaluation in config.evaluation.items():
-        for readout in evaluation.names(config.algorithm.readouts):
-            for step, metrics in evaluation_rows(folder, config, name, readout).rows.items():
-                together.setdefault(readout, {}).setdefault(step, {}).update(metrics)
+    for readout, stored in _evaluations(config):
+        for step, metrics in stored.rows.items():
+            together.setdefault(readout, {}).setdefault(step, {}).update(metrics)
     return [
         (readout, metric, step, value)
         for readout, rows in together.items()

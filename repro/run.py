@@ -23,6 +23,7 @@ from repro.config.keys import register_schemas
 from repro.errors import INTERRUPTED, ReproError
 from repro.launching import Command, end_with_the_command, prepare_output
 from repro.planning import CONF, Sweep, is_about_launching, one_sentence, plan, stages
+from repro.tracking.faults import disk_faults_told
 
 
 @hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")
@@ -66,6 +67,7 @@ def _ask_hydra() -> None:
     _show()
 
 
+@disk_faults_told()
 def run(sweep: Sweep) -> int:
     """Do the runs of a command line; returns the exit status."""
     first = sweep.runs[0].config

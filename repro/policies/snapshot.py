@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from repro.errors import ReproError
+from repro.tracking.faults import writing
 
 MOST_KEPT_BYTES = 1 << 26
 """Of snapshots with a larger state than this only the newest is kept."""
@@ -157,11 +158,12 @@ class SnapshotFolder:
 def save_durably(content: object, path: Path) -> None:
     """Write a tensor file beside and rename it, so that there is never half of it under its name."""
     beside = path.with_name(f"{path.name}.writing")
-    with beside.open("wb") as file:
-        torch.save(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    with writing(path, beside):
+        with beside.open("wb") as file:
+            torch.save(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
 
 
 def _load(path: Path) -> dict[str, Any]:

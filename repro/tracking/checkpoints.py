@@ -14,6 +14,8 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Checkpoint
 
+from repro.tracking.faults import writing
+
 _PAUSE_PER_WRITE = 20
 
 LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
@@ -42,9 +44,10 @@ class Checkpoints(Checkpoint):
 
     def _save(self, trainer: pl.Trainer) -> None:
         beside, last = self._folder / "writing.ckpt", self._folder / LAST
-        trainer.save_checkpoint(beside)
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
+        with writing(last, beside):
+            trainer.save_checkpoint(beside)
+            with beside.open("rb") as file:
+                os.fsync(file.fileno())
         if last.exists():
             last.replace(self._folder / PREVIOUS)
         beside.replace(last)

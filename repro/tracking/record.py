@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from repro.tracking.faults import writing
+
 RUNNING, FINISHED, FAILED, SKIPPED = "running", "finished", "failed", "skipped"
 WAITING, INTERRUPTED = "not started", "interrupted"
 
@@ -40,6 +42,7 @@ class RunRecord:
         checkpoints: folder in outputs/runs whose checkpoints continue it: its own, or one of several seeds together.
         wall_seconds: time spent in training.
         labels: target -> scale, of all the invocations that asked for it.
+        attempt: id that its runs in MLflow carry, by which they are found again; what is done anew has a new one.
         mlflow: name of a read-out, or "training" -> id of its MLflow run.
         made_with: code, versions and hardware of the processes that trained; where they differ, all values.
     """
@@ -58,6 +61,7 @@ class RunRecord:
     checkpoints: str = ""
     wall_seconds: float = 0.0
     labels: dict[str, str] = field(default_factory=dict)
+    attempt: str = ""
     mlflow: dict[str, str] = field(default_factory=dict)
     made_with: dict[str, list[str]] = field(default_factory=dict)
 
@@ -116,12 +120,13 @@ def write_durably(path: Path, text: str, sync: bool = False) -> None:
         sync: wait until it is on the disk, for what must outlast a loss of power.
     """
     beside = path.with_name(f"{path.name}.writing-{os.getpid()}")
-    with beside.open("w") as file:
-        file.write(text)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
-    beside.replace(path)
+    with writing(path, beside):
+        with beside.open("w") as file:
+            file.write(text)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        beside.replace(path)
 
 
 def load_json(path: Path) -> Any:

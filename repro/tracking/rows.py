@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from repro.tracking import provenance
+from repro.tracking.faults import writing
 from repro.tracking.record import load_json, write_durably
 
 Metrics = dict[int, dict[str, float]]
@@ -31,7 +33,7 @@ class TrainingRows:
 
     def append(self, iteration: int, metrics: Mapping[str, float]) -> None:
         """Add an epoch's; values that are not finite are left out."""
-        with self._path.open("a") as file:
+        with writing(self._path), self._path.open("a") as file:
             file.write(_line(iteration, metrics))
 
     def read(self) -> Metrics:
@@ -68,17 +70,20 @@ class EvaluationRows:
         key: the evaluation's.
         about: what was measured and how, for readers.
         rows: what is known.
+        made_with: commits that measured, which may be later ones than those that trained.
     """
 
     folder: Path
     key: str
     about: Mapping[str, Any] = field(default_factory=dict)
     rows: Metrics = field(default_factory=dict)
+    made_with: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         content = load_json(self._path)
         if isinstance(content, dict):
             self.rows = {int(step): metrics for step, metrics in content.get("rows", {}).items()}
+            self.made_with = list(content.get("made_with", []))
 
     @property
     def _path(self) -> Path:
@@ -87,6 +92,8 @@ class EvaluationRows:
     def add(self, iteration: int, metrics: Mapping[str, float]) -> None:
         """Add or replace what was measured after an iteration, and write everything."""
         self.rows[iteration] = finite(metrics)
+        if provenance.commit() not in self.made_with:
+            self.made_with.append(provenance.commit())
         self._write()
 
     def forget_after(self, iteration: int) -> None:
@@ -98,5 +105,5 @@ class EvaluationRows:
 
     def _write(self) -> None:
         self._path.parent.mkdir(exist_ok=True)
-        content = {**self.about, "rows": dict(sorted(self.rows.items()))}
+        content = {**self.about, "made_with": self.made_with, "rows": dict(sorted(self.rows.items()))}
         write_durably(self._path, json.dumps(content), sync=True)
