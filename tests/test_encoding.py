@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -140,6 +141,29 @@ def test_centres_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     first = buckets.stored(tmp_path, recipe)
     monkeypatch.setattr(buckets, "find", lambda _: pytest.fail("found again"))
     assert np.array_equal(buckets.stored(tmp_path, recipe).centres, first.centres)
+
+
+@pytest.mark.parametrize("harm", ["flipped", "truncated", "no seal", "others"])
+def test_damaged_centres_are_found_again(tmp_path: Path, capsys: pytest.CaptureFixture[str], harm: str):
+    recipe = BucketRecipe(4, 4, 5, 0, 5)
+    first = buckets.stored(tmp_path, recipe)
+    (path,) = tmp_path.glob("buckets-*.npy")
+    content = path.read_bytes()
+    if harm == "flipped":
+        path.write_bytes(content[:-3] + bytes([content[-3] ^ 1]) + content[-2:])
+    elif harm == "truncated":
+        path.write_bytes(content[:-4])
+    elif harm == "no seal":
+        path.with_suffix(".json").unlink()
+    else:
+        buckets.stored(tmp_path / "others", replace(recipe, seed=1))
+        for other in (tmp_path / "others").glob("buckets*"):
+            other.replace(path.with_suffix(other.suffix))
+    assert np.array_equal(buckets.stored(tmp_path, recipe).centres, first.centres)
+    assert path.read_bytes() == content
+    assert f"warning: {path} is damaged" in capsys.readouterr().err
+    assert np.array_equal(buckets.stored(tmp_path, recipe).centres, first.centres)
+    assert not capsys.readouterr().err
 
 
 # -- encoding ----------------------------------------------------------------------------------------------------------
