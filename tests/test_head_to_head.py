@@ -381,7 +381,11 @@ _VALUE = ("history", "value", 0)
         (_set([1], "state"), "is not the snapshot.pt of a finished run"),
         (_set(None, "config"), "is not the snapshot.pt of a finished run"),
         (_set("", "config", "game", "name"), "game '' is unknown"),
-        (_set("nothing.there", "config", "algorithm", "module"), "is not the snapshot.pt of a finished run"),
+        (
+            _set("nothing.there", "config", "algorithm", "module"),
+            "needs the module 'nothing.there', which is not",
+        ),
+        (_set("antigravity", "config", "game", "module"), "needs the module 'antigravity', which is not"),
         (_set(None, "config", "network"), "does not hold what its configuration says"),
         (_set("deep_cfr", "config", "network", "architecture"), "is not the snapshot.pt|the snapshot holds networks"),
         (_set({"x": {"kind": "y"}}, "config", "algorithm", "readouts"), "does not hold what its configuration says"),

@@ -79,8 +79,8 @@ def flipped(path: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "told"),
     [
-        ("truncated", "has not the checksum"), ("changed", "has not the checksum"), ("no file", "is no shard-00001.npz"),
-        ("no seal", "is no shard-00001.json"), ("no JSON", "cannot be read"), ("other JSON", "has not the checksum"),
+        ("truncated", "has not the checksum"), ("changed", "has not the checksum"), ("no file", "no shard-00001.npz"),
+        ("no seal", "no shard-00001.json"), ("no JSON", "cannot be read"), ("other JSON", "has not the checksum"),
         ("another shard", "has not the checksum"), ("another with its seal", "is the file of something else"),
         ("of another tolerance", "is the file of something else"),
     ],
