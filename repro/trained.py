@@ -49,7 +49,7 @@ def snapshots_of(folder: Path) -> SnapshotFolder:
 
 def readout_objects(game: Any, config: Config) -> dict[str, Readout]:
     """The read-outs of a training, by name."""
-    return {name: _readout(game, config, given) for name, given in config.algorithm.readouts.items()}
+    return {name: _readout(game, config, readout) for name, readout in config.algorithm.readouts.items()}
 
 
 def _readout(game: Any, config: Config, readout: ReadoutConfig) -> Readout:
@@ -185,11 +185,11 @@ def write_config(folder: Path, config: Config) -> None:
     if path.is_file():
         with _configuration(folder):
             before = dict(_load_config(folder)["algorithm"]["readouts"])
-        for name, given in before.items():
-            asked = plain["algorithm"]["readouts"].get(name, given)
-            if asked != given:
+        for name, stored in before.items():
+            new = plain["algorithm"]["readouts"].get(name, stored)
+            if new != stored:
                 raise ReproError(
-                    f"algorithm.readouts.{name} is {asked}, but this run has a read-out of that name, {given}; choose "
+                    f"algorithm.readouts.{name} is {new}, but this run has a read-out of that name, {stored}; choose "
                     "another name."
                 )
         plain["algorithm"]["readouts"] = {**before, **plain["algorithm"]["readouts"]}
@@ -318,5 +318,5 @@ def portable_readout(game: Game, path: Path, readout: str = "") -> Sequence[Seat
     config, snapshot = load_portable(path)
     with _as_configured(path):
         check_same_game(path, "a snapshot", game_of(config), game)
-        found = _readout(game, config, _chosen(config, readout))
-    return _checked_seats(path, found, snapshot)
+        chosen = _readout(game, config, _chosen(config, readout))
+    return _checked_seats(path, chosen, snapshot)

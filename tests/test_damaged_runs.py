@@ -20,7 +20,7 @@ from repro.tracking import record as records
 from repro.tracking.record import RunRecord
 from repro.tracking.rows import EvaluationRows, TrainingRows
 from repro.trained import CONFIG, Trained, run_folder
-from tests.commands import key_of, results
+from tests.helpers.commands import key_of, results
 
 CFR = ("game=kuhn", "algorithm=cfr", "algorithm.iterations=10", "algorithm.snapshot_every=5")
 NETWORKS = (

@@ -15,7 +15,7 @@ import pytest
 
 from repro.errors import ReproError
 from repro.subgames import dataset
-from repro.subgames.dataset import Dataset, Recipe, Samples
+from repro.subgames.dataset import Dataset, Recipe, SubgameSamples
 from repro.subgames.sampling import random_subgame
 from repro.subgames.solver import SolverConfig
 from repro.subgames.subgames import Deck, Subgames
@@ -93,11 +93,10 @@ def test_a_damaged_shard_is_made_again_and_never_read(tmp_path: Path, capsys, mo
         shard.write_bytes(shard.read_bytes()[:-100])
     elif harm == "changed":
         flipped(shard)
-    elif harm.startswith("no "):
-        seal = shard.with_suffix(".json")
-        {"no file": shard.unlink, "no seal": seal.unlink, "no JSON": lambda: seal.write_text("{")}[harm]()
-    elif harm == "other JSON":
-        shard.with_suffix(".json").write_text("[]")
+    elif harm in ("no file", "no seal"):
+        (shard if harm == "no file" else shard.with_suffix(".json")).unlink()
+    elif harm in ("no JSON", "other JSON"):
+        shard.with_suffix(".json").write_text("{" if harm == "no JSON" else "[]")
     elif harm == "of another tolerance":
         other = Dataset(tmp_path, replace(RECIPE, solver=SolverConfig(tolerance=0.01)))
         other.shard(1, threads=1)
@@ -108,7 +107,12 @@ def test_a_damaged_shard_is_made_again_and_never_read(tmp_path: Path, capsys, mo
         if harm == "another with its seal":
             shutil.copy(data.folder / "shard-00000.json", shard.with_suffix(".json"))
     made, solve = list[int](), Dataset.solved
-    monkeypatch.setattr(Dataset, "solved", lambda self, n, threads: made.extend(n) or solve(self, n, threads))
+
+    def counted(self: Dataset, numbers: Sequence[int], threads: int) -> SubgameSamples:
+        made.extend(numbers)
+        return solve(self, numbers, threads)
+
+    monkeypatch.setattr(Dataset, "solved", counted)
     found = data.load(2 * SHARD)
     assert made == [4, 5, 6, 7], "exactly the damaged shard is solved again"
     error = capsys.readouterr().err
@@ -136,7 +140,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path):
 def test_who_comes_second_waits_and_finds_the_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     made, solve = list[int](), Dataset.solved
 
-    def counted(self: Dataset, numbers: Sequence[int], threads: int) -> Samples:
+    def counted(self: Dataset, numbers: Sequence[int], threads: int) -> SubgameSamples:
         made.append(numbers[0])
         return solve(self, numbers, threads)
 

@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
 from numba.core.caching import FunctionCache
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+Floats = NDArray[np.float64]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def compiled(function: F) -> F:
     """Compile with Numba on first use, and keep the result beside the module, or where NUMBA_CACHE_DIR says."""
-    dispatcher = numba.njit(nogil=True)(function)
+    dispatcher: Any = numba.njit(nogil=True)(function)
     # What `cache=True` does, with a cache of ours.
     dispatcher._cache = MendingCache(function)
     return cast(F, dispatcher)

@@ -131,16 +131,16 @@ class SnapshotFolder:
         Raises:
             ReproError: there is none, or it is damaged.
         """
-        known = self.iterations
-        wanted = iteration if iteration is not None else max(known, default=0)
-        if wanted not in known:
-            there = ", ".join(map(str, known)) or "none"
-            raise ReproError(f"{self.folder} has no snapshot of iteration {wanted}; there are those of {there}.")
-        path = self.folder / f"{wanted:07d}.pt"
+        available = self.iterations
+        number = iteration if iteration is not None else max(available, default=0)
+        if number not in available:
+            listed = ", ".join(map(str, available)) or "none"
+            raise ReproError(f"{self.folder} has no snapshot of iteration {number}; there are those of {listed}.")
+        path = self.folder / f"{number:07d}.pt"
         with _holding(path, "a snapshot"):
             stored = load_whole(path)
             counts = {str(name): float(value) for name, value in stored["counts"].items()}
-            return Snapshot(wanted, counts, dict(stored["state"]), self.history(wanted))
+            return Snapshot(number, counts, dict(stored["state"]), self.history(number))
 
     def history(self, iteration: int) -> dict[str, list[History]]:
         """The rows of all iterations up to one; empty where an algorithm has none.

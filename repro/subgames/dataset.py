@@ -25,12 +25,13 @@ from pathlib import Path
 import numpy as np
 
 from repro import durable
+from repro.engine.compiled import Array
 from repro.errors import ReproError
 from repro.subgames.batched import solve_batched
 from repro.subgames.sampling import random_subgame
 from repro.subgames.solver import Solution, SolverConfig, solve_all
 from repro.subgames.stored import Stored
-from repro.subgames.subgames import Array, Deck, Subgames, matchups
+from repro.subgames.subgames import Deck, Subgames, matchups
 
 _SHARD = {4: 10, 5: 250}
 """Subgames in a shard, by the cards on the board: seconds of work."""
@@ -75,7 +76,7 @@ class Recipe(Stored):
 
 
 @dataclass(frozen=True)
-class Samples:
+class SubgameSamples:
     """Solved subgames; the arrays are described above."""
 
     board: Array
@@ -93,10 +94,10 @@ class Samples:
         return matchups(deck, self.board, self.ranges)
 
     @staticmethod
-    def joined(parts: Iterable[Samples]) -> Samples:
+    def joined(parts: Iterable[SubgameSamples]) -> SubgameSamples:
         """All of them, in order."""
         rows = [vars(part) for part in parts]
-        return Samples(**{name: np.concatenate([row[name] for row in rows]) for name in rows[0]})
+        return SubgameSamples(**{name: np.concatenate([row[name] for row in rows]) for name in rows[0]})
 
 
 class Dataset:
@@ -111,26 +112,26 @@ class Dataset:
     def __init__(self, root: Path, recipe: Recipe, device: str = "cpu") -> None:
         self.recipe, self.folder, self._device = recipe, root / recipe.name, device
 
-    def shard(self, number: int, threads: int) -> Samples:
+    def shard(self, number: int, threads: int) -> SubgameSamples:
         """A shard, made first if it is missing or damaged, with so many subgames solved at a time.
 
         Raises:
             ReproError: a subgame could not be solved to the tolerance.
         """
         holds = {**self.recipe.plain, "shard": number, "subgames": self.recipe.shard}
-        content = durable.kept(self._path(number), holds, lambda: self._made(number, threads))
+        content = durable.kept(self._path(number), holds, lambda: self._make(number, threads))
         with np.load(io.BytesIO(content)) as arrays:
-            return Samples(**{name: arrays[name] for name in arrays.files})
+            return SubgameSamples(**{name: arrays[name] for name in arrays.files})
 
-    def load(self, subgames: int, threads: int = 1) -> Samples:
+    def load(self, subgames: int, threads: int = 1) -> SubgameSamples:
         """The first so many subgames, which must be stored.
 
         Raises:
             ReproError: some are missing.
         """
-        return Samples.joined(self.shards(subgames, threads))
+        return SubgameSamples.joined(self.shards(subgames, threads))
 
-    def shards(self, subgames: int, threads: int = 1) -> Iterator[Samples]:
+    def shards(self, subgames: int, threads: int = 1) -> Iterator[SubgameSamples]:
         """`load`, a shard at a time; damaged ones are made again. Nothing is read if one was never made."""
         shards = range(-(-subgames // self.recipe.shard))
         missing = [number for number in shards if not durable.is_kept(self._path(number))]
@@ -138,7 +139,7 @@ class Dataset:
             raise self._lacking(missing, len(shards))
         for number in shards:
             samples, last = self.shard(number, threads), subgames - number * self.recipe.shard
-            yield Samples(**{name: column[:last] for name, column in vars(samples).items()})
+            yield SubgameSamples(**{name: column[:last] for name, column in vars(samples).items()})
 
     def _lacking(self, numbers: Sequence[int], shards: int) -> ReproError:
         return ReproError(
@@ -154,14 +155,14 @@ class Dataset:
     def _path(self, shard: int) -> Path:
         return self.folder / f"shard-{shard:05d}.npz"
 
-    def _made(self, shard: int, threads: int) -> bytes:
+    def _make(self, shard: int, threads: int) -> bytes:
         """Solve; returns the file's content."""
         durable.write(self.folder / "recipe.json", json.dumps(asdict(self.recipe), indent=2).encode())
         content = io.BytesIO()
         np.savez(content, **vars(self.solved(self._numbers(shard), threads)))
         return content.getvalue()
 
-    def solved(self, numbers: Sequence[int], threads: int) -> Samples:
+    def solved(self, numbers: Sequence[int], threads: int) -> SubgameSamples:
         """Subgames by their numbers, solved now.
 
         Raises:
@@ -172,22 +173,22 @@ class Dataset:
             random_subgame(recipe.seed, n, recipe.board_cards, deck, recipe.least_pot, recipe.strength, recipe.ties)
             for n in numbers
         ]
-        tolerance, found = recipe.solver.tolerance, list[Solution]()
+        tolerance, solutions = recipe.solver.tolerance, list[Solution]()
         if self._device == "cpu":
-            found += solve_all(subgames, recipe.solver, tolerance, threads, _MOST_ITERATIONS)
+            solutions += solve_all(subgames, recipe.solver, tolerance, threads, _MOST_ITERATIONS)
         else:
-            found += solve_batched(subgames, recipe.solver, tolerance, self._device, _MOST_ITERATIONS)
-        for number, solution in zip(numbers, found, strict=True):
+            solutions += solve_batched(subgames, recipe.solver, tolerance, self._device, _MOST_ITERATIONS)
+        for number, solution in zip(numbers, solutions, strict=True):
             if not (solution.exploitability <= tolerance and np.isfinite(solution.cfv).all()):
                 raise ReproError(
                     f"subgame {number} is exploitable by {solution.exploitability:.2%} of the pot after "
                     f"{solution.iterations:,} iterations, which is more than algorithm.solver.tolerance, "
                     f"{tolerance:.2%}; allow more, or use another CFR."
                 )
-        return Samples(
+        return SubgameSamples(
             board=np.array([s.board for s in subgames], np.int8), pot=np.array([s.pot for s in subgames]),
             ranges=np.array([s.ranges for s in subgames], np.float32),
-            cfv=np.array([s.cfv for s in found], np.float32),
-            exploitability=np.array([s.exploitability for s in found], np.float32),
-            iterations=np.array([s.iterations for s in found], np.int32),
+            cfv=np.array([s.cfv for s in solutions], np.float32),
+            exploitability=np.array([s.exploitability for s in solutions], np.float32),
+            iterations=np.array([s.iterations for s in solutions], np.int32),
         )  # fmt: skip

@@ -84,9 +84,9 @@ class RunRecord:
     def note_made_with(self, facts: dict[str, str]) -> None:
         """Add what a process that trains is made of."""
         for name, value in facts.items():
-            known = self.made_with.setdefault(name, [])
-            if value not in known:
-                known.append(value)
+            recorded = self.made_with.setdefault(name, [])
+            if value not in recorded:
+                recorded.append(value)
 
     @property
     def remaining_seconds(self) -> float | None:
