@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from repro.errors import INTERRUPTED, ReproError
+from repro.faults import disk_faults_told
 from repro.launching import Command, prepare_output
 from repro.planning import Run, measured_otherwise, union
-from repro.tracking.faults import disk_faults_told
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import json
 import os
 import shlex
@@ -25,8 +26,9 @@ import pandas as pd
 
 from paper_figures import claims as claims_of
 from paper_figures import frame, page
+from repro import durable
 from repro.errors import INTERRUPTED, ReproError
-from repro.tracking.faults import disk_faults_told
+from repro.faults import disk_faults_told
 
 if TYPE_CHECKING:
     from repro.config.schema import Config
@@ -230,7 +232,7 @@ def _collect_and_draw(target: str, sweeps: Sequence[PlannedSweep], options: Opti
     provenance = {"drawn_on": time.strftime("%Y-%m-%d"), "sweeps": [provenance_of(sweep) for sweep in sweeps]}
     folder.mkdir(parents=True, exist_ok=True)
     frame.write(data, folder / "data.csv")
-    (folder / "provenance.json").write_text(json.dumps(provenance, indent=2) + "\n")
+    durable.write(folder / "provenance.json", (json.dumps(provenance, indent=2) + "\n").encode())
     draw(module, data, folder, target)
 
 
@@ -303,12 +305,24 @@ def _values(flat: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def draw(module: ModuleType, data: pd.DataFrame, folder: Path, target: str) -> None:
     """Write png and pdf, `claims.json`, and print the verdicts."""
-    folder.mkdir(parents=True, exist_ok=True)
-    figure = module.draw(data)
+    _write_drawn(*_drawn(module, data), folder, target)
+
+
+def _drawn(module: ModuleType, data: pd.DataFrame) -> tuple[dict[str, bytes], Sequence[claims_of.Claim]]:
+    """The picture's files by their endings, and the verdicts."""
+    figure, files = module.draw(data), dict[str, bytes]()
     for ending in ("png", "pdf"):
+        content = io.BytesIO()
         # No creation date in the file: the same data gives the same bytes.
-        figure.savefig(folder / f"{target}.{ending}", metadata={"CreationDate": None} if ending == "pdf" else None)
-    claims = module.claims(data)
+        figure.savefig(content, format=ending, metadata={"CreationDate": None} if ending == "pdf" else None)
+        files[ending] = content.getvalue()
+    return files, module.claims(data)
+
+
+def _write_drawn(files: dict[str, bytes], claims: Sequence[claims_of.Claim], folder: Path, target: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for ending, content in files.items():
+        durable.write(folder / f"{target}.{ending}", content)
     claims_of.write(claims, folder / "claims.json")
     _print_claims(claims)
     print(f"figure, data and verdicts: {folder}")
@@ -334,12 +348,25 @@ def draw_again(target: str, options: Options) -> None:
     """Draw from the exported CSV alone.
 
     Raises:
-        ReproError: there is none.
+        ReproError: there is none, or it does not hold what the target is drawn from.
     """
-    folder = options.folder(target)
-    if not (folder / "data.csv").exists():
-        raise ReproError(f"{folder / 'data.csv'} does not exist; make the figure first.")
-    draw(module_of(target), frame.read(folder / "data.csv"), folder, target)
+    folder, module = options.folder(target), module_of(target)
+    path = folder / "data.csv"
+    if not path.exists():
+        raise ReproError(f"{path} does not exist; make the figure first.")
+    data = frame.read(path)
+    for column, needed in (("target", target), ("scale", options.scale)):
+        others = sorted(set(data[column]) - {needed})
+        if others:
+            raise ReproError(f"{path} holds data of {column} {others[0]!r}, not of {needed!r}.")
+    try:
+        files, claims = _drawn(module, data)
+    except Exception as error:  # What draws runs' results can fail in any way on what is none.
+        raise ReproError(
+            f"{path} does not hold what {target} is drawn from ({type(error).__name__}); make the figure again, which "
+            "repeats no finished run."
+        ) from error
+    _write_drawn(files, claims, folder, target)
 
 
 def publish(target: str, options: Options) -> None:

@@ -33,12 +33,12 @@ from rich.table import Table
 from repro.config.keys import as_plain, from_plain, training_key
 from repro.config.schema import Config
 from repro.errors import ReproError, StorageError
+from repro.faults import disk_faults_told
 from repro.planning import CONF, Run, labels, quoted
 from repro.tracking import record as records
-from repro.tracking.faults import disk_faults_told
 from repro.tracking.progress import Job, Watcher, console
 from repro.tracking.record import FAILED, FINISHED, INTERRUPTED, SKIPPED, RunRecord
-from repro.trained import run_folder
+from repro.trained import record_of, run_folder
 
 _INVOCATION = "REPRO_INVOCATION"
 COMMAND_PROCESS = "REPRO_COMMAND_PROCESS"
@@ -116,7 +116,7 @@ def _wait_for(lock: IO[str], key: str) -> bool:
 
 
 def _execute_alone(configs: Sequence[Config], of: Mapping[str, str], folder: Path) -> str:
-    record = records.read(folder)
+    record = record_of(folder, configs[0])
     record.taken_up(os.environ.get(_INVOCATION, ""))
     try:
         with disk_faults_told():

@@ -21,9 +21,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from repro.config.keys import register_schemas
 from repro.errors import INTERRUPTED, ReproError
+from repro.faults import disk_faults_told
 from repro.launching import Command, end_with_the_command, prepare_output
 from repro.planning import CONF, Sweep, is_about_launching, one_sentence, plan, stages
-from repro.tracking.faults import disk_faults_told
 
 
 @hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")

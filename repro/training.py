@@ -31,6 +31,7 @@ from repro.config.schema import Config
 from repro.errors import ReproError, StorageError
 from repro.evaluation.averages import tabulated
 from repro.evaluation.base import Measured
+from repro.faults import disk_faults_told, writing
 from repro.games.game import Game
 from repro.measuring import Measuring
 from repro.policies.files import save_strategy
@@ -39,11 +40,10 @@ from repro.policies.snapshot import Snapshot, SnapshotFolder
 from repro.tracking import provenance
 from repro.tracking import record as records
 from repro.tracking.checkpoints import Checkpoints, newest_readable
-from repro.tracking.faults import disk_faults_told, writing
 from repro.tracking.record import FINISHED, SKIPPED, RunRecord
 from repro.tracking.rows import TrainingRows
 from repro.tracking.store import MLflowRuns, default_uri, experiment_id, open_store
-from repro.trained import CONFIG, PORTABLE, run_folder, save_portable, snapshots_of, write_config
+from repro.trained import CONFIG, PORTABLE, record_of, run_folder, save_portable, snapshots_of, write_config
 
 MOST_ROWS_IN_A_FILE = 50_000
 """Infosets of the largest game whose strategies are left as a file that a person can read."""
@@ -122,7 +122,7 @@ def _open(game: Any, config: Config, labels: Mapping[str, str], record: RunRecor
     folder = run_folder(config.output_dir, key)
     folder.mkdir(parents=True, exist_ok=True)
     write_config(folder, config)
-    record = records.read(folder) if record is None else record
+    record = record_of(folder, config) if record is None else record
     record.labels |= labels
     if config.force:
         _begin_anew(folder, record)

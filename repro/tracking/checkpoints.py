@@ -14,7 +14,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Checkpoint
 
-from repro.tracking.faults import writing
+from repro.faults import writing
 
 _PAUSE_PER_WRITE = 20
 

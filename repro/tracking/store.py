@@ -25,7 +25,7 @@ from mlflow.utils.file_utils import local_file_uri_to_path
 
 from repro.config.checks import TRAINING
 from repro.errors import ReproError, StorageError
-from repro.tracking.faults import causes, disk_fault, disk_faults_told
+from repro.faults import causes, disk_fault, disk_faults_told
 from repro.tracking.record import RunRecord
 
 KEY_TAG = "repro.key"
