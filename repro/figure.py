@@ -29,6 +29,7 @@ from paper_figures import frame, page
 from repro import durable
 from repro.errors import INTERRUPTED, ReproError
 from repro.faults import disk_faults_told
+from repro.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from repro.config.schema import Config
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 SCALES = ("smoke", "laptop", "night", "paper")
+MOST_JOBS = 1024
 ALL = "figures"
 """Names all targets."""
 
@@ -95,7 +97,8 @@ def module_of(target: str) -> ModuleType:
         ReproError: unknown target.
     """
     if target not in targets():
-        raise ReproError(f"target {target!r} is unknown; the targets are {', '.join(targets())}.")
+        hint = did_you_mean(target, [*targets(), ALL, "list"])
+        raise ReproError(f"target {target!r} is unknown{hint}; the targets are {', '.join(targets())}.")
     module = importlib.import_module(f"paper_figures.{target}")
     needed = ("TITLE", "GAME", "SHOWS", "SWEEPS", "draw", "claims", "table")
     lacking = [name for name in needed if not hasattr(module, name)]
@@ -188,7 +191,7 @@ def make(names: Sequence[str], options: Options) -> int:
 
 def _run(runs: Sequence[Run], planned: dict[str, tuple[list[PlannedSweep], list[Run]]], options: Options) -> int:
     from repro.launching import Command, prepare_output  # noqa: PLC0415
-    from repro.planning import stages, union  # noqa: PLC0415
+    from repro.planning import check_sizes, stages, union  # noqa: PLC0415
 
     if options.force:
         runs = [replace(run, configs=[replace(config, force=True) for config in run.configs]) for run in runs]
@@ -200,6 +203,7 @@ def _run(runs: Sequence[Run], planned: dict[str, tuple[list[PlannedSweep], list[
     print(f"{len(runs)} run(s) asked for, {len(distinct)} different trainings, {len(due)} to be done", flush=True)
     if not due:
         return 0
+    check_sizes(due)
     launcher = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={options.jobs}"]
     command = Command(prepare_output(str(options.output)), due[0].config.tracking_uri, launcher)
     return command.do(stages(due))
@@ -395,7 +399,7 @@ def main() -> int:
     """Entry point; exit status 2 for a faulty request, 1 if a run failed."""
     parser = argparse.ArgumentParser(prog="python -m repro.figure", description=__doc__)
     parser.add_argument("targets", nargs="+", metavar="target", help=f"targets, '{ALL}', or 'list'")
-    parser.add_argument("--scale", default="laptop", choices=SCALES)
+    parser.add_argument("--scale", default="laptop", help=f"{', '.join(SCALES)} (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: cores)")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder")
@@ -422,8 +426,11 @@ def _answer(arguments: argparse.Namespace, options: Options) -> int:
     names = targets() if arguments.targets == [ALL] else arguments.targets
     for target in names:
         module_of(target)
-    if options.jobs < 1:
-        raise ReproError(f"--jobs is {options.jobs}; it must be at least 1.")
+    if options.scale not in SCALES:
+        hint = did_you_mean(options.scale, SCALES)
+        raise ReproError(f"--scale is {options.scale!r}; it must be one of {', '.join(SCALES)}{hint}.")
+    if not 1 <= options.jobs <= MOST_JOBS:
+        raise ReproError(f"--jobs is {options.jobs}; it must be from 1 to {MOST_JOBS}.")
     each: Callable[[str, Options], None] | None = None
     if arguments.publish or arguments.draw:
         each = publish if arguments.publish else draw_again

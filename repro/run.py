@@ -19,11 +19,12 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from repro.config.composed import one_sentence
 from repro.config.keys import register_schemas
 from repro.errors import INTERRUPTED, ReproError
 from repro.faults import disk_faults_told
 from repro.launching import Command, end_with_the_command, prepare_output
-from repro.planning import CONF, Sweep, is_about_launching, one_sentence, plan, stages
+from repro.planning import CONF, Sweep, check_sizes, is_about_launching, plan, stages
 
 
 @hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")
@@ -70,6 +71,7 @@ def _ask_hydra() -> None:
 @disk_faults_told()
 def run(sweep: Sweep) -> int:
     """Do the runs of a command line; returns the exit status."""
+    check_sizes(sweep.runs)
     first = sweep.runs[0].config
     output = prepare_output(first.output_dir)
     end_with_the_command()

@@ -27,6 +27,7 @@ from repro.policies.files import check_same_game
 from repro.policies.readout import Readout, Seat
 from repro.policies.snapshot import History, Snapshot, SnapshotFolder, load_whole, save_durably
 from repro.seeding import generator
+from repro.suggestions import did_you_mean
 from repro.tracking import record as records
 from repro.tracking.record import RunRecord
 
@@ -79,7 +80,10 @@ class Trained:
         """
         folder = run_folder(output_dir, key)
         if not (folder / CONFIG).is_file():
-            raise ReproError(f"in {Path(output_dir).absolute()} there is no run with the key {key!r}.")
+            runs = [path.parent.name for path in folder.parent.glob(f"*/{CONFIG}")]
+            raise ReproError(
+                f"in {Path(output_dir).absolute()} there is no run with the key {key!r}{did_you_mean(key, runs)}."
+            )
         with _configuration(folder):
             config = from_plain(_load_config(folder))
         config.output_dir = str(output_dir)

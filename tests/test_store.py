@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import socket
 import sqlite3
 import subprocess
 import sys
+import time
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -285,3 +287,19 @@ def test_make_turns_telemetry_off_for_the_ui_too(given, expected):
         ["make", f"--eval={show}", "show"], capture_output=True, text=True, check=True, cwd=root, env=environment
     )
     assert done.stdout.strip() == f"telemetry {expected}"
+
+
+def test_a_server_that_does_not_answer_is_told_soon_and_others_are_waited_for(monkeypatch):
+    """Closed at once, and never answering; MLflow's own patience is more than a minute."""
+    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", raising=False)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        for port in (9, silent.getsockname()[1]):
+            started = time.monotonic()
+            with pytest.raises(
+                ReproError, match=f"'http://127.0.0.1:{port}'; it must name an MLflow store that can be"
+            ):
+                open_store(f"http://127.0.0.1:{port}")
+            assert time.monotonic() - started < 12
+    assert "MLFLOW_HTTP_REQUEST_MAX_RETRIES" not in os.environ

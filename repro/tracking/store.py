@@ -9,11 +9,12 @@ from __future__ import annotations
 import fcntl
 import logging
 import math
+import os
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Experiment, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.utils.file_utils import local_file_uri_to_path
+from sqlalchemy.engine import URL, make_url
 
 from repro.config.checks import TRAINING
 from repro.errors import ReproError, StorageError
@@ -34,8 +36,10 @@ ATTEMPT_TAG = "repro.attempt"
 PATIENCE_SECONDS = 300.0
 """How long a database is waited for that another process has locked."""
 _LOOK_EVERY_SECONDS = 0.5
-_SQLITE = "sqlite:///"
+_SQLITE, _SQLITE_DRIVER = "sqlite:///", "sqlite+pysqlite:///"
 _SQLITE_HEADER = b"SQLite format 3\0"
+_FIRST_REQUEST = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "4"}
+"""MLflow's own settings, for the first request to a server; a store that answered has MLflow's patience."""
 _MESSAGE_TAG = "repro.message"
 _PARAMS_AT_ONCE, _METRICS_AT_ONCE = 100, 1000
 _LONGEST_TAG = 5000
@@ -45,7 +49,22 @@ COST = "wall_seconds"
 
 def default_uri(output_dir: Path) -> str:
     """The SQLite file in the output folder, by absolute path."""
-    return f"{_SQLITE}{output_dir.resolve() / 'mlflow.db'}"
+    return sqlite_uri(output_dir.resolve() / "mlflow.db")
+
+
+def sqlite_uri(path: Path) -> str:
+    """What names an SQLite file, whatever characters its absolute path has."""
+    plain = f"{_SQLITE}{path}"
+    escaped = URL.create("sqlite", database=str(path)).render_as_string()
+    # What looks escaped MLflow would take for the name of a folder, and make that; of a named driver it does not.
+    return plain if escaped == plain else escaped.replace(_SQLITE, _SQLITE_DRIVER, 1)
+
+
+def _sqlite_file(uri: str) -> Path | None:
+    """The file of an SQLite store; None for other stores."""
+    if not uri.startswith((_SQLITE, _SQLITE_DRIVER)):
+        return None
+    return Path(make_url(uri).database or "")
 
 
 Answer = TypeVar("Answer")
@@ -133,7 +152,8 @@ def _code(error: BaseException) -> int | None:
 
 
 def _file(uri: str) -> str:
-    return uri.removeprefix(_SQLITE)
+    """The store as a user knows it."""
+    return str(_sqlite_file(uri) or uri)
 
 
 def _first_line(error: BaseException) -> str:
@@ -151,8 +171,8 @@ def open_store(uri: str) -> Store:
         logging.getLogger(name).setLevel(logging.WARNING)
     # It prints a traceback of what is told in a sentence.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
-    if uri.startswith(_SQLITE):
-        path = Path(_file(uri))
+    path = _sqlite_file(uri)
+    if path is not None:
         if not path.is_absolute():
             raise ReproError(f"tracking_uri is {uri!r}; an SQLite file needs an absolute path (four slashes).")
         with disk_faults_told():
@@ -170,13 +190,26 @@ def _is_there(path: Path) -> bool:
 
 def _connect(uri: str) -> Store:
     try:
-        return Store(uri)
+        with _impatient():
+            return Store(uri)
     except ReproError:
         raise
     except Exception as error:  # MLflow lets its back ends' many exception types through.
         raise ReproError(
             f"tracking_uri is {uri!r}; it must name an MLflow store that can be opened ({_first_line(error)})."
         ) from error
+
+
+@contextmanager
+def _impatient() -> Iterator[None]:
+    """Let MLflow give up soon on a server that does not answer, but for what the user says of that."""
+    unset = {name: value for name, value in _FIRST_REQUEST.items() if name not in os.environ}
+    os.environ.update(unset)
+    try:
+        yield
+    finally:
+        for name in unset:
+            os.environ.pop(name, None)
 
 
 def _create_sqlite(path: Path) -> None:
@@ -192,7 +225,7 @@ def _create_sqlite(path: Path) -> None:
         beside = path.with_name(f"{path.name}.new")
         for left_over in path.parent.glob(f"{beside.name}*"):
             left_over.unlink()
-        _connect(f"{_SQLITE}{beside}")
+        _connect(sqlite_uri(beside))
         beside.rename(path)
 
 
@@ -260,14 +293,15 @@ def _follow_moved_files(client: Store, experiment: Experiment, artifacts: Path) 
     lies_beside = client.uri == default_uri(artifacts.parent)
     if not lies_beside and folder.is_dir():
         return
-    if not client.uri.startswith(_SQLITE):
+    database = _sqlite_file(client.uri)
+    if database is None:
         raise ReproError(
             f"the files of the MLflow experiment {experiment.name!r} of {client.uri} are in {folder}, which does not "
             f"exist; if it was moved to {artifacts}, make a link there, or choose another tracking_uri."
         )
-    if patiently(client.uri, PATIENCE_SECONDS, _move_files, Path(_file(client.uri)), before, now):
+    if patiently(client.uri, PATIENCE_SECONDS, _move_files, database, before, now):
         print(
-            f"MLflow's files were moved from {folder} to {artifacts}; {_file(client.uri)} now says so", file=sys.stderr
+            f"MLflow's files were moved from {folder} to {artifacts}; {database} now says so", file=sys.stderr
         )
 
 
