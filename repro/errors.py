@@ -11,7 +11,3 @@ class ReproError(Exception):
 
 class StorageError(ReproError):
     """A disk or an MLflow store that does not work now; a run that meets it is interrupted, and can be continued."""
-
-
-INTERRUPTED = 130
-"""Exit status of a command after Ctrl-C."""

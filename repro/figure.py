@@ -27,8 +27,9 @@ import pandas as pd
 from paper_figures import claims as claims_of
 from paper_figures import frame, page
 from repro import durable
-from repro.errors import INTERRUPTED, ReproError
+from repro.errors import ReproError
 from repro.faults import disk_faults_told
+from repro.stopping import CAN_BE_REPEATED, stoppable
 from repro.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -165,7 +166,8 @@ def _batched(runs: Sequence[Run]) -> list[Run]:
         alike = json.dumps(hyperparameters(run.config), sort_keys=True)
         alone = "" if run.config.algorithm.trains_together(run.config) else run.key
         groups.setdefault(alike + alone, []).append(run)
-    return [Run([c for run in group for c in run.configs], group[0].labels) for group in groups.values()]
+    seeds = [sorted((c for run in group for c in run.configs), key=lambda c: c.seed) for group in groups.values()]
+    return [Run(configs, group[0].labels) for configs, group in zip(seeds, groups.values(), strict=True)]
 
 
 # -- making ----------------------------------------------------------------------------------------------------------
@@ -201,24 +203,20 @@ def _run(runs: Sequence[Run], planned: dict[str, tuple[list[PlannedSweep], list[
     distinct = union(runs) if options.device == "cpu" else _batched(union(runs))
     due = [run for run in distinct if options.force or any(not _is_done(config) for config in run.configs)]
     print(f"{len(runs)} run(s) asked for, {len(distinct)} different trainings, {len(due)} to be done", flush=True)
+    output = prepare_output(str(options.output))
     if not due:
         return 0
     check_sizes(due)
     launcher = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={options.jobs}"]
-    command = Command(prepare_output(str(options.output)), due[0].config.tracking_uri, launcher)
+    command = Command(output, due[0].config.tracking_uri, launcher)
     return command.do(stages(due))
 
 
 def _is_done(config: Config) -> bool:
     """Whether a training is finished and measured as asked."""
-    from repro.config.keys import training_key  # noqa: PLC0415
-    from repro.measuring import is_measured  # noqa: PLC0415
-    from repro.tracking import record as records  # noqa: PLC0415
-    from repro.trained import run_folder  # noqa: PLC0415
+    from repro.measuring import is_done  # noqa: PLC0415
 
-    folder = run_folder(config.output_dir, training_key(config))
-    record = records.read(folder)
-    return record.trained and record.exported and is_measured(config, folder)
+    return is_done(config)
 
 
 def _missing(sweeps: Sequence[PlannedSweep]) -> int:
@@ -395,6 +393,7 @@ def publish(target: str, options: Options) -> None:
 # -- the command -----------------------------------------------------------------------------------------------------
 
 
+@stoppable(CAN_BE_REPEATED)
 def main() -> int:
     """Entry point; exit status 2 for a faulty request, 1 if a run failed."""
     parser = argparse.ArgumentParser(prog="python -m repro.figure", description=__doc__)
@@ -413,9 +412,6 @@ def main() -> int:
     except ReproError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("interrupted; repeat the command to continue from the last checkpoints.", file=sys.stderr)
-        return INTERRUPTED
 
 
 @disk_faults_told()

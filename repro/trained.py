@@ -17,7 +17,7 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from repro.config.checks import game_of
+from repro.config.checks import game_for_checks, game_of
 from repro.config.keys import from_plain, training_config
 from repro.config.schema import Config, ReadoutConfig
 from repro.engine.sampling import SamplingEngine
@@ -93,10 +93,12 @@ class Trained:
         """Refuse a training that is not finished, or whose record does not say so any more.
 
         Raises:
-            ReproError: it is not.
+            ReproError: it is not, or is to begin anew.
         """
         if self.record.state == records.DAMAGED:
             raise ReproError(f"{self.record.message} The command that made the run mends it.")
+        if records.is_asked_anew(self.folder):
+            raise ReproError(f"the run {self.folder.name} is to be done anew (force), which has not begun.")
         if not self.record.trained:
             raise ReproError(f"the run {self.folder.name} is not finished (its state is {self.record.state!r}).")
 
@@ -111,7 +113,7 @@ class Trained:
             ReproError: it is not finished, is of another game, or has no such read-out.
         """
         self.check_finished()
-        check_same_game(self.folder, "a run", game_of(self.config), game)
+        check_same_game(self.folder, "a run", game_for_checks(self.config), game)
         return OtherReadout(self.snapshots, _readout(game, self.config, _chosen(self.config, readout)))
 
 

@@ -237,23 +237,6 @@ def test_a_sweep_goes_on_when_one_run_fails(tmp_path):
     assert any(run.data.tags.get("repro.message", "").startswith("iteration 1: algorithm") for run in trainings)
 
 
-@pytest.mark.usefixtures("_with_database")
-def test_a_truncated_checkpoint_falls_back_to_the_one_before(straight, tmp_path):
-    overrides = (*SMALL, f"output_dir={tmp_path}", "checkpoint_every_seconds=0")
-    process = subprocess.Popen(command(*overrides), stderr=subprocess.DEVNULL, start_new_session=True)
-    while process.poll() is None and not list((tmp_path / "runs").glob("*/previous.ckpt")):
-        time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    last = only_folder(tmp_path) / "last.ckpt"
-    last.write_bytes(last.read_bytes()[:1000])
-    done = call(*overrides)
-    assert done.returncode == 0, done.stderr
-    assert "last.ckpt cannot be read" in done.stdout + done.stderr
-    assert "continuing from previous.ckpt" in done.stdout + done.stderr
-    pd.testing.assert_frame_equal(results(tmp_path, SMALL), results(straight, SMALL))
-
-
 @pytest.mark.parametrize("moment", ["after the last iteration", "trained, not exported", "runs not closed"])
 def test_killed_at_the_very_end(straight, tmp_path, monkeypatch, moment):
     """The windows between the last iteration and the end, each hit on purpose."""

@@ -8,6 +8,7 @@ hold its networks in memory and in every checkpoint.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -54,7 +55,7 @@ class History(Sequence[Tensor]):
         index %= len(self)
         if index >= self.stored:
             return self._new[index - self.stored]
-        piece = next(p for p, end in enumerate(self._ends) if index < end)
+        piece = bisect_right(self._ends, index)
         return self._pieces[piece][index - int(self._ends[piece])]
 
     def append(self, row: Tensor) -> None:
@@ -186,12 +187,21 @@ def load_whole(path: Path, what: str = "a snapshot") -> dict[str, Any]:
         ReproError: it is no such file, or damaged. Nothing in it is run.
     """
     with _holding(path, what):
-        stored = dict(torch.load(path, map_location="cpu", weights_only=True, mmap=True))
-        about = path.stat()
-        damaged = _damaged_part(path, about.st_mtime_ns, about.st_size)
+        stored, damaged = load_checked(path)
     if damaged is not None:
         raise ReproError(f"{path} is damaged: {damaged} in it has not the checksum that was written with it.")
     return stored
+
+
+def load_checked(path: Path) -> tuple[dict[str, Any], str | None]:
+    """What a tensor file holds, mapped from it, and its first part that does not have its checksum, if there is one.
+
+    Raises:
+        Exception: it is no such file, or damaged, which shows in as many ways as there are bytes.
+    """
+    stored = dict(torch.load(path, map_location="cpu", weights_only=True, mmap=True))
+    about = path.stat()
+    return stored, _damaged_part(path, about.st_mtime_ns, about.st_size)
 
 
 @lru_cache(maxsize=1 << 16)

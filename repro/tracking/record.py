@@ -23,7 +23,7 @@ DAMAGED = "damaged"
 _KEPT = 20
 """Commands whose last word on a training is kept."""
 
-_FILE = "run.json"
+_FILE, _ANEW = "run.json", "anew"
 
 
 @dataclass
@@ -145,6 +145,22 @@ def _is(value: object, kind: Any) -> bool:
 def is_number(value: object) -> bool:
     """Whether what JSON holds is a finite number that a float can be."""
     return type(value) in (int, float) and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
+
+
+def ask_anew(folder: Path) -> None:
+    """Note that a training is to begin anew whatever was done before: whoever does it next does so."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_durably(folder / _ANEW, "", sync=True)
+
+
+def is_asked_anew(folder: Path) -> bool:
+    """Whether a training is to begin anew, and has not yet."""
+    return (folder / _ANEW).exists()
+
+
+def forget_asked_anew(folder: Path) -> None:
+    """It has begun anew; from here on, it is continued."""
+    (folder / _ANEW).unlink()
 
 
 def write_durably(path: Path, text: str, sync: bool = False) -> None:

@@ -43,6 +43,7 @@ _FIRST_REQUEST = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_T
 _MESSAGE_TAG = "repro.message"
 _PARAMS_AT_ONCE, _METRICS_AT_ONCE = 100, 1000
 _LONGEST_TAG = 5000
+_MOST_RUNS = 50_000
 COST = "wall_seconds"
 """A metric that every run has at every step."""
 
@@ -300,9 +301,7 @@ def _follow_moved_files(client: Store, experiment: Experiment, artifacts: Path) 
             f"exist; if it was moved to {artifacts}, make a link there, or choose another tracking_uri."
         )
     if patiently(client.uri, PATIENCE_SECONDS, _move_files, database, before, now):
-        print(
-            f"MLflow's files were moved from {folder} to {artifacts}; {database} now says so", file=sys.stderr
-        )
+        print(f"MLflow's files were moved from {folder} to {artifacts}; {database} now says so", file=sys.stderr)
 
 
 def _move_files(database: Path, before: str, now: str) -> bool:
@@ -439,6 +438,16 @@ def get_run(client: Store, run_id: str) -> Run | None:
             return None
         raise
     return run
+
+
+def running(client: Store) -> dict[str, list[str]]:
+    """Keys of the trainings that are shown as going on, with the ids of the runs that are."""
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    ids: dict[str, list[str]] = {}
+    for run in client.search_runs(experiments, "attributes.status = 'RUNNING'", max_results=_MOST_RUNS):
+        if KEY_TAG in run.data.tags:
+            ids.setdefault(run.data.tags[KEY_TAG], []).append(run.info.run_id)
+    return ids
 
 
 def close(client: Store, record: RunRecord) -> None:
