@@ -37,7 +37,9 @@ def replacing(path: Path, sync: bool = True) -> Iterator[BinaryIO]:
                 file.flush()
                 os.fsync(file.fileno())
         beside.replace(path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # Such as that of a full disk, which does not say where.
         beside.unlink(missing_ok=True)
         raise
     if sync:

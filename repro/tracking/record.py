@@ -7,12 +7,13 @@ in other processes or on other machines (launchers), so progress goes through th
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
+
+from repro import durable
 
 RUNNING, FINISHED, FAILED, SKIPPED = "running", "finished", "failed", "skipped"
 WAITING, INTERRUPTED = "not started", "interrupted"
@@ -145,18 +146,12 @@ def is_number(value: object) -> bool:
 
 
 def write_durably(path: Path, text: str, sync: bool = False) -> None:
-    """Write a text file beside and rename it.
+    """Write a text file whole, as `repro.durable.write`.
 
     Args:
         sync: wait until it is on the disk, for what must outlast a loss of power.
     """
-    beside = path.with_name(f"{path.name}.writing-{os.getpid()}")
-    with beside.open("w") as file:
-        file.write(text)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
-    beside.replace(path)
+    durable.write(path, text.encode(), sync)
 
 
 def load_json(path: Path) -> Any:
