@@ -55,6 +55,16 @@ def test_what_fails_half_way_leaves_the_file_before_and_nothing_else(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_full_disk_is_told_with_the_file_and_leaves_nothing(tmp_path, monkeypatch):
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=rf"No space left on device: '{tmp_path / 'a'}'"):
+        durable.write(tmp_path / "a", b"content")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_folder_that_cannot_be_synced_is_no_fault(tmp_path, monkeypatch):
     sync = os.fsync
 

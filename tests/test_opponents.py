@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,12 @@ def opponents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for overrides in (CFR, LEDUC, (*KUHN, "seed=1")):
         made(output, *overrides)
     return output
+
+
+def test_nothing_is_left_in_temporary_folders(opponents, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made(opponents, *KUHN, *against(f"cfr={key_of(*CFR)}", opponents_at="last"))
+    assert not list(tmp_path.iterdir())
 
 
 # -- one-card games: exact values ------------------------------------------------------------------------------------
