@@ -101,11 +101,12 @@ def patiently(uri: str, seconds: float, method: Callable[..., Answer], *argument
                 raise fault from error
             if time.monotonic() - began > seconds:
                 raise StorageError(
-                    f"the MLflow database {_file(uri)} has been locked by another process for {seconds:.0f} seconds."
+                    f"the MLflow database {_sqlite_file(uri)} has been locked by another process for {seconds:.0f} "
+                    "seconds."
                 ) from error
         if not waits:
             print(
-                f"waiting for the MLflow database {_file(uri)}, which another process has locked "
+                f"waiting for the MLflow database {_sqlite_file(uri)}, which another process has locked "
                 f"(at most {seconds:.0f} seconds)",
                 file=sys.stderr, flush=True,
             )  # fmt: skip
@@ -122,7 +123,7 @@ def _sqlite_fault(uri: str, error: BaseException) -> StorageError | None:
     for cause in causes(error):
         # Of its subclasses, the other ones say that what was asked is wrong.
         if isinstance(cause, sqlite3.OperationalError) or type(cause) is sqlite3.DatabaseError:
-            return StorageError(f"the MLflow database {_file(uri)} does not work ({cause}).")
+            return StorageError(f"the MLflow database {_sqlite_file(uri)} does not work ({cause}).")
     return None
 
 
@@ -132,12 +133,13 @@ def _code(error: BaseException) -> int | None:
     return None if code is None else code & 0xFF
 
 
-def _file(uri: str) -> str:
-    return uri.removeprefix(_SQLITE)
-
-
 def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _sqlite_file(uri: str) -> Path | None:
+    """The file of an SQLite store; None for other stores."""
+    return Path(uri.removeprefix(_SQLITE)) if uri.startswith(_SQLITE) else None
 
 
 def open_store(uri: str) -> Store:
@@ -151,8 +153,8 @@ def open_store(uri: str) -> Store:
         logging.getLogger(name).setLevel(logging.WARNING)
     # It prints a traceback of what is told in a sentence.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
-    if uri.startswith(_SQLITE):
-        path = Path(_file(uri))
+    path = _sqlite_file(uri)
+    if path is not None:
         if not path.is_absolute():
             raise ReproError(f"tracking_uri is {uri!r}; an SQLite file needs an absolute path (four slashes).")
         with disk_faults_told():
@@ -260,15 +262,14 @@ def _follow_moved_files(client: Store, experiment: Experiment, artifacts: Path) 
     lies_beside = client.uri == default_uri(artifacts.parent)
     if not lies_beside and folder.is_dir():
         return
-    if not client.uri.startswith(_SQLITE):
+    database = _sqlite_file(client.uri)
+    if database is None:
         raise ReproError(
             f"the files of the MLflow experiment {experiment.name!r} of {client.uri} are in {folder}, which does not "
             f"exist; if it was moved to {artifacts}, make a link there, or choose another tracking_uri."
         )
-    if patiently(client.uri, PATIENCE_SECONDS, _move_files, Path(_file(client.uri)), before, now):
-        print(
-            f"MLflow's files were moved from {folder} to {artifacts}; {_file(client.uri)} now says so", file=sys.stderr
-        )
+    if patiently(client.uri, PATIENCE_SECONDS, _move_files, database, before, now):
+        print(f"MLflow's files were moved from {folder} to {artifacts}; {database} now says so", file=sys.stderr)
 
 
 def _move_files(database: Path, before: str, now: str) -> bool:
