@@ -28,7 +28,8 @@ def disk_fault(error: BaseException) -> StorageError | None:
     for cause in causes(error):
         if isinstance(cause, OSError) and cause.errno in _FULL_OR_READ_ONLY | _OTHERS:
             what = "written" if cause.errno in _FULL_OR_READ_ONLY else "read or written"
-            return StorageError(f"{cause.filename or 'a file of the run'} cannot be {what} ({cause.strerror}).")
+            file = cause.filename2 or cause.filename or "a file of the run"  # The second one is what a copy goes to.
+            return StorageError(f"{file} cannot be {what} ({cause.strerror}).")
     return None
 
 

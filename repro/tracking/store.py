@@ -121,11 +121,12 @@ def patiently(uri: str, seconds: float, method: Callable[..., Answer], *argument
                 raise fault from error
             if time.monotonic() - began > seconds:
                 raise StorageError(
-                    f"the MLflow database {_file(uri)} has been locked by another process for {seconds:.0f} seconds."
+                    f"the MLflow database {_sqlite_file(uri)} has been locked by another process for {seconds:.0f} "
+                    "seconds."
                 ) from error
         if not waits:
             print(
-                f"waiting for the MLflow database {_file(uri)}, which another process has locked "
+                f"waiting for the MLflow database {_sqlite_file(uri)}, which another process has locked "
                 f"(at most {seconds:.0f} seconds)",
                 file=sys.stderr, flush=True,
             )  # fmt: skip
@@ -142,7 +143,7 @@ def _sqlite_fault(uri: str, error: BaseException) -> StorageError | None:
     for cause in causes(error):
         # Of its subclasses, the other ones say that what was asked is wrong.
         if isinstance(cause, sqlite3.OperationalError) or type(cause) is sqlite3.DatabaseError:
-            return StorageError(f"the MLflow database {_file(uri)} does not work ({cause}).")
+            return StorageError(f"the MLflow database {_sqlite_file(uri)} does not work ({cause}).")
     return None
 
 
@@ -150,11 +151,6 @@ def _code(error: BaseException) -> int | None:
     """SQLite's primary result code."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
-
-
-def _file(uri: str) -> str:
-    """The store as a user knows it."""
-    return str(_sqlite_file(uri) or uri)
 
 
 def _first_line(error: BaseException) -> str:
