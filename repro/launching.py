@@ -85,6 +85,12 @@ def launched(job: DictConfig) -> str:
     return _in_a_child(job.plan, job.number)
 
 
+def write_plan(runs: Sequence[Run], path: Path) -> None:
+    """Leave runs in a file, where processes that do them find them by their numbers."""
+    planned = [{"configs": [as_plain(c) for c in r.configs], "labels": dict(r.labels)} for r in runs]
+    path.write_text(json.dumps(planned))
+
+
 def _planned(plan: str, number: int) -> tuple[list[Config], dict[str, str]]:
     planned = json.loads(Path(plan).read_text())[number]
     return [from_plain(plain) for plain in planned["configs"]], planned["labels"]
@@ -353,8 +359,7 @@ class Command:
                 execute(run.configs, run.labels)
             return
         path = Path(master.folder) / "plan.json"
-        planned = [{"configs": [as_plain(c) for c in r.configs], "labels": dict(r.labels)} for r in runs]
-        path.write_text(json.dumps(planned))
+        write_plan(runs, path)
         hydra = GlobalHydra.instance().hydra
         assert hydra is not None
         context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks(master))

@@ -77,7 +77,8 @@ def clean(output: Path) -> None:
     if not output.is_dir():
         return
     with _commands(output) as commands:
-        for folder in filter(Path.is_dir, commands.iterdir()):
+        for lock in list(commands.glob(f"*/{LOCK}")):
+            folder = lock.parent
             with _if_free(folder) as free:
                 if free:
                     shutil.rmtree(folder, ignore_errors=True)

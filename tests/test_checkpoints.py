@@ -9,9 +9,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import pytorch_lightning as pl
 import torch
 
-from repro import training
+from repro import leftovers
 from repro.tracking import checkpoints
 from repro.tracking import record as records
 from tests.helpers.commands import SMALL, executed, killed_after, only_folder, results
@@ -99,7 +100,7 @@ def test_if_none_fits_training_begins_anew_and_all_are_kept(straight, output, ca
     flipped(folder / "last.ckpt")
     changed(reshaped)(folder / "previous.ckpt")
     kept = [(folder / name).read_bytes() for name in ("last.ckpt", "previous.ckpt")]
-    monkeypatch.setattr(training.leftovers, "remove_useless_checkpoints", lambda _: None)
+    monkeypatch.setattr(leftovers, "remove_useless_checkpoints", lambda _: None)
     assert executed(*SMALL, f"output_dir={output}") == records.FINISHED
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
     assert len(told) == 2
@@ -120,7 +121,7 @@ def test_what_is_no_fault_of_a_checkpoint_leaves_it_where_it_is(straight, output
     pd.testing.assert_frame_equal(results(output, SMALL), straight)
 
 
-class Broken(training.pl.Callback):
+class Broken(pl.Callback):
     def on_fit_start(self, *_: object) -> None:
         raise ValueError("no callback")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from mlflow import MlflowClient
 
 from repro import evaluate, training
 from repro.measuring import evaluated_with
@@ -74,6 +75,26 @@ def test_all_boards_instead_of_a_sample(outputs):
     assert "nash_conv_standard_error" in set(sampled.metric)
 
 
+def test_a_folder_of_configurations_and_another_store_can_be_named(outputs, tmp_path, capsys):
+    (tmp_path / "conf" / "evaluation").mkdir(parents=True)
+    (tmp_path / "conf" / "evaluation" / "costs_at_the_end.yaml").write_text(
+        "defaults:\n  - schema_costs@costs_at_the_end\ncosts_at_the_end: {at: last}\n"
+    )
+    given = [
+        key_of(*SMALL),
+        "evaluation=[costs,costs_at_the_end]",
+        "+algorithm.readouts.more={kind: ensemble, capacity: 8}",
+    ]
+    uri = f"tracking_uri=sqlite:///{tmp_path / 'another.db'}"
+    assert evaluate.main([*given, "--output", str(outputs)]) == 2
+    assert "costs_at_the_end" in capsys.readouterr().err
+    assert evaluate.main([*given, uri, "--output", str(outputs), "--config-dir", str(tmp_path / "conf")]) == 0
+    client = MlflowClient(f"sqlite:///{tmp_path / 'another.db'}")
+    (experiment,) = client.search_experiments(filter_string="name = 'kuhn'")
+    names = {run.data.tags["repro.readout"] for run in client.search_runs([experiment.experiment_id])}
+    assert names == {"training", "sd_cfr", "deep_cfr", "more"}
+
+
 def test_what_is_no_finished_run_is_refused_in_one_sentence(outputs):
     done = call("0123456789ab", "--output", str(outputs), module="evaluate")
     assert done.returncode == 2
@@ -85,7 +106,7 @@ def test_what_is_no_finished_run_is_refused_in_one_sentence(outputs):
     assert done.returncode == 2
     done = call(key_of(*SMALL), "seed=3", "--output", str(outputs), module="evaluate")
     assert done.returncode == 2
-    assert "only evaluation and algorithm.readouts can be given" in done.stderr
+    assert "only evaluation, algorithm.readouts and tracking_uri can be given" in done.stderr
 
 
 @pytest.mark.usefixtures("_nothing_trains")

@@ -67,7 +67,7 @@ def killed_after(checkpoints: int, *overrides: str) -> None:
 
     child = os.fork()
     if child == 0:
-        Checkpoints._save = saved  # type: ignore[method-assign]
+        Checkpoints._save = saved  # type: ignore[method-assign,assignment]
         executed(*overrides, "checkpoint_every_seconds=0")
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
