@@ -12,6 +12,7 @@ JOBS ?= $(if $(filter cuda,$(DEVICE)),1,$(shell env -u OMP_NUM_THREADS nproc))
 FORCE ?=
 OUTPUT ?= outputs
 PORT ?= 5000
+KILLS ?= 200
 TARGETS := $(sort $(basename $(notdir $(wildcard paper_figures/*.md))))
 FIGURE_FLAGS = --scale $(SCALE) --jobs $(JOBS) --output '$(OUTPUT)' --device $(DEVICE) $(if $(filter-out 0 no false,$(FORCE)),--force)
 
@@ -20,7 +21,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: help list figures $(TARGETS) draw publish test test-quick bench ui lint format clean
+.PHONY: help list figures $(TARGETS) draw publish test test-quick chaos bench ui lint format clean
 
 help:  ## print this
 	@grep -hE '^[a-z$$()A-Z-]+:.*?## ' $(MAKEFILE_LIST) | sed 's/$$(TARGETS)/TARGET/' | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -47,6 +48,9 @@ test: $(VENV)/test  ## run the tests
 
 test-quick: $(VENV)/test  ## the quick subset, under two minutes
 	@$(RUN) -m pytest -m "not slow" -n $(JOBS) tests
+
+chaos: $(VENV)/test  ## kill and disturb all kinds of run 200 times, and see what is left of it (KILLS=200)
+	@$(RUN) -m tests.chaos --kills $(KILLS) --report '$(OUTPUT)/chaos.json'
 
 bench: $(VENV)/test  ## measure speed beside OpenSpiel's, in one run
 	@$(RUN) -m repro.bench --output $(OUTPUT)/bench.json
