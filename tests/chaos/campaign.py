@@ -251,7 +251,7 @@ def _damage(path: Path, dice: random.Random) -> str:
     how = dice.choice(ways)
     if how == "flipped" and content:
         content[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
-    changed = {
+    changed: dict[str, bytes | bytearray] = {
         "cut": content[: dice.randrange(len(content) + 1)], "emptied": b"", "of NULs": bytes(len(content)),
         "null": b"null\n", "flipped": content,
     }  # fmt: skip
