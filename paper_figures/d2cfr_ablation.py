@@ -68,13 +68,13 @@ def coarse(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_ablation(
-    data: pd.DataFrame, full: Version, others: Mapping[str, Version], metric: str, readout: str, label: str
+    data: pd.DataFrame, full: Version, opponents: Mapping[str, Version], metric: str, readout: str, label: str
 ) -> Figure:
     """The paper's two plots: winnings against each of the others, and a loss of all, by iteration."""
     figure = Figure(figsize=(10.0, 4.2))
     left, right = figure.subplots(1, 2)
     assert isinstance(left, Axes)
-    for opponent, version in others.items():
+    for opponent, version in opponents.items():
         won = winnings(data, opponent)
         steps = [float(str(step)) for step in won.columns]
         style.curve(
@@ -83,7 +83,7 @@ def draw_ablation(
     left.axhline(0, color="black", linewidth=0.8)
     left.set(xlabel="CFR iteration (both players)", ylabel=f"winnings of {full.name} ({UNIT})")
     left.legend(fontsize=7)
-    versions = [full, *others.values()]
+    versions = [full, *opponents.values()]
     tables = {version.name: coarse(version.curves(data, metric, readout)) for version in versions}
     draw_curves(right, tables, [version.colour for version in versions], log=False)
     right.set(ylabel=label)
@@ -135,13 +135,13 @@ def lower_loss(
     )  # fmt: skip
 
 
-def ours(data: pd.DataFrame, full: Version, others: Mapping[str, Version]) -> list[Claim]:
+def ours(data: pd.DataFrame, full: Version, opponents: Mapping[str, Version]) -> list[Claim]:
     """What the paper does not show: exploitability, and winnings at the end, against every version."""
-    found = []
-    for opponent, version in others.items():
+    judged = []
+    for opponent, version in opponents.items():
         difference = mean_ci(late(full.curves(data)) - late(version.curves(data)))
         won = mean_ci(late(winnings(data, opponent)))
-        found += [
+        judged += [
             Claim(
                 f"less_exploitable_than_{opponent}", f"{full.name} is less exploitable than {version.name}", "ours",
                 unless_smoke(data, below(difference, 0)), difference, UNIT,
@@ -153,20 +153,20 @@ def ours(data: pd.DataFrame, full: Version, others: Mapping[str, Version]) -> li
                 note="winnings over the last quarter of the evaluations; holds if above 0",
             ),
         ]  # fmt: skip
-    return found
+    return judged
 
 
 # -- the page --------------------------------------------------------------------------------------------------------
 
 
-def table(data: pd.DataFrame, full: Version, others: Mapping[str, Version], metric: str, readout: str) -> str:
+def table(data: pd.DataFrame, full: Version, opponents: Mapping[str, Version], metric: str, readout: str) -> str:
     """Exploitability, loss and D2CFR's winnings over the last quarter, and minutes per run, as Markdown."""
-    what = metric.removeprefix("loss/")
+    kind = metric.removeprefix("loss/")
     lines = [
-        f"| version | exploitability [{UNIT}] | {what} loss | winnings of {full.name} against it [{UNIT}] | minutes |",
+        f"| version | exploitability [{UNIT}] | {kind} loss | winnings of {full.name} against it [{UNIT}] | minutes |",
         "|---|---|---|---|---|",
     ]
-    for opponent, version in {"": full, **others}.items():
+    for opponent, version in {"": full, **opponents}.items():
         won = mean_ci(late(winnings(data, opponent))) if opponent else "–"
         minutes = version.curves(data, "wall_seconds").iloc[:, -1].mean() / 60
         losses = mean_ci(late(version.curves(data, metric, readout)))

@@ -68,8 +68,10 @@ class Choice:
 
     def tried(self, data: pd.DataFrame) -> list[float | str]:
         """The values that were run: numbers ascending, of words the one with the higher exploitability first."""
-        known = values(data[data.sweep == self.sweep], self.column)
-        return sorted(known, key=lambda value: value != self.higher) if isinstance(self.higher, str) else known
+        run_values = values(data[data.sweep == self.sweep], self.column)
+        if not isinstance(self.higher, str):
+            return run_values
+        return sorted(run_values, key=lambda value: value != self.higher)
 
 
 CHOICES = (

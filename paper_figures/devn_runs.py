@@ -177,8 +177,8 @@ def lower_by(before: pd.Series | pd.DataFrame | float, after: pd.Series | pd.Dat
 
 def improvement(data: pd.DataFrame, setting: Setting, hidden: int, metric: str = "unbucketed") -> pd.Series:
     """By how much DEVN's error is lower than DCVN's, in % of that, by seed."""
-    found: pd.Series = lower_by(*(by_seed(data, setting, method, hidden, metric) for method in (DCVN, DEVN)))
-    return found
+    lower: pd.Series = lower_by(*(by_seed(data, setting, method, hidden, metric) for method in (DCVN, DEVN)))
+    return lower
 
 
 def encoding_error(data: pd.DataFrame, setting: Setting, method: str) -> float:
@@ -188,22 +188,22 @@ def encoding_error(data: pd.DataFrame, setting: Setting, method: str) -> float:
 
 def predicting_zero(data: pd.DataFrame, sweeps: Iterable[str]) -> str:
     """What the losses of sweeps with the same validation subgames are to be compared with, in words."""
-    found = data[data.sweep.isin(list(sweeps)) & (data.metric == "predicting_zero")]
-    return f"who predicts 0 for every hand errs by {found.value.iloc[0]:.3g}{UNIT}"
+    rows = data[data.sweep.isin(list(sweeps)) & (data.metric == "predicting_zero")]
+    return f"who predicts 0 for every hand errs by {rows.value.iloc[0]:.3g}{UNIT}"
 
 
-def mean_over(found: Iterable[pd.Series]) -> pd.Series:
+def mean_over(series: Iterable[pd.Series]) -> pd.Series:
     """The mean of several numbers of each seed, such as those of networks with more and fewer layers."""
-    return pd.concat(list(found), axis=1).mean(axis=1)
+    return pd.concat(list(series), axis=1).mean(axis=1)
 
 
-def all_above(found: Iterable[pd.Series], threshold: float) -> tuple[str, Estimate]:
+def all_above(series: Iterable[pd.Series], threshold: float) -> tuple[str, Estimate]:
     """Whether each of several numbers is above a threshold, and the one that decides it.
 
     It holds if each one's interval is, and does not if one's is below; the lowest mean with that verdict decides. The
     least of each seed's numbers would be lower than all of them by chance.
     """
-    judged = [(above(estimate, threshold), estimate) for estimate in map(mean_ci, found)]
+    judged = [(above(estimate, threshold), estimate) for estimate in map(mean_ci, series)]
     order = (DID_NOT_HOLD, UNDECIDED, HELD)
     return min(judged, key=lambda each: (order.index(each[0]), each[1].mean))
 
@@ -223,8 +223,8 @@ def plain_numbers(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def title(data: pd.DataFrame, what: str) -> str:
+def title(data: pd.DataFrame, subject: str) -> str:
     """A figure's title, with what is averaged and the scale."""
     seeds = data[~data.sweep.str.startswith("data")].seed.nunique()
     over = f"mean and 95% CI over {seeds} seeds" if seeds > 1 else "one seed"
-    return f"{what}, {over}, scale: {data.scale.iloc[0]}"
+    return f"{subject}, {over}, scale: {data.scale.iloc[0]}"

@@ -74,13 +74,13 @@ def draw(data: pd.DataFrame) -> Figure:
     x = range(len(SHARES))
     for method in (DCVN, DEVN):
         for metric, line in (("unbucketed", "o-"), ("pooled", "s:")):
-            found = [mean_ci(devn.values(data, sweep, method, metric)) for sweep in SHARES]
+            estimates = [mean_ci(devn.values(data, sweep, method, metric)) for sweep in SHARES]
             label = f"{devn.NAMES[method]}, {devn.LEGEND[metric]}"
-            devn.points(left, x, found, fmt=line, color=devn.COLOURS[method], label=label)
+            devn.points(left, x, estimates, fmt=line, color=devn.COLOURS[method], label=label)
     # Beside each other, so that intervals can be told apart.
     for metric, line, colour, beside in (("unbucketed", "o-", "#009E73", -0.06), ("pooled", "s:", "#999999", 0.06)):
-        found = [improvement(data, sweep, metric) for sweep in SHARES]
-        devn.points(right, [i + beside for i in x], found, fmt=line, color=colour, label=devn.LEGEND[metric])
+        estimates = [improvement(data, sweep, metric) for sweep in SHARES]
+        devn.points(right, [i + beside for i in x], estimates, fmt=line, color=colour, label=devn.LEGEND[metric])
     right.axhline(0, color="black", linewidth=0.8)
     left.set(ylabel=f"error ({devn.UNIT})", ylim=(0, None))
     right.set(ylabel="DEVN's error below DCVN's (%)")
@@ -95,10 +95,10 @@ def draw(data: pd.DataFrame) -> Figure:
 
 def claims(data: pd.DataFrame) -> list[Claim]:
     """None of the paper's: at which shares DEVN is better, and whether more samples favour it."""
-    found = []
+    judged = []
     for sweep, share in SHARES.items():
         measured = improvement(data, sweep)
-        found.append(
+        judged.append(
             Claim(
                 sweep, f"DEVN's unbucketed loss is below DCVN's: {share} of the samples", "ours",
                 unless_smoke(data, above(measured, 0)), measured, "%",
@@ -110,14 +110,14 @@ def claims(data: pd.DataFrame) -> list[Claim]:
         for sweep in ("samples_hundredth", "samples_all")
     )
     measured = mean_ci(many - few)
-    found.append(
+    judged.append(
         Claim(
             "more_samples", "DEVN's improvement is larger with all samples than with 1/100 of them", "ours",
             unless_smoke(data, above(measured, 0)), measured, "percentage points",
             note="paired by seed; holds if above 0",
         )
     )  # fmt: skip
-    return found
+    return judged
 
 
 def table(data: pd.DataFrame) -> str:

@@ -36,8 +36,8 @@ _SHADES = {3: "#009E73", 7: "#CC79A7"}
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
     """The lowest losses so far over the epochs, what buckets cost, and losses in training."""
-    wanted = ("best", "encoding_error", "predicting_zero", "loss/train", "loss/validation")
-    return data[(data.sweep == SWEEP) & data.metric.isin(wanted)]
+    metrics = ("best", "encoding_error", "predicting_zero", "loss/train", "loss/validation")
+    return data[(data.sweep == SWEEP) & data.metric.isin(metrics)]
 
 
 def best(data: pd.DataFrame, method: str, hidden: int, metric: str = "best") -> pd.DataFrame:
@@ -53,14 +53,14 @@ def by_heart(data: pd.DataFrame, method: str, hidden: int) -> pd.DataFrame:
 
 def improvement(data: pd.DataFrame, hidden: int) -> pd.DataFrame:
     """By how much DEVN's loss is lower than DCVN's, in % of that, by seed and epoch."""
-    found: pd.DataFrame = devn.lower_by(*(best(data, method, hidden) for method in (DCVN, DEVN)))
-    return found
+    lower: pd.DataFrame = devn.lower_by(*(best(data, method, hidden) for method in (DCVN, DEVN)))
+    return lower
 
 
 def paper_improvement(hidden: int) -> float:
     """The paper's, after 400 epochs of nine million turn subgames."""
-    found: float = devn.lower_by(*(SETTING.paper_loss(method, hidden) for method in (DCVN, DEVN)))
-    return found
+    lower: float = devn.lower_by(*(SETTING.paper_loss(method, hidden) for method in (DCVN, DEVN)))
+    return lower
 
 
 def encoding_error(data: pd.DataFrame, method: str) -> float:
@@ -73,7 +73,7 @@ def early(epochs: pd.Index) -> int:
     return int(max([e for e in epochs if e <= epochs[-1] / 5], default=epochs[0]))
 
 
-def known(epochs: pd.Index) -> pd.Index:
+def after_first_tenth(epochs: pd.Index) -> pd.Index:
     """Without the first tenth, after which networks know next to nothing and intervals are wide."""
     return epochs[epochs >= epochs[-1] / 10]
 
@@ -94,7 +94,7 @@ def draw(data: pd.DataFrame) -> Figure:
         )  # fmt: skip
     for hidden, line in _LINES.items():
         gains = improvement(data, hidden)
-        _band(right, gains[known(gains.columns)], line, _SHADES[hidden], f"{hidden} layers")
+        _band(right, gains[after_first_tenth(gains.columns)], line, _SHADES[hidden], f"{hidden} layers")
         right.axhline(
             paper_improvement(hidden), linestyle=line, color="black", linewidth=0.8,
             label=f"{hidden} layers: paper, turn, at the end",
@@ -105,7 +105,7 @@ def draw(data: pd.DataFrame) -> Figure:
     left.set(ylabel=f"lowest loss so far: RMSE ({devn.UNIT})", ylim=(0, None))
     right.set(ylabel="DEVN's loss below DCVN's (%)")
     every = best(data, DCVN, min(_LINES)).columns
-    for axes, epochs in ((left, every), (right, known(every))):
+    for axes, epochs in ((left, every), (right, after_first_tenth(every))):
         axes.set(xlabel="epochs", xscale="log")
         axes.set_xticks(_some(epochs))
         axes.xaxis.set_major_formatter("{x:g}")
@@ -128,13 +128,13 @@ def _band(axes: Axes, table_: pd.DataFrame, line: str, colour: str, label: str) 
 
 def claims(data: pd.DataFrame) -> list[Claim]:
     """None of the paper's: whether DEVN is better in the end, and whether learning longer favours it, and depth."""
-    found = []
+    judged = []
     for hidden in _LINES:
         by_epoch = improvement(data, hidden)
         first, last = early(by_epoch.columns), by_epoch.columns[-1]
         measured = mean_ci(by_epoch[last])
         longer = mean_ci(by_epoch[last] - by_epoch[first])
-        found += [
+        judged += [
             Claim(
                 f"lower_{hidden}", f"DEVN's unbucketed loss is below DCVN's after {last} epochs: {hidden} layers",
                 "ours", unless_smoke(data, above(measured, 0)), measured, "%", paper_improvement(hidden),
@@ -147,7 +147,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
                 note="paired by seed; holds if above 0",
             ),
         ]  # fmt: skip
-    return found + [_deeper(data, method) for method in (DCVN, DEVN)]
+    return judged + [_deeper(data, method) for method in (DCVN, DEVN)]
 
 
 def _deeper(data: pd.DataFrame, method: str) -> Claim:
@@ -192,5 +192,5 @@ def table(data: pd.DataFrame) -> str:
 def _some(epochs: pd.Index) -> list[int]:
     """The last evaluated epoch, and those of its halves, fifths, tenths and so on."""
     last = int(epochs[-1])
-    wanted = {last // share for share in (1, 2, 5, 10, 20, 50, 100)}
-    return [int(epoch) for epoch in epochs if epoch in wanted]
+    shown = {last // share for share in (1, 2, 5, 10, 20, 50, 100)}
+    return [int(epoch) for epoch in epochs if epoch in shown]

@@ -100,12 +100,12 @@ def _draw_capacities(axes: Axes, data: pd.DataFrame) -> None:
 
 def claims(data: pd.DataFrame) -> list[Claim]:
     """Every claim of the figure and its text, judged."""
-    found = [_sd_below_deep(data), _sd_below_deep_at_the_end(data)]
-    found += [falls(data, readout, "Fig. 1a", reference()[readout]) for readout in ("sd_cfr", "deep_cfr")]
-    found += [_value(data, readout, x) for x in reference().index for readout in ("sd_cfr", "deep_cfr")]
-    found += [_plateaus(data, capacity) for capacity in CAPACITIES]
-    found += [_oscillates(data, capacity) for capacity in CAPACITIES]
-    return found
+    judged = [_sd_below_deep(data), _sd_below_deep_at_the_end(data)]
+    judged += [falls(data, readout, "Fig. 1a", reference()[readout]) for readout in ("sd_cfr", "deep_cfr")]
+    judged += [_value(data, readout, x) for x in reference().index for readout in ("sd_cfr", "deep_cfr")]
+    judged += [_plateaus(data, capacity) for capacity in CAPACITIES]
+    judged += [_oscillates(data, capacity) for capacity in CAPACITIES]
+    return judged
 
 
 def _sd_below_deep(data: pd.DataFrame) -> Claim:

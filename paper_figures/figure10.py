@@ -86,9 +86,9 @@ def _curves(axes: Axes, data: pd.DataFrame) -> None:
 def _losses(axes: Axes, data: pd.DataFrame, setting: Setting, beside: float) -> None:
     depths, colour = devn.layers(data, setting), _SHADES[setting.name]
     for method, line in _LINES.items():
-        found = [mean_ci(devn.by_seed(data, setting, method, n)) for n in depths]
+        estimates = [mean_ci(devn.by_seed(data, setting, method, n)) for n in depths]
         devn.points(
-            axes, [n + beside for n in depths], found, fmt=f"o{line}", color=colour, capsize=2,
+            axes, [n + beside for n in depths], estimates, fmt=f"o{line}", color=colour, capsize=2,
             label=f"{setting}: {devn.NAMES[method]}",
         )  # fmt: skip
 
@@ -126,22 +126,22 @@ def _legend(axes: Axes, settings: Sequence[Setting]) -> None:
 
 def claims(data: pd.DataFrame) -> list[Claim]:
     """What the text reads from the figure."""
-    found = []
+    judged = []
     for method in (DCVN, DEVN):
-        found += [
+        judged += [
             *(_falls(data, method, which) for which in ("train", "validation")),
             _better(data, "wider", "wider layers lower the loss", method, S1, S2),
             _better(data, "finer", "twice the buckets lower the loss", method, S2, S3),
         ]
     for large in (S3, S2):
-        found += [_small_devn(data, large, hidden) for hidden in devn.layers(data, S1)]
-    found.append(_less_from_buckets(data))
-    return found
+        judged += [_small_devn(data, large, hidden) for hidden in devn.layers(data, S1)]
+    judged.append(_less_from_buckets(data))
+    return judged
 
 
 def _falls(data: pd.DataFrame, method: str, which: str) -> Claim:
-    found = [bucketed(data, method, hidden, which) for hidden in devn.layers(data, S2)]
-    verdict, least = devn.all_above((devn.lower_by(t.iloc[:, 0], t.iloc[:, -1]) for t in found), STEEP)
+    tables = [bucketed(data, method, hidden, which) for hidden in devn.layers(data, S2)]
+    verdict, least = devn.all_above((devn.lower_by(t.iloc[:, 0], t.iloc[:, -1]) for t in tables), STEEP)
     return Claim(
         f"{method}_{which}_falls",
         f"{devn.NAMES[method]}'s bucketed loss declines steeply: {which}, setting {S2}", "Fig. 2a, Sec. 7",
@@ -165,11 +165,11 @@ def _paper_improvements(before: tuple[str, Setting], after: tuple[str, Setting])
     ]
 
 
-def _better(data: pd.DataFrame, name: str, what: str, method: str, before: Setting, after: Setting) -> Claim:
+def _better(data: pd.DataFrame, name: str, change: str, method: str, before: Setting, after: Setting) -> Claim:
     verdict, least = devn.all_above(_improvements(data, (method, before), (method, after)), 0)
     return Claim(
         f"{method}_{name}",
-        f"{what[0].upper()}{what[1:]} at every depth ({before} to {after}): {devn.NAMES[method]}", "Fig. 2b",
+        f"{change[0].upper()}{change[1:]} at every depth ({before} to {after}): {devn.NAMES[method]}", "Fig. 2b",
         unless_smoke(data, verdict), least, "%", min(_paper_improvements((method, before), (method, after))),
         note="relative improvement, the number of layers that decides, paired by seed; holds if all are above 0",
     )  # fmt: skip
@@ -177,34 +177,34 @@ def _better(data: pd.DataFrame, name: str, what: str, method: str, before: Setti
 
 def _small_devn(data: pd.DataFrame, large: Setting, hidden: int) -> Claim:
     measured = mean_ci(devn.lower_by(devn.by_seed(data, large, DCVN, hidden), devn.by_seed(data, S1, DEVN, hidden)))
-    theirs = devn.lower_by(large.paper_loss(DCVN, hidden), S1.paper_loss(DEVN, hidden))
+    paper_value = devn.lower_by(large.paper_loss(DCVN, hidden), S1.paper_loss(DEVN, hidden))
     more = "twice the buckets and layers twice as wide" if large is S3 else "as many buckets and layers twice as wide"
     return Claim(
         f"small_devn_{large.name}_{hidden}", f"DEVN (I) is better than DCVN with {more} ({large}), {hidden} layers",
-        "Fig. 2b" if large is S3 else "ours", unless_smoke(data, above(measured, 0)), measured, "%", theirs,
+        "Fig. 2b" if large is S3 else "ours", unless_smoke(data, above(measured, 0)), measured, "%", paper_value,
         note="relative improvement, paired by seed; holds if above 0",
     )  # fmt: skip
 
 
 def _less_from_buckets(data: pd.DataFrame) -> Claim:
     def gain(before: Setting, after: Setting) -> pd.Series:
-        found = (_improvements(data, (m, before), (m, after)) for m in (DCVN, DEVN))
-        return devn.mean_over(chain.from_iterable(found))
+        improvements = (_improvements(data, (m, before), (m, after)) for m in (DCVN, DEVN))
+        return devn.mean_over(chain.from_iterable(improvements))
 
     def paper(before: Setting, after: Setting) -> float:
-        found = (_paper_improvements((m, before), (m, after)) for m in (DCVN, DEVN))
-        return float(np.mean(list(chain.from_iterable(found))))
+        improvements = (_paper_improvements((m, before), (m, after)) for m in (DCVN, DEVN))
+        return float(np.mean(list(chain.from_iterable(improvements))))
 
     name, statement = "less_from_buckets", "Twice the buckets gain less in dataset 2 than in dataset 1"
-    theirs = paper(S2, S3) - paper(S4, S5)
+    paper_value = paper(S2, S3) - paper(S4, S5)
     if data.scale.iloc[0] != "paper":
         return Claim(
-            name, statement, "Fig. 2c", NOT_TESTABLE, None, "percentage points", theirs,
+            name, statement, "Fig. 2c", NOT_TESTABLE, None, "percentage points", paper_value,
             note="here the datasets differ in deck and street, and in buckets per hand",
         )  # fmt: skip
     measured = mean_ci(gain(S2, S3) - gain(S4, S5))
     return Claim(
-        name, statement, "Fig. 2c", above(measured, 0), measured, "percentage points", theirs,
+        name, statement, "Fig. 2c", above(measured, 0), measured, "percentage points", paper_value,
         note="the mean over methods and numbers of layers, paired by seed; holds if above 0",
     )  # fmt: skip
 
@@ -220,12 +220,12 @@ def table(data: pd.DataFrame) -> str:
     ]
     for setting in devn.BUCKETED:
         for method in (DCVN, DEVN):
-            found = {n: mean_ci(devn.by_seed(data, setting, method, n)) for n in devn.layers(data, setting)}
-            best = min(found, key=lambda n: found[n].mean)
-            theirs = min(setting.paper_loss(method, n) for n in setting.paper)
+            losses = {n: mean_ci(devn.by_seed(data, setting, method, n)) for n in devn.layers(data, setting)}
+            best = min(losses, key=lambda n: losses[n].mean)
+            paper_value = min(setting.paper_loss(method, n) for n in setting.paper)
             lines.append(
                 f"| {setting} | {devn.NAMES[method]} | {devn.encoding_error(data, setting, method):.3g} | "
-                f"{setting.paper_error(method)} | {found[best]} | {best} | {theirs} |"
+                f"{setting.paper_error(method)} | {losses[best]} | {best} | {paper_value} |"
             )
     note = f"In {devn.UNIT}, of the validation subgames; losses with 95% intervals over seeds. {devn.OF_PAPER}"
     return "\n".join([*lines, "", note])

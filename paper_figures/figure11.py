@@ -28,16 +28,16 @@ _PLACE = {DCVN: -0.06, DEVN: 0.06}
 def gain(data: pd.DataFrame, setting: Setting, method: str, hidden: int) -> pd.Series:
     """By how much the loss is lower than that of the network with the fewest layers, in % of that, by seed."""
     fewest = devn.layers(data, setting)[0]
-    found: pd.Series = devn.lower_by(
+    lower: pd.Series = devn.lower_by(
         devn.by_seed(data, setting, method, fewest), devn.by_seed(data, setting, method, hidden)
     )
-    return found
+    return lower
 
 
 def paper_gain(setting: Setting, method: str, hidden: int, fewest: int) -> float:
     """The same of the paper's numbers."""
-    found: float = devn.lower_by(setting.paper_loss(method, fewest), setting.paper_loss(method, hidden))
-    return found
+    lower: float = devn.lower_by(setting.paper_loss(method, fewest), setting.paper_loss(method, hidden))
+    return lower
 
 
 def draw(data: pd.DataFrame) -> Figure:
@@ -47,9 +47,9 @@ def draw(data: pd.DataFrame) -> Figure:
         assert isinstance(axes, Axes)
         depths = devn.layers(data, setting)
         for method in (DCVN, DEVN):
-            found = [mean_ci(gain(data, setting, method, n)) for n in depths]
+            estimates = [mean_ci(gain(data, setting, method, n)) for n in depths]
             x = [n + _PLACE[method] for n in depths]
-            devn.points(axes, x, found, fmt="o-", color=devn.COLOURS[method], label=devn.NAMES[method])
+            devn.points(axes, x, estimates, fmt="o-", color=devn.COLOURS[method], label=devn.NAMES[method])
             axes.plot(
                 depths, [paper_gain(setting, method, n, depths[0]) for n in depths], "D:", color=devn.COLOURS[method],
                 markerfacecolor="white", markersize=4, linewidth=1, label=f"{devn.NAMES[method]}, paper",
@@ -69,32 +69,32 @@ def draw(data: pd.DataFrame) -> Figure:
 
 def claims(data: pd.DataFrame) -> list[Claim]:
     """That DEVN gains more than DCVN, and that a small DEVN is as good as a large DCVN."""
-    found = []
+    judged = []
     for setting in devn.BUCKETED:
         few, *more = devn.layers(data, setting)
         differences = [gain(data, setting, DEVN, n) - gain(data, setting, DCVN, n) for n in more]
         verdict, least = devn.all_above(differences, 0)
-        theirs = min(paper_gain(setting, DEVN, n, few) - paper_gain(setting, DCVN, n, few) for n in more)
-        found.append(
+        paper_value = min(paper_gain(setting, DEVN, n, few) - paper_gain(setting, DCVN, n, few) for n in more)
+        judged.append(
             Claim(
                 f"{setting.name}_gain",
                 f"DEVN gains more from more layers than DCVN, at every depth: setting {setting}", "Fig. 3",
-                unless_smoke(data, verdict), least, "percentage points", theirs,
+                unless_smoke(data, verdict), least, "percentage points", paper_value,
                 note="DEVN's gain minus DCVN's, the number of layers that decides, paired by seed; "
                 "holds if all are above 0",
             )
         )  # fmt: skip
-        found.append(_small_is_enough(data, setting, few, more[-1]))
-    return found
+        judged.append(_small_is_enough(data, setting, few, more[-1]))
+    return judged
 
 
 def _small_is_enough(data: pd.DataFrame, setting: Setting, few: int, many: int) -> Claim:
     measured = mean_ci(devn.lower_by(devn.by_seed(data, setting, DCVN, many), devn.by_seed(data, setting, DEVN, few)))
-    theirs = devn.lower_by(setting.paper_loss(DCVN, many), setting.paper_loss(DEVN, few))
+    paper_value = devn.lower_by(setting.paper_loss(DCVN, many), setting.paper_loss(DEVN, few))
     return Claim(
         f"{setting.name}_small", f"DEVN with {few} layers is not worse than DCVN with {many}: setting {setting}",
-        "Sec. 7: in four of five" if theirs >= 0 else "ours; Sec. 7 excepts it",
-        unless_smoke(data, above(measured, -AS_GOOD)), measured, "%", theirs,
+        "Sec. 7: in four of five" if paper_value >= 0 else "ours; Sec. 7 excepts it",
+        unless_smoke(data, above(measured, -AS_GOOD)), measured, "%", paper_value,
         note=f"relative improvement, paired by seed; holds if above -{AS_GOOD:g}, a limit of ours",
     )  # fmt: skip
 
@@ -108,8 +108,8 @@ def table(data: pd.DataFrame) -> str:
     for setting in devn.BUCKETED:
         few, *more = devn.layers(data, setting)
         for hidden in more:
-            ours = " | ".join(str(mean_ci(gain(data, setting, m, hidden))) for m in (DCVN, DEVN))
-            theirs = ", ".join(f"{paper_gain(setting, m, hidden, few):.2f}" for m in (DCVN, DEVN))
-            lines.append(f"| {setting} | {hidden} | {ours} | {theirs} |")
+            our_cells = " | ".join(str(mean_ci(gain(data, setting, m, hidden))) for m in (DCVN, DEVN))
+            paper_cells = ", ".join(f"{paper_gain(setting, m, hidden, few):.2f}" for m in (DCVN, DEVN))
+            lines.append(f"| {setting} | {hidden} | {our_cells} | {paper_cells} |")
     note = f"In % of the loss with the fewest layers, with 95% intervals over seeds. {devn.OF_PAPER}"
     return "\n".join([*lines, "", note])

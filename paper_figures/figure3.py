@@ -119,8 +119,8 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 def _closer_than_in_leduc(data: pd.DataFrame, kind: str) -> Claim:
     of = {"relative": relative_gap, "absolute": gap}[kind]
     unit = {"relative": "of SD-CFR's", "absolute": UNIT}[kind]
-    here, there = of(data), of(leduc())
-    common = [x for x in points(here) if x in points(there)]
+    big_leduc_gaps, leduc_gaps = of(data), of(leduc())
+    common = [x for x in points(big_leduc_gaps) if x in points(leduc_gaps)]
     parts: dict[str, Any] = {
         "id": f"closer_than_in_leduc_{kind}",
         "statement": f"Deep CFR is closer to SD-CFR than in Leduc ({kind} gap in Leduc, minus that in Big Leduc)",
@@ -130,11 +130,11 @@ def _closer_than_in_leduc(data: pd.DataFrame, kind: str) -> Claim:
     if not common:
         note = "no evaluation at an x where our Leduc runs have one"
         return Claim(**parts, verdict=NOT_TESTABLE, measured=None, note=note)
-    mine, theirs = here[common].mean(axis=1), there[common].mean(axis=1)
-    measured = difference(theirs, mine)
+    big_leduc_mean, leduc_mean = big_leduc_gaps[common].mean(axis=1), leduc_gaps[common].mean(axis=1)
+    measured = difference(leduc_mean, big_leduc_mean)
     note = (
-        f"gap, mean over x = {', '.join(map(str, common))}: Big Leduc {mean_ci(mine)}, Leduc {mean_ci(theirs)}; "
-        "Welch's interval; holds if it is above 0"
+        f"gap, mean over x = {', '.join(map(str, common))}: Big Leduc {mean_ci(big_leduc_mean)}, "
+        f"Leduc {mean_ci(leduc_mean)}; Welch's interval; holds if it is above 0"
     )
     return Claim(**parts, verdict=unless_smoke(data, above(measured, 0)), measured=measured, note=note)
 
@@ -159,9 +159,9 @@ def table(data: pd.DataFrame) -> str:
         "|---|---|---|---|---|",
     ]
     curves = [exploitability(data, readout) for readout in READOUTS]
-    here, there = 100 * relative_gap(data), 100 * relative_gap(leduc())
-    for x in points(here):
-        cells = [str(mean_ci(column[x])) for column in (*curves, here)]
-        cells.append(str(mean_ci(there[x])) if x in points(there) else "–")
+    big_leduc_gaps, leduc_gaps = 100 * relative_gap(data), 100 * relative_gap(leduc())
+    for x in points(big_leduc_gaps):
+        cells = [str(mean_ci(column[x])) for column in (*curves, big_leduc_gaps)]
+        cells.append(str(mean_ci(leduc_gaps[x])) if x in points(leduc_gaps) else "–")
         lines.append(f"| {x} | {' | '.join(cells)} |")
     return "\n".join(lines)

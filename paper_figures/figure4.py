@@ -112,10 +112,10 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 
 def _coarse_against_fine(data: pd.DataFrame) -> list[Claim]:
     """The coarsest against the finest at the first evaluation, and against whichever finer one is best at the last."""
-    known = abstractions(data)
-    if len(known) < 2:
+    bucket_counts = abstractions(data)
+    if len(bucket_counts) < 2:
         return []
-    coarse, *finer = known
+    coarse, *finer = bucket_counts
     best = min(finer, key=lambda buckets: tabular(data, buckets).iloc[:, -1].mean())
     first = _log_ratio(data, coarse, finer[-1], 0)
     last = _log_ratio(data, coarse, best, -1)
@@ -201,7 +201,7 @@ def _comparable(data: pd.DataFrame) -> list[Claim]:
         return []
     buckets = max(finite)
     bucketed = tabular(data, buckets)
-    found = []
+    judged = []
     for traversals in deep_settings(data):
         runs = deep(data, traversals)
         nodes = float(str(runs.columns[-1]))
@@ -212,7 +212,7 @@ def _comparable(data: pd.DataFrame) -> list[Claim]:
         }  # fmt: skip
         if not float(str(bucketed.columns[0])) <= nodes <= float(str(bucketed.columns[-1])):
             note = f"{_name(buckets)} has no evaluation near {nodes:.2g} nodes"
-            found.append(Claim(**parts, verdict=NOT_TESTABLE, measured=None, note=note))
+            judged.append(Claim(**parts, verdict=NOT_TESTABLE, measured=None, note=note))
             continue
         measured: Estimate = difference(np.log(runs.iloc[:, -1]), np.log(_at(bucketed, nodes)))
         note = (
@@ -220,16 +220,16 @@ def _comparable(data: pd.DataFrame) -> list[Claim]:
             f"below log {COMPARABLE:g}, a margin of our own"
         )
         verdict = unless_smoke(data, below(measured, math.log(COMPARABLE)))
-        found.append(Claim(**parts, verdict=verdict, measured=measured, note=note))
-    return found
+        judged.append(Claim(**parts, verdict=verdict, measured=measured, note=note))
+    return judged
 
 
 def _fast_is_efficient(data: pd.DataFrame) -> Claim:
-    known = deep_settings(data)
+    traversal_counts = deep_settings(data)
     statement = "Fewer traversals per iteration are more sample-efficient, but take more training"
-    if len(known) < 2:
+    if len(traversal_counts) < 2:
         return Claim("fast_is_efficient", statement, "Sec. 6", NOT_TESTABLE, None, "", note="needs two settings")
-    fast, slow = (deep(data, traversals) for traversals in (min(known), max(known)))
+    fast, slow = (deep(data, traversals) for traversals in (min(traversal_counts), max(traversal_counts)))
     nodes = float(str(fast.columns[-1]))
     if nodes < float(str(slow.columns[0])):
         note = "the slower setting has no evaluation at so few nodes"
@@ -237,7 +237,8 @@ def _fast_is_efficient(data: pd.DataFrame) -> Claim:
     ratio = mean_ci(fast.iloc[:, -1] / _at(slow, nodes))
     return Claim(
         "fast_is_efficient", statement, "Sec. 6", unless_smoke(data, below(ratio, 1)), ratio, "ratio",
-        note=f"{min(known):,} over {max(known):,} traversals at {nodes:.2g} nodes, paired by seed; holds if below 1",
+        note=f"{min(traversal_counts):,} over {max(traversal_counts):,} traversals at {nodes:.2g} nodes, paired "
+        "by seed; holds if below 1",
     )  # fmt: skip
 
 

@@ -142,10 +142,10 @@ def _draw_sweep(axes: Axes, data: pd.DataFrame, panel: Panel) -> None:
 
 def claims(data: pd.DataFrame) -> list[Claim]:
     """Every claim of the figure and its text, judged."""
-    found = []
+    judged = []
     for panel in PANELS:
-        found += [_more_is_better(data, panel), _diminishing(data, panel)]
-    return [*found, *(_beats(data, name) for name in ("uniform", "call-only")), _above_floor(data)]
+        judged += [_more_is_better(data, panel), _diminishing(data, panel)]
+    return [*judged, *(_beats(data, name) for name in ("uniform", "call-only")), _above_floor(data)]
 
 
 def _last(data: pd.DataFrame, panel: Panel, setting: int) -> pd.Series:

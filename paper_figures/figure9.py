@@ -70,14 +70,14 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 
 def _lowest(data: pd.DataFrame, metric: str, named: tuple[int, ...], name: str, unit: str) -> Claim:
     tables = by_simulations(data, metric)
-    what = {"exploitability": "exploitability", "loss/policy": "policy loss"}[metric]
-    statement = f"N = {' and '.join(f'{n:,}' for n in named)} have the lowest {what}"
+    metric_name = {"exploitability": "exploitability", "loss/policy": "policy loss"}[metric]
+    statement = f"N = {' and '.join(f'{n:,}' for n in named)} have the lowest {metric_name}"
     others = [n for n in tables if n not in named]
     if not others or not any(n in tables for n in named):
         return Claim(name, statement, "Fig. 7", NOT_TESTABLE, None, unit, note="not all of them were run")
-    theirs = pd.concat([late(tables[n]) for n in named if n in tables], axis=1).mean(axis=1)
-    rest = pd.concat([late(tables[n]) for n in others], axis=1).mean(axis=1)
-    measured = mean_ci(theirs - rest)
+    of_named = pd.concat([late(tables[n]) for n in named if n in tables], axis=1).mean(axis=1)
+    of_others = pd.concat([late(tables[n]) for n in others], axis=1).mean(axis=1)
+    measured = mean_ci(of_named - of_others)
     return Claim(
         name, statement, "Fig. 7", unless_smoke(data, below(measured, 0)), measured, unit,
         note="their mean minus that of the others, over the last quarter of the evaluations, paired by seed; holds if "

@@ -136,8 +136,8 @@ def curves(data: pd.DataFrame, metric: str, **where: Any) -> pd.DataFrame:
         rows = rows[_column(rows, column) == value]
     repeated = rows[rows.duplicated(["seed", "step"], keep=False)]
     if len(repeated):
-        known = [column for column in data.columns if column not in ("seed", *MEASURED)]
-        differ = [column for column in known if repeated[column].nunique(dropna=False) > 1]
+        setting_columns = [column for column in data.columns if column not in ("seed", *MEASURED)]
+        differ = [column for column in setting_columns if repeated[column].nunique(dropna=False) > 1]
         named = ", ".join(differ) or "nothing: rows are repeated"
         chosen = "".join(f", {column}={value!r}" for column, value in where.items())
         raise ValueError(f"{metric}{chosen}: more than one run of a seed has this; they differ in {named}.")
@@ -149,10 +149,10 @@ def values(data: pd.DataFrame, column: str) -> list[Any]:
 
     Whole numbers are int also where a missing value or infinity makes the column one of floats.
     """
-    known = _column(data, column).dropna().unique().tolist()
-    if all(isinstance(value, float) and (math.isinf(value) or value.is_integer()) for value in known):
-        known = [value if math.isinf(value) else int(value) for value in known]
-    return sorted(known)
+    distinct = _column(data, column).dropna().unique().tolist()
+    if all(isinstance(value, float) and (math.isinf(value) or value.is_integer()) for value in distinct):
+        distinct = [value if math.isinf(value) else int(value) for value in distinct]
+    return sorted(distinct)
 
 
 def _column(data: pd.DataFrame, column: str) -> pd.Series:

@@ -253,11 +253,11 @@ def _name(infoset: int, action: int) -> str:
 def claims(data: pd.DataFrame) -> list[Claim]:
     """What the tutorial reports and concludes, judged."""
     smoke = bool((data.scale == "smoke").all())
-    found = [_reported_rate(data, readout, smoke) for readout in ("post_greedy", "corrected_greedy")]
-    found += [_half_at_equilibrium(), _symmetric(), _half_means_equilibrium(data, smoke)]
-    found += [_is_equilibrium(data, readout, smoke) for readout in NAMES]
-    found += [_value(data, readout, smoke) for readout in ("post", "corrected", "deep_cfr", "sd_cfr")]
-    return found
+    judged = [_reported_rate(data, readout, smoke) for readout in ("post_greedy", "corrected_greedy")]
+    judged += [_half_at_equilibrium(), _symmetric(), _half_means_equilibrium(data, smoke)]
+    judged += [_is_equilibrium(data, readout, smoke) for readout in NAMES]
+    judged += [_value(data, readout, smoke) for readout in ("post", "corrected", "deep_cfr", "sd_cfr")]
+    return judged
 
 
 def _reported_interval() -> tuple[float, float]:

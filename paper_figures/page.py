@@ -77,13 +77,13 @@ def _departures(sweeps: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield _deviations(sweep["deviations_from_paper"])
 
 
-def _deviations(found: dict[str, list[Any]]) -> str:
-    if not found:
+def _deviations(deviations: dict[str, list[Any]]) -> str:
+    if not deviations:
         return "None: everything is as at scale `paper`."
     lines = ["| key | paper | here | ratio |", "|---|---|---|---|"]
-    for key, (paper, here) in found.items():
-        numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (paper, here))
-        lines.append(f"| `{key}` | {paper} | {here} | {f'{here / paper:.3g}' if numbers and paper else '–'} |")
+    for key, (paper, ours) in deviations.items():
+        numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (paper, ours))
+        lines.append(f"| `{key}` | {paper} | {ours} | {f'{ours / paper:.3g}' if numbers and paper else '–'} |")
     return "\n".join(lines)
 
 
@@ -95,7 +95,7 @@ def _provenance(p: dict[str, Any]) -> str:
     wall = p["wall_seconds"]
     versions = ", ".join(f"{k} {text(k)}" for k in ("python", "torch", "pytorch-lightning", "hydra-core", "mlflow"))
     # A run that was continued with other code names both commits.
-    commits = sorted({commit[:12] for given in p["git_commit"] for commit in given.split(", ")})
+    commits = sorted({commit[:12] for commits_of_run in p["git_commit"] for commit in commits_of_run.split(", ")})
     return (
         f"`{p['command']}`, seeds {text('seeds')}, on {text('cpu')} with {text('cores')} cores, one thread per run; "
         f"{_time(min(wall))} to {_time(max(wall))} per run, {_time(sum(wall))} in all.\n"

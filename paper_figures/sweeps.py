@@ -27,9 +27,9 @@ class Sweep:
 
     def arguments(self, scale: str) -> list[str]:
         """Arguments after `python -m repro.run -m`."""
-        asked = [*shlex.split(self.overrides), f"scale={scale}", *shlex.split(self.at.get(scale, ""))]
+        arguments = [*shlex.split(self.overrides), f"scale={scale}", *shlex.split(self.at.get(scale, ""))]
         # A sweep over a key that is given twice would be one over all pairs.
-        return list({argument.partition("=")[0].lstrip("+"): argument for argument in asked}.values())
+        return list({argument.partition("=")[0].lstrip("+"): argument for argument in arguments}.values())
 
 
 def against(name: str, overrides: str, readout: str) -> str:
@@ -40,6 +40,6 @@ def against(name: str, overrides: str, readout: str) -> str:
         overrides: as on the command line.
         readout: which of the opponent's.
     """
-    asked = ",".join(f'"{override}"' for override in [*shlex.split(overrides), "scale=${scale}"])
+    quoted = ",".join(f'"{override}"' for override in [*shlex.split(overrides), "scale=${scale}"])
     # Hydra takes the value as it is between single quotes, and resolves it then.
-    return shlex.quote(f"+evaluation.match.opponents.{name}='${{run_key:{asked}}}/{readout}'")
+    return shlex.quote(f"+evaluation.match.opponents.{name}='${{run_key:{quoted}}}/{readout}'")

@@ -56,10 +56,10 @@ def draw(data: pd.DataFrame) -> Figure:
     mean = np.array([e.mean for e in estimates])
     error = np.array([[e.mean - e.low, e.high - e.mean] for e in estimates]).T
     x = np.array([float(str(c)) for c in ours.columns])
-    for where, fill, what in ((x < 2, "none", "before the board: tables"), (x >= 2, "full", "on the board")):
+    for where, fill, game_part in ((x < 2, "none", "before the board: tables"), (x >= 2, "full", "on the board")):
         axes.errorbar(
             x[where] - 0.06, mean[where], yerr=np.nan_to_num(error[:, where]), fmt="o", capsize=3, fillstyle=fill,
-            color=style.COLOURS["sd_cfr"], label=f"ours, mean of {len(ours)} runs with 95% CI; {what}",
+            color=style.COLOURS["sd_cfr"], label=f"ours, mean of {len(ours)} runs with 95% CI; {game_part}",
         )  # fmt: skip
     published = paper()
     if not is_smoke(data):

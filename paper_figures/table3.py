@@ -79,9 +79,9 @@ PAPER = (
 )
 
 
-def _won(data: pd.DataFrame, cell: Cell, what: str = "value") -> pd.Series:
+def _won(data: pd.DataFrame, cell: Cell, statistic: str = "value") -> pd.Series:
     """What D2CFR wins after its last iteration, or the standard error of that, by seed."""
-    metric = f"match/{cell.opponent}/{what}"
+    metric = f"match/{cell.opponent}/{statistic}"
     return curves(data, metric, readout="d2cfr", sweep=f"d2cfr_{cell.game}").iloc[:, -1]
 
 

@@ -169,7 +169,7 @@ class Setting:
         return f"{self.sweep}_{self.dataset}_{values}"
 
     @property
-    def what(self) -> str:
+    def difference(self) -> str:
         """What differs, in words."""
         if self.tolerance is not None:
             return f"labels to {100 * self.tolerance:g}%"
@@ -179,7 +179,7 @@ class Setting:
         return "finest buckets" if self.buckets == inf else f"{self.buckets:,} buckets"
 
     def __str__(self) -> str:
-        return f"{LABELS[self.sweep]}, dataset {self.dataset}, {self.what}"
+        return f"{LABELS[self.sweep]}, dataset {self.dataset}, {self.difference}"
 
 
 def settings(data: pd.DataFrame, sweep: str) -> list[Setting]:
@@ -270,9 +270,9 @@ def draw(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def _point(axes: Axes, y: float, found: Estimate, colour: str, label: str | None) -> None:
-    spread = [[found.mean - found.low], [found.high - found.mean]] if found.n > 1 else None
-    axes.errorbar(found.mean, y, xerr=spread, fmt="o", color=colour, capsize=3, label=label)
+def _point(axes: Axes, y: float, estimate: Estimate, colour: str, label: str | None) -> None:
+    spread = [[estimate.mean - estimate.low], [estimate.high - estimate.mean]] if estimate.n > 1 else None
+    axes.errorbar(estimate.mean, y, xerr=spread, fmt="o", color=colour, capsize=3, label=label)
 
 
 def _paper(axes: Axes, y: float, value: float, colour: str, label: str | None) -> None:
@@ -287,25 +287,25 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 
     The paper's come first.
     """
-    found = []
+    judged = []
     for sweep in LABELS:
         every = settings(data, sweep)
         # Its first row repeats one of the labels'.
         for setting in every[1:] if sweep in OF_RANGES else every:
-            found += _improves(data, setting)
-        found += [_gains_more(data, every[0], setting) for setting in every[1:] if setting.buckets is None]
+            judged += _improves(data, setting)
+        judged += [_gains_more(data, every[0], setting) for setting in every[1:] if setting.buckets is None]
         for before, after in pairwise(every):
             # The finest buckets are no number of buckets that somebody would choose, and ranges are not finer.
             if before.dataset == after.dataset and after.buckets != inf and after.sorting is None:
-                found += [_finer(data, before, after, method) for method in METHODS]
-    return sorted(found, key=lambda claim: claim.source != "Table 1")
+                judged += [_finer(data, before, after, method) for method in METHODS]
+    return sorted(judged, key=lambda claim: claim.source != "Table 1")
 
 
 def _improves(data: pd.DataFrame, setting: Setting) -> list[Claim]:
     measured, pooled = improvement(data, setting), pooled_improvement(data, setting)
     published = setting.published
     source = "Table 1" if published else "ours"
-    found = [
+    judged = [
         Claim(
             f"{setting.name}_lower", f"DEVN's encoding error is below DCVN's: {setting}", source,
             unless_smoke(data, above(measured, 0)), measured, "%", note="relative improvement; holds if above 0",
@@ -317,7 +317,7 @@ def _improves(data: pd.DataFrame, setting: Setting) -> list[Claim]:
         ),
     ]  # fmt: skip
     if published:
-        found.append(
+        judged.append(
             Claim(
                 f"{setting.name}_margin",
                 f"DEVN's encoding error is below DCVN's by about the paper's margin: {setting}",
@@ -326,7 +326,7 @@ def _improves(data: pd.DataFrame, setting: Setting) -> list[Claim]:
                 note=f"holds if the interval is within {MARGIN:.0f} points of the paper's, did not if outside",
             )
         )  # fmt: skip
-    return found
+    return judged
 
 
 def _about(measured: Estimate, paper: float) -> str:
@@ -338,12 +338,12 @@ def _about(measured: Estimate, paper: float) -> str:
 def _finer(data: pd.DataFrame, before: Setting, after: Setting, method: str) -> Claim:
     errors = [_left_out(shards(data, setting, "error"))[method] for setting in (before, after)]
     measured = jackknife(errors[0] - errors[1])
-    what = after.what[0].upper() + after.what[1:]
+    subject = after.difference[0].upper() + after.difference[1:]
     return Claim(
         f"{after.name}_{method}_finer",
-        f"{what} lower {METHODS[method][0]}'s encoding error: {LABELS[after.sweep]}, dataset {after.dataset}",
+        f"{subject} lower {METHODS[method][0]}'s encoding error: {LABELS[after.sweep]}, dataset {after.dataset}",
         "Table 1" if before.published else "ours", unless_smoke(data, above(measured, 0)), measured, "% of the pot",
-        note=f"{before.what} minus {after.what}, the same subgames; holds if above 0",
+        note=f"{before.difference} minus {after.difference}, the same subgames; holds if above 0",
     )  # fmt: skip
 
 
@@ -353,7 +353,8 @@ def _gains_more(data: pd.DataFrame, before: Setting, after: Setting) -> Claim:
     measured = jackknife(gains[1] - gains[0])
     return Claim(
         f"{after.name}_gains",
-        f"DEVN's improvement is larger with {after.what} than with {before.what}: {LABELS[after.sweep]}", "ours",
+        f"DEVN's improvement is larger with {after.difference} than with {before.difference}: {LABELS[after.sweep]}",
+        "ours",
         unless_smoke(data, above(measured, 0)), measured, "percentage points",
         note="the same boards and pots; holds if above 0",
     )  # fmt: skip
@@ -372,11 +373,11 @@ def table(data: pd.DataFrame) -> str:
     for sweep in LABELS:
         for setting in settings(data, sweep):
             published = setting.published
-            theirs = f"{published.dcvn}, {published.devn}, {published.improvement}" if published else "–"
+            paper_cells = f"{published.dcvn}, {published.devn}, {published.improvement}" if published else "–"
             errors = " | ".join(str(error(data, setting, method)) for method in METHODS)
             count, most = (shards(data, setting, m)["training"].max() for m in ("subgames", "exploitability/most"))
             lines.append(
                 f"| {setting} | {count:,.0f} | {most:.3g} | {errors} | {improvement(data, setting)} | "
-                f"{pooled_improvement(data, setting)} | {theirs} |"
+                f"{pooled_improvement(data, setting)} | {paper_cells} |"
             )
     return "\n".join([*lines, "", "Errors in % of the pot, with 95% intervals over shards of subgames."])

@@ -46,9 +46,9 @@ def draw(data: pd.DataFrame) -> Figure:
         assert isinstance(axes, Axes)
         depths = devn.layers(data, SETTING)
         for which, marker in (("train", "o"), ("validation", "s")):
-            found = [mean_ci(losses(data, method, n)[which]) for n in depths]
+            estimates = [mean_ci(losses(data, method, n)[which]) for n in depths]
             devn.points(
-                axes, depths, found, fmt=f"{marker}-", color=devn.COLOURS[method], label=which,
+                axes, depths, estimates, fmt=f"{marker}-", color=devn.COLOURS[method], label=which,
                 markerfacecolor=devn.COLOURS[method] if which == "train" else "white",
             )  # fmt: skip
             column = 0 if which == "train" else 1
@@ -71,32 +71,32 @@ def draw(data: pd.DataFrame) -> Figure:
 
 def claims(data: pd.DataFrame) -> list[Claim]:
     """That losses decline with layers, and that training and validation losses are close."""
-    found = []
+    judged = []
     for method in (DCVN, DEVN):
         few, many = devn.layers(data, SETTING)[0], devn.layers(data, SETTING)[-1]
         measured = mean_ci(devn.lower_by(losses(data, method, few).validation, losses(data, method, many).validation))
-        theirs = devn.lower_by(PAPER[method][few][1], PAPER[method][many][1])
-        found.append(
+        paper_value = devn.lower_by(PAPER[method][few][1], PAPER[method][many][1])
+        judged.append(
             Claim(
                 f"{method}_layers", f"{many} layers have a lower validation loss than {few}: {devn.NAMES[method]}",
-                "Table 2", unless_smoke(data, above(measured, 0)), measured, "%", theirs,
+                "Table 2", unless_smoke(data, above(measured, 0)), measured, "%", paper_value,
                 note="relative improvement, paired by seed; holds if above 0",
             )
         )  # fmt: skip
         tables = [losses(data, method, n) for n in devn.layers(data, SETTING)]
         ratios = [both.validation / both.train for both in tables]
         measured = mean_ci(devn.mean_over(ratios))
-        theirs = sum(validation / train for train, validation in PAPER[method].values()) / len(PAPER[method])
-        found.append(
+        paper_value = sum(validation / train for train, validation in PAPER[method].values()) / len(PAPER[method])
+        judged.append(
             Claim(
                 f"{method}_close", f"Training and validation losses are close to each other: {devn.NAMES[method]}",
-                "Sec. 7", unless_smoke(data, below(measured, CLOSE)), measured, "validation / training", theirs,
+                "Sec. 7", unless_smoke(data, below(measured, CLOSE)), measured, "validation / training", paper_value,
                 note="the mean over numbers of layers; training losses are means over the epoch, while the network "
                 "learns, which makes the ratio smaller; "
                 f"holds if below {CLOSE:.0f}, a limit of ours",
             )
         )  # fmt: skip
-    return found
+    return judged
 
 
 # -- the page --------------------------------------------------------------------------------------------------------
@@ -110,9 +110,10 @@ def table(data: pd.DataFrame) -> str:
     ]
     for method in (DEVN, DCVN):
         for hidden in devn.layers(data, SETTING):
-            found = losses(data, method, hidden)
-            theirs = ", ".join(f"{v:.6f}" for v in PAPER[method][hidden])
+            seed_losses = losses(data, method, hidden)
+            paper_cells = ", ".join(f"{v:.6f}" for v in PAPER[method][hidden])
             lines.append(
-                f"| {devn.NAMES[method]} | {hidden} | {mean_ci(found.train)} | {mean_ci(found.validation)} | {theirs} |"
+                f"| {devn.NAMES[method]} | {hidden} | {mean_ci(seed_losses.train)} | "
+                f"{mean_ci(seed_losses.validation)} | {paper_cells} |"
             )
     return "\n".join([*lines, "", f"Huber's loss, values in pots, with 95% intervals over seeds. {devn.OF_PAPER}"])

@@ -29,8 +29,8 @@ def select(data: pd.DataFrame) -> pd.DataFrame:
 
 def paper_improvement(setting: Setting, hidden: int) -> float:
     """DEVN's over DCVN in the paper, in %."""
-    found: float = devn.lower_by(*(setting.paper_loss(method, hidden) for method in (DCVN, DEVN)))
-    return found
+    lower: float = devn.lower_by(*(setting.paper_loss(method, hidden) for method in (DCVN, DEVN)))
+    return lower
 
 
 def draw(data: pd.DataFrame) -> Figure:
@@ -41,11 +41,11 @@ def draw(data: pd.DataFrame) -> Figure:
         for i, setting in enumerate(SETTINGS):
             depths = devn.layers(data, setting)
             for j, hidden in enumerate(depths):
-                found = mean_ci(devn.improvement(data, setting, hidden, metric))
+                estimate = mean_ci(devn.improvement(data, setting, hidden, metric))
                 x = i + (j - (len(depths) - 1) / 2) * 0.2
                 first = i == j == 0
                 devn.points(
-                    axes, [x], [found], fmt="o", color=devn.COLOURS[DEVN], capsize=2, label="ours" if first else None
+                    axes, [x], [estimate], fmt="o", color=devn.COLOURS[DEVN], capsize=2, label="ours" if first else None
                 )
                 if metric == "unbucketed":
                     axes.plot(
@@ -70,14 +70,14 @@ def draw(data: pd.DataFrame) -> Figure:
 
 def claims(data: pd.DataFrame) -> list[Claim]:
     """That DEVN's loss is lower in every setting and at every depth, and more so for larger networks."""
-    found = []
+    judged = []
     for setting in SETTINGS:
-        found += [_lower(data, setting, hidden) for hidden in devn.layers(data, setting)]
-        found.append(_pooled(data, setting))
-        found.append(_larger(data, setting))
-        found.append(_zero_sum(data, setting))
-    found.append(_wider(data, *devn.BUCKETED[:2]))
-    return found
+        judged += [_lower(data, setting, hidden) for hidden in devn.layers(data, setting)]
+        judged.append(_pooled(data, setting))
+        judged.append(_larger(data, setting))
+        judged.append(_zero_sum(data, setting))
+    judged.append(_wider(data, *devn.BUCKETED[:2]))
+    return judged
 
 
 def _source(setting: Setting) -> str:
@@ -94,8 +94,8 @@ def _lower(data: pd.DataFrame, setting: Setting, hidden: int) -> Claim:
 
 
 def _pooled(data: pd.DataFrame, setting: Setting) -> Claim:
-    found = (devn.improvement(data, setting, n, "pooled") for n in devn.layers(data, setting))
-    measured = mean_ci(devn.mean_over(found))
+    improvements = (devn.improvement(data, setting, n, "pooled") for n in devn.layers(data, setting))
+    measured = mean_ci(devn.mean_over(improvements))
     return Claim(
         f"{setting.name}_pooled", f"DEVN's error over all subgames at once is below DCVN's: setting {setting}", "ours",
         unless_smoke(data, above(measured, 0)), measured, "%",
@@ -106,11 +106,11 @@ def _pooled(data: pd.DataFrame, setting: Setting) -> Claim:
 def _larger(data: pd.DataFrame, setting: Setting) -> Claim:
     few, many = devn.layers(data, setting)[0], devn.layers(data, setting)[-1]
     measured = mean_ci(devn.improvement(data, setting, many) - devn.improvement(data, setting, few))
-    theirs = paper_improvement(setting, many) - paper_improvement(setting, few)
+    paper_value = paper_improvement(setting, many) - paper_improvement(setting, few)
     return Claim(
         f"{setting.name}_larger", f"The improvement is larger with {many} layers than with {few}: setting {setting}",
         "Sec. 7" if setting in devn.BUCKETED else _source(setting), unless_smoke(data, above(measured, 0)), measured,
-        "percentage points", theirs, note="paired by seed; holds if above 0",
+        "percentage points", paper_value, note="paired by seed; holds if above 0",
     )  # fmt: skip
 
 
@@ -119,21 +119,21 @@ def _wider(data: pd.DataFrame, narrow: Setting, wide: Setting) -> Claim:
     measured = mean_ci(
         devn.mean_over(devn.improvement(data, wide, n) - devn.improvement(data, narrow, n) for n in depths)
     )
-    theirs = float(np.mean([paper_improvement(wide, n) - paper_improvement(narrow, n) for n in depths]))
+    paper_value = float(np.mean([paper_improvement(wide, n) - paper_improvement(narrow, n) for n in depths]))
     return Claim(
         "wider", f"The improvement is larger with wider layers: setting {wide} against {narrow}", "Sec. 7",
-        unless_smoke(data, above(measured, 0)), measured, "percentage points", theirs,
+        unless_smoke(data, above(measured, 0)), measured, "percentage points", paper_value,
         note="the mean over numbers of layers, paired by seed; holds if above 0",
     )  # fmt: skip
 
 
 def _zero_sum(data: pd.DataFrame, setting: Setting) -> Claim:
     depths = devn.layers(data, setting)
-    found = [
+    improvements = [
         devn.lower_by(devn.by_seed(data, setting, DEVN, n), devn.by_seed(data, setting, devn.ZERO_SUM, n))
         for n in depths
     ]
-    measured = mean_ci(devn.mean_over(found))
+    measured = mean_ci(devn.mean_over(improvements))
     return Claim(
         f"{setting.name}_zero_sum", f"Making predictions zero-sum lowers DEVN's unbucketed loss: setting {setting}",
         "ours", unless_smoke(data, above(measured, 0)), measured, "%",
@@ -157,20 +157,20 @@ def table(data: pd.DataFrame) -> str:
                 str(mean_ci(devn.by_seed(data, setting, m, hidden))) for m in (DCVN, DEVN, devn.ZERO_SUM)
             )
             pooled = " | ".join(str(mean_ci(devn.by_seed(data, setting, m, hidden, "pooled"))) for m in (DCVN, DEVN))
-            theirs = ", ".join(str(setting.paper_loss(m, hidden)) for m in (DCVN, DEVN))
+            paper_cells = ", ".join(str(setting.paper_loss(m, hidden)) for m in (DCVN, DEVN))
             shifted = devn.lower_by(*(devn.by_seed(data, setting, m, hidden) for m in (DCVN, devn.ZERO_SUM)))
             lines.append(
                 f"| {setting} | {hidden} | {losses} | {mean_ci(devn.improvement(data, setting, hidden))} | "
                 f"{mean_ci(shifted)} | {pooled} | "
-                f"{theirs}, {paper_improvement(setting, hidden):.2f} |"
+                f"{paper_cells}, {paper_improvement(setting, hidden):.2f} |"
             )
         if setting in devn.BUCKETED:
             errors = [devn.encoding_error(data, setting, m) for m in (DCVN, DEVN)]
             published = setting.paper_row
-            theirs = f"{published.dcvn}, {published.devn}, {published.improvement}"
+            paper_cells = f"{published.dcvn}, {published.devn}, {published.improvement}"
             lines.append(
                 f"| {setting} | encoding error | {errors[0]:.3g} | {errors[1]:.3g} | – | "
-                f"{devn.lower_by(*errors):.3g} | – | – | – | {theirs} |"
+                f"{devn.lower_by(*errors):.3g} | – | – | – | {paper_cells} |"
             )
     note = (
         f"Errors in {devn.UNIT}, with 95% intervals over seeds. {devn.OF_PAPER} So are its encoding errors, with "
@@ -192,14 +192,14 @@ def _learned(data: pd.DataFrame) -> list[str]:
 
 def _labels(data: pd.DataFrame) -> list[str]:
     """How exploitable the solutions are that the networks learn from, and how large the values."""
-    found = []
+    sentences = []
     for sweep, rows in data[data.sweep.str.startswith("data")].groupby("sweep"):
         most = rows[rows.metric == "exploitability/most"].value.max()
         iterations = rows[rows.metric == "solver_iterations"].value.mean()
         number = str(sweep).removeprefix("data_")
         same = [setting.sweep for setting in SETTINGS if str(setting.dataset) == number]
-        found.append(
+        sentences.append(
             f"Dataset {number}: exploitability of every solution at most {most:.3g}% of the pot, "
             f"after {iterations:.0f} iterations on average; {devn.predicting_zero(data, same)}."
         )
-    return found
+    return sentences

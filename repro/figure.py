@@ -127,11 +127,11 @@ def plan_target(target: str, options: Options) -> tuple[list[PlannedSweep], list
     runs: list[Run] = []
     for sweep in module_of(target).SWEEPS:
         overrides = [*sweep.arguments(options.scale), f"target={target}", *_where(options)]
-        asked = _planned(tuple(overrides))
-        configs = [config for run in asked for config in run.configs]
+        sweep_runs = _planned(tuple(overrides))
+        configs = [config for run in sweep_runs for config in run.configs]
         command = "python -m repro.run -m " + shlex.join([*overrides, "hydra/launcher=joblib"])
         planned.append(PlannedSweep(sweep.name, command, configs, tuple(sweep.arguments("paper"))))
-        runs += asked
+        runs += sweep_runs
     return planned, runs
 
 
@@ -257,17 +257,17 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
     from repro.tracking import record as records  # noqa: PLC0415
     from repro.trained import run_folder  # noqa: PLC0415
 
-    made = [records.read(run_folder(c.output_dir, training_key(c))) for c in sweep.configs]
-    facts = sorted({fact for record in made for fact in record.made_with})
+    run_records = [records.read(run_folder(c.output_dir, training_key(c))) for c in sweep.configs]
+    facts = sorted({fact for record in run_records for fact in record.made_with})
     published = [config for run in _planned(sweep.published) for config in run.configs]
     first = training_config(sweep.configs[0])
     del first["seed"]
     return {
         "command": sweep.command,
-        **{fact: sorted({v for record in made for v in record.made_with.get(fact, [])}) for fact in facts},
+        **{fact: sorted({v for record in run_records for v in record.made_with.get(fact, [])}) for fact in facts},
         "sweep": sweep.name,
         "seeds": sorted({config.seed for config in sweep.configs}),
-        "wall_seconds": [round(record.wall_seconds, 1) for record in made],
+        "wall_seconds": [round(record.wall_seconds, 1) for record in run_records],
         "config": first,
         "evaluation": flatten({n: e.identity() for n, e in sweep.configs[0].evaluation.items()}),
         "deviations_from_paper": deviations(
@@ -276,13 +276,13 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
     }
 
 
-def deviations(theirs: Sequence[dict[str, Any]], ours: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+def deviations(paper: Sequence[dict[str, Any]], ours: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
     """Keys in which a sweep differs from the published one: `{key: [paper, here]}`; of swept keys all values."""
-    published, here = _values(theirs), _values(ours)
+    paper_values, our_values = _values(paper), _values(ours)
     return {
-        key: [published.get(key), here.get(key)]
-        for key in sorted(published.keys() | here.keys())
-        if published.get(key) != here.get(key)
+        key: [paper_values.get(key), our_values.get(key)]
+        for key in sorted(paper_values.keys() | our_values.keys())
+        if paper_values.get(key) != our_values.get(key)
     }
 
 
@@ -372,10 +372,10 @@ def main() -> int:
     parser.add_argument("--force", action="store_true", help="run again what is finished")
     parser.add_argument("--draw", action="store_true", help="draw again from the exported CSV, run nothing")
     parser.add_argument("--publish", action="store_true", help="copy a drawn figure to paper_figures/results")
-    given = parser.parse_args()
-    options = Options(given.scale, given.output.absolute(), given.jobs, given.device, given.force)
+    arguments = parser.parse_args()
+    options = Options(arguments.scale, arguments.output.absolute(), arguments.jobs, arguments.device, arguments.force)
     try:
-        return _answer(given, options)
+        return _answer(arguments, options)
     except ReproError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -384,16 +384,18 @@ def main() -> int:
         return INTERRUPTED
 
 
-def _answer(given: argparse.Namespace, options: Options) -> int:
-    if given.targets == ["list"]:
+def _answer(arguments: argparse.Namespace, options: Options) -> int:
+    if arguments.targets == ["list"]:
         list_targets()
         return 0
-    names = targets() if given.targets == [ALL] else given.targets
+    names = targets() if arguments.targets == [ALL] else arguments.targets
     for target in names:
         module_of(target)
     if options.jobs < 1:
         raise ReproError(f"--jobs is {options.jobs}; it must be at least 1.")
-    each: Callable[[str, Options], None] | None = publish if given.publish else draw_again if given.draw else None
+    each: Callable[[str, Options], None] | None = None
+    if arguments.publish or arguments.draw:
+        each = publish if arguments.publish else draw_again
     if each is None:
         return make(names, options)
     for target in names:

@@ -75,10 +75,10 @@ class Measuring:
         """Measure a snapshot, and store what was found: per read-out its metrics, costs among them."""
         return self._measure(snapshot, {name: list(self.readouts) for name in self.evaluations})
 
-    def _measure(self, snapshot: Snapshot, wanted: Mapping[str, list[str]]) -> Measured:
+    def _measure(self, snapshot: Snapshot, by_evaluation: Mapping[str, list[str]]) -> Measured:
         """Make evaluations of some read-outs each, where they are due."""
         together: Measured = {}
-        for name, readouts in wanted.items():
+        for name, readouts in by_evaluation.items():
             evaluation = self.evaluations[name]
             if snapshot.iteration not in self.due(evaluation):
                 continue
@@ -111,8 +111,8 @@ class Measuring:
 
     def complete(self, snapshots: SnapshotFolder) -> Iterator[Measured]:
         """Measure what lacks, yielding what was measured of each snapshot."""
-        for iteration, wanted in self.lacking(snapshots).items():
-            yield self._measure(snapshots.read(iteration), wanted)
+        for iteration, by_evaluation in self.lacking(snapshots).items():
+            yield self._measure(snapshots.read(iteration), by_evaluation)
 
     def rows(self) -> dict[str, Metrics]:
         """Per read-out, everything that is known of the evaluations asked for."""
@@ -125,10 +125,10 @@ class Measuring:
 
 def evaluation_rows(folder: Path, config: Config, evaluation: str, readout: str) -> EvaluationRows:
     """The file of what an evaluation measured of a read-out."""
-    measured, given = config.evaluation[evaluation], config.algorithm.readouts.get(readout)
+    measured, readout_config = config.evaluation[evaluation], config.algorithm.readouts.get(readout)
     about = {
         "evaluation": {"name": evaluation, **measured.identity()},
-        "readout": {"name": readout, **(asdict(given) if given else {})},
+        "readout": {"name": readout, **(asdict(readout_config) if readout_config else {})},
     }
     return EvaluationRows(folder, evaluation_key(config, evaluation, readout), about)
 

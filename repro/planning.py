@@ -105,16 +105,16 @@ def stages(runs: Iterable[Run]) -> list[list[Run]]:
     Raises:
         ReproError: runs need each other.
     """
-    left = union(runs)
-    found: list[list[Run]] = []
-    while left:
-        keys = {training_key(config) for run in left for config in run.configs}
-        stage = [run for run in left if not run.needs & keys and not any(run.waits_for(other) for other in left)]
+    waiting = union(runs)
+    ordered: list[list[Run]] = []
+    while waiting:
+        keys = {training_key(config) for run in waiting for config in run.configs}
+        stage = [run for run in waiting if not run.needs & keys and not any(run.waits_for(other) for other in waiting)]
         if not stage:
-            raise ReproError(f"the runs {', '.join(run.key for run in left)} need each other as opponents.")
-        found.append(stage)
-        left = [run for run in left if run not in stage]
-    return found
+            raise ReproError(f"the runs {', '.join(run.key for run in waiting)} need each other as opponents.")
+        ordered.append(stage)
+        waiting = [run for run in waiting if run not in stage]
+    return ordered
 
 
 def union(runs: Iterable[Run]) -> list[Run]:
@@ -191,10 +191,10 @@ def measured_otherwise(config: Config, overrides: Sequence[str]) -> Config:
             evaluations = [*same, *(line for line, key in about.items() if key.startswith("evaluation"))]
             composed = settings(compose("config", evaluations)).evaluation
         parser = OverridesParser.create()
-        given = parser.parse_overrides([line for line, key in about.items() if key.startswith("algorithm.")])
+        about_readouts = [line for line, key in about.items() if key.startswith("algorithm.")]
         plain = {name: {"kind": r.kind, "capacity": r.capacity} for name, r in config.algorithm.readouts.items()}
         readouts = OmegaConf.create({"algorithm": {"readouts": plain}})
-        for override in given:
+        for override in parser.parse_overrides(about_readouts):
             OmegaConf.update(readouts, override.key_or_group, override.value())
         merged: Any = OmegaConf.to_container(readouts.algorithm.readouts)
     except (HydraException, OmegaConfBaseException) as error:
@@ -244,13 +244,13 @@ def _searchpath(config_dir: str) -> str:
 
 def _composed(jobs: Sequence[Sequence[str]]) -> list[DictConfig]:
     """A configuration per job. Those that differ by `seed=NUMBER` alone are composed once, which takes time."""
-    made: dict[tuple[str, ...], DictConfig] = {}
+    composed: dict[tuple[str, ...], DictConfig] = {}
     configs = []
     for job in jobs:
-        others = tuple(override for override in job if not _SEED.fullmatch(override))
-        if others not in made:
-            made[others] = compose("config", [*_SEARCHED, *others])
-        config = made[others].copy()
+        without_seed = tuple(override for override in job if not _SEED.fullmatch(override))
+        if without_seed not in composed:
+            composed[without_seed] = compose("config", [*_SEARCHED, *without_seed])
+        config = composed[without_seed].copy()
         for seed in filter(None, map(_SEED.fullmatch, job)):
             config.seed = int(seed[1])
         configs.append(config)
@@ -335,8 +335,8 @@ def _check_different(runs: Sequence[Run]) -> None:
 
 def _key_of(*overrides: str, _root_: DictConfig) -> str:
     """`${run_key:OVERRIDE,...}`: another run's key; seed, device and threads are the asking run's unless given."""
-    given = {override.partition("=")[0] for override in overrides}
-    same = {key: _root_[key] for key in ("seed", "device", "threads") if key not in given}
+    overridden = {override.partition("=")[0] for override in overrides}
+    same = {key: _root_[key] for key in ("seed", "device", "threads") if key not in overridden}
     composed = (*_SEARCHED, *overrides)
     named = (*composed, *(f"{key}={value}" for key, value in same.items()))
     if named not in _KEYS:
@@ -371,8 +371,8 @@ def one_sentence(error: BaseException) -> str:
         "reference_type=",
         "Check that",
     )
-    kept = [line for line in dict.fromkeys(lines) if not line.startswith(drop)]
-    return "bad configuration: " + "; ".join(kept)
+    informative = [line for line in dict.fromkeys(lines) if not line.startswith(drop)]
+    return "bad configuration: " + "; ".join(informative)
 
 
 def labels(runs: Sequence[Run]) -> list[str]:

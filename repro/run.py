@@ -42,8 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # With this set, Hydra hands its exceptions on instead of printing and exiting.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     warnings.filterwarnings("ignore", module="pytorch_lightning")
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    options, overrides = _parser().parse_known_args(given)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    options, overrides = _parser().parse_known_args(words)
     try:
         if any(text.startswith("-") for text in overrides):
             _ask_hydra()

@@ -49,7 +49,7 @@ def snapshots_of(folder: Path) -> SnapshotFolder:
 
 def readout_objects(game: Any, config: Config) -> dict[str, Readout]:
     """The read-outs of a training, by name."""
-    return {name: _readout(game, config, given) for name, given in config.algorithm.readouts.items()}
+    return {name: _readout(game, config, readout) for name, readout in config.algorithm.readouts.items()}
 
 
 def _readout(game: Any, config: Config, readout: ReadoutConfig) -> Readout:
@@ -148,11 +148,11 @@ def write_config(folder: Path, config: Config) -> None:
     path = folder / CONFIG
     if path.is_file():
         before = _load_config(folder)
-        for name, given in before["algorithm"]["readouts"].items():
-            asked = plain["algorithm"]["readouts"].get(name, given)
-            if asked != given:
+        for name, stored in before["algorithm"]["readouts"].items():
+            new = plain["algorithm"]["readouts"].get(name, stored)
+            if new != stored:
                 raise ReproError(
-                    f"algorithm.readouts.{name} is {asked}, but this run has a read-out of that name, {given}; choose "
+                    f"algorithm.readouts.{name} is {new}, but this run has a read-out of that name, {stored}; choose "
                     "another name."
                 )
         plain["algorithm"]["readouts"] = {**before["algorithm"]["readouts"], **plain["algorithm"]["readouts"]}

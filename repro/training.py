@@ -252,8 +252,8 @@ def _model(game: Any, seeds: Sequence[Seed]) -> Training:
 def _trainer(config: Config, model: Training, callbacks: list[pl.Callback], folder: Path) -> pl.Trainer:
     """Lightning's Trainer as configured, with the suite's callbacks before the user's."""
     options = dict(config.trainer)
-    users = [instantiate(given) for given in (options.pop("callbacks", None) or {}).values()]
-    loggers = [instantiate({**given, **_in(folder, given)}) for given in config.logger.values()]
+    users = [instantiate(node) for node in (options.pop("callbacks", None) or {}).values()]
+    loggers = [instantiate({**node, **_in(folder, node)}) for node in config.logger.values()]
     trainer: pl.Trainer = instantiate(
         {"_target_": "pytorch_lightning.Trainer", **options},
         max_epochs=model.steps,
@@ -343,8 +343,8 @@ class Reporting(pl.Callback):
     def _report(self, training: Training) -> None:
         self._record.headline = _headline(self._seeds)
         self._record.iteration = training.iteration
-        done = training.iteration - self._first
-        self._record.seconds_per_iteration = (time.monotonic() - self._started) / done
+        iterations = training.iteration - self._first
+        self._record.seconds_per_iteration = (time.monotonic() - self._started) / iterations
         records.write(self._folder, self._record)
 
 
@@ -359,9 +359,9 @@ def _complete(seed: Seed) -> bool:
         return False
     with _closing_when_stopped([seed], lambda: f"measuring after iteration {seed.record.iteration}"):
         seed.mlflow.begin()
-        for done, measured in enumerate(seed.measuring.complete(snapshots), start=1):
+        for number, measured in enumerate(seed.measuring.complete(snapshots), start=1):
             seed.record.headline = seed.measuring.headline(measured) or seed.record.headline
-            seed.record.message = f"measured {done} of {lacking} snapshots"
+            seed.record.message = f"measured {number} of {lacking} snapshots"
             records.write(seed.folder, seed.record)
         seed.mlflow.catch_up(TRAINING, seed.rows.read())
         for readout, rows in seed.measuring.rows().items():

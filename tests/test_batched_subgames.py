@@ -17,7 +17,7 @@ from repro.subgames.dataset import Dataset, Recipe
 from repro.subgames.kernels import BEST, MEAN
 from repro.subgames.plain import PlainSolver
 from repro.subgames.sampling import random_subgame
-from repro.subgames.solver import SolverConfig, SubgameSolver, Variant, solve
+from repro.subgames.solver import SolverConfig, SubgameSolver, Variant, solve_subgame
 from repro.subgames.subgames import Deck, Subgame, Subgames
 
 SMALL = Deck(ranks=4)
@@ -91,7 +91,7 @@ def test_solutions_are_in_order_whatever_their_trees(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(batched, "_ENTRIES", 300_000)
     found = solve_batched(some, SolverConfig(), 0.01, "cpu")
     for ours, subgame in zip(found, some, strict=True):
-        expected = solve(subgame, SolverConfig(), 0.01)
+        expected = solve_subgame(subgame, SolverConfig(), 0.01)
         assert ours.exploitability <= 0.01
         assert abs(ours.iterations - expected.iterations) <= 0.35 * expected.iterations
         np.testing.assert_allclose(ours.matchup, expected.matchup, rtol=1e-9)

@@ -25,8 +25,8 @@ from repro.games.holdem import HoldemCards
 from repro.policies import Policy, TabularPolicy
 from repro.policies.network import Uniform
 from repro.policies.snapshot import SnapshotFolder
-from tests.commands import configs
-from tests.trained import measured, readouts_of, subject_of
+from tests.helpers.commands import configs
+from tests.helpers.training import advanced, measured, readouts_of, subject_of
 
 GAME = "hunl_pot:ranks=6:suits=3:stack=1000"
 BUCKETS = 20
@@ -62,8 +62,7 @@ def solver_in(model: TabularCFR) -> AbstractMCCFR:
 @lru_cache
 def trained(iterations: int, buckets: int = BUCKETS) -> TabularCFR:
     model = model_of(f"algorithm.iterations={iterations}", f"algorithm.buckets={buckets}")
-    for _ in range(model.steps):
-        model.training_step(None, 0)
+    advanced(model, model.steps)
     return model
 
 
@@ -265,8 +264,7 @@ def test_the_small_game_has_buckets_to_make():
 def test_a_resumed_run_keeps_its_buckets(monkeypatch):
     """Clustered elsewhere, the buckets may come in another order; the tables are of those they were made for."""
     first = model_of("algorithm.iterations=4", "algorithm.snapshot_every=1")
-    for _ in range(2):
-        first.training_step(None, 0)
+    advanced(first, 2)
     found = streets.find_buckets
 
     def reversed_buckets(cards: HoldemCards, buckets: int) -> streets.StreetBuckets:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repro.abstraction import clusters as clustering
-from repro.abstraction.clusters import _apportion, cluster
+from repro.abstraction.clusters import _apportion, cluster_labels
 
 
 def points_of(count: int, seed: int = 0, copies: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -22,7 +22,7 @@ def points_of(count: int, seed: int = 0, copies: int = 1) -> tuple[np.ndarray, n
 def test_clusters(monkeypatch, most_at_once, clusters):
     monkeypatch.setattr(clustering, "_MOST_AT_ONCE", most_at_once)
     points, weight = points_of(250, copies=2)
-    found = cluster(points, weight, clusters)
+    found = cluster_labels(points, weight, clusters)
     assert found.shape == (500,)
     names = np.unique(found)
     assert names.tolist() == list(range(len(names))), "no name may be left out"
@@ -32,7 +32,7 @@ def test_clusters(monkeypatch, most_at_once, clusters):
     assert np.array_equal(found[::2], found[1::2])
     if clusters == 300 and most_at_once == 512:
         assert len(names) == 250
-    assert np.array_equal(found, cluster(points.copy(), weight.copy(), clusters))
+    assert np.array_equal(found, cluster_labels(points.copy(), weight.copy(), clusters))
 
 
 @pytest.mark.parametrize("most_at_once", [512, 4])
@@ -42,7 +42,7 @@ def test_clusters_of_clear_groups_are_the_groups(monkeypatch, most_at_once):
     group = np.repeat(np.arange(9), 20)
     centre = np.stack([group // 3 * 10.0, group % 3 * 1.0], 1)
     points = centre + 0.01 * rng.random((180, 2))
-    found = cluster(points, np.ones(180), 9)
+    found = cluster_labels(points, np.ones(180), 9)
     assert len(np.unique(found)) == 9
     assert len(np.unique(np.stack([found, group]), axis=1).T) == 9
 
@@ -53,15 +53,15 @@ def test_clusters_stay_at_most_as_many_as_asked_when_groups_are_uneven(monkeypat
     rng = np.random.default_rng(0)
     far = np.array([[100.0, 0], [0, 100], [-100, 0]])
     points = np.concatenate([rng.random((1000, 2)), *(f + rng.random((2, 2)) for f in far)])
-    found = cluster(points, np.ones(len(points)), 16)
+    found = cluster_labels(points, np.ones(len(points)), 16)
     assert len(np.unique(found)) <= 16
 
 
 def test_weights_draw_the_clusters():
     points = np.array([[0.0], [1.0], [3.0]])
-    assert len(set(cluster(points, np.array([1.0, 1.0, 1.0]), 2)[:2])) == 1
+    assert len(set(cluster_labels(points, np.array([1.0, 1.0, 1.0]), 2)[:2])) == 1
     # The mean of 1 and 3 lies near 3 when that weighs most, and 0 and 1 are expensive to join.
-    heavy = cluster(points, np.array([1000.0, 1000.0, 0.001]), 2)
+    heavy = cluster_labels(points, np.array([1000.0, 1000.0, 0.001]), 2)
     assert heavy[0] != heavy[1]
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import fields
 from typing import Any
 
 import pytest
 import torch
 
-from repro.algorithms.d2cfr import D2CFR, D2CFRConfig, ListedStateValues, rectification_weight
-from repro.algorithms.deep_cfr import DeepCFR, DeepCFRConfig
-from repro.algorithms.strategies import Listed
+from repro.algorithms.d2cfr import D2CFR, ListedStateValues, rectification_weight
+from repro.algorithms.deep_cfr import DeepCFR
 from repro.config import NetworkConfig, ReadoutConfig, RegressionConfig
 from repro.errors import ReproError
 from repro.games import Game, load
@@ -22,26 +20,14 @@ from repro.networks.optimizers import FlatAdam
 from repro.planning import plan
 from repro.policies.ensemble import BM
 from repro.policies.regret_matching import regret_matching
-from tests.small import config_of_model, metrics_of, seats_of, small_config
-from tests.trained import config_of, straight_and_resumed
+from tests.helpers.deep_cfr import d2cfr_config, listed, small_config
+from tests.helpers.training import advanced, config_of, config_of_model, metrics_of, seats_of, straight_and_resumed
 
 DNET, FC = NetworkConfig("dnet", 12), NetworkConfig("fc", 12, 2)
 
 
-def config(**changes: Any) -> D2CFRConfig:
-    base = small_config(readouts={"d2cfr": ReadoutConfig("average_network")})
-    given = {f.name: getattr(base, f.name) for f in fields(DeepCFRConfig)}
-    plain = {"rectification": "none", "policy_every": 2, "divide_by_legal": False, "when_no_positive": "uniform"}
-    return D2CFRConfig(**{**given, **plain, **changes})
-
-
 def d2cfr(game: Game, network: NetworkConfig = DNET, seed: int = 0, **changes: Any) -> D2CFR:
-    return D2CFR(game, config(**changes), network, seed)
-
-
-def listed(model: DeepCFR) -> Listed:
-    assert isinstance(model.strategies, Listed)
-    return model.strategies
+    return D2CFR(game, d2cfr_config(**changes), network, seed)
 
 
 def policies_of(model: D2CFR, player: int) -> list[torch.Tensor]:
@@ -52,12 +38,6 @@ def policies_of(model: D2CFR, player: int) -> list[torch.Tensor]:
         torch.nn.utils.vector_to_parameters(parameters, network.parameters())
         tables.append(network(listed(model).features[part], model.game.legal[part]).detach())
     return tables
-
-
-def steps_of(model: Any, steps: int) -> Any:
-    for _ in range(steps):
-        model.training_step(None, 0)
-    return model
 
 
 # -- the network -------------------------------------------------------------------------------------------------------
@@ -108,10 +88,10 @@ def test_without_its_parts_it_is_deep_cfr():
     """Bitwise: no DNet, no rectification, no divergence."""
     game = load("leduc")
     average = RegressionConfig(steps=10, batch_size=64, start="random")
-    ours = steps_of(d2cfr(game, FC, average=average), 6)
+    ours = advanced(d2cfr(game, FC, average=average), 6)
     base = small_config(readouts={"d2cfr": ReadoutConfig("average_network")}, average=average,
                         divide_by_legal=False, when_no_positive="uniform")  # fmt: skip
-    theirs = steps_of(DeepCFR(game, base, FC, 0), 6)
+    theirs = advanced(DeepCFR(game, base, FC, 0), 6)
     assert torch.equal(listed(ours).table, listed(theirs).table)
     for mine, other in ((ours.value_networks, theirs.value_networks), (ours.average_networks, theirs.average_networks)):
         for a, b in zip(mine.parameters(), other.parameters(), strict=True):
@@ -220,17 +200,17 @@ def test_the_sign_moves_policies_apart_or_together():
     moved = {}
     for sign in ("minus", "plus"):
         average = RegressionConfig(steps=60, batch_size=64, start="previous")
-        model = steps_of(d2cfr(game, kl_weight=20.0, kl_sign=sign, policy_every=1, average=average), 4)
+        model = advanced(d2cfr(game, kl_weight=20.0, kl_sign=sign, policy_every=1, average=average), 4)
         *before, last = policies_of(model, 0)
         moved[sign] = float((last - torch.stack(before).mean(0)).abs().sum(1).mean())
-    none = steps_of(d2cfr(game, policy_every=1, average=RegressionConfig(60, 64, start="previous")), 4)
+    none = advanced(d2cfr(game, policy_every=1, average=RegressionConfig(60, 64, start="previous")), 4)
     *before, last = policies_of(none, 0)
     still = float((last - torch.stack(before).mean(0)).abs().sum(1).mean())
     assert moved["plus"] < still < moved["minus"]
 
 
 def test_the_window_holds_the_last_policies():
-    model = steps_of(d2cfr(load("kuhn"), kl_weight=0.1, kl_window=2, policy_every=2), 6)
+    model = advanced(d2cfr(load("kuhn"), kl_weight=0.1, kl_window=2, policy_every=2), 6)
     assert [len(r) for r in model.recent] == [2, 2]
     seats = seats_of(model, ReadoutConfig("average_network"))
     for player, part in enumerate(model.game.player_slice):
@@ -254,7 +234,7 @@ def test_resuming_equals_never_stopping(tmp_path):
 
 
 def test_it_has_no_b_m():
-    model = steps_of(d2cfr(load("kuhn")), 2)
+    model = advanced(d2cfr(load("kuhn")), 2)
     assert model.history == model.snapshot().history == {}
     with pytest.raises(ReproError, match=r"has no B\^M, which only Deep CFR leaves"):
         BM(model.game, config_of_model(model), ReadoutConfig("ensemble")).seats(model.snapshot())
@@ -264,7 +244,7 @@ def test_strategies_listed_and_asked_are_the_same():
     """To rounding, with the dueling network and the divergence."""
     game = load("leduc")
     first, second = (
-        steps_of(d2cfr(game, strategies=held, opening="network", kl_weight=0.3), 4) for held in ("listed", "asked")
+        advanced(d2cfr(game, strategies=held, opening="network", kl_weight=0.3), 4) for held in ("listed", "asked")
     )
     for name in ("value_memories", "strategy_memories"):
         for a, b in zip(getattr(first, name), getattr(second, name), strict=True):
@@ -296,7 +276,7 @@ def test_strategies_listed_and_asked_are_the_same():
     ],
 )  # fmt: skip
 def test_state_values_go_with_the_strategies(name, parameters, changes, sentence):
-    algorithm = config(**{"rectification": "play_outs", "simulations": 3, **changes})
+    algorithm = d2cfr_config(**{"rectification": "play_outs", "simulations": 3, **changes})
     problem, *_ = algorithm.problems(config_of(algorithm, DNET), load(name, **parameters))
     assert sentence in problem
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -12,21 +13,11 @@ from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from repro.config.keys import training_key
 from repro.evaluation.measures import Exploitability
 from repro.figure import module_of
-from tests.commands import configs
-from tests.markdown import cells, number
+from tests.helpers import figures
+from tests.helpers.commands import configs
+from tests.helpers.figures import cells, number, verdicts
 
-
-def rows(readout: str, metric: str, values: dict[int, float], seeds: int = 5, **columns: Any) -> pd.DataFrame:
-    """`values` by iteration, a little different for each seed."""
-    return pd.DataFrame(
-        {"target": "t", "scale": "laptop", "readout": readout, **columns, "seed": seed, "metric": metric, "step": step,
-         "value": value * (1 + 0.01 * seed)}
-        for seed in range(seeds) for step, value in values.items()
-    )  # fmt: skip
-
-
-def verdicts(module: Any, data: pd.DataFrame) -> dict[str, str]:
-    return {claim.id: claim.verdict for claim in module.claims(data)}
+rows = partial(figures.rows, seeds=5)
 
 
 def figure6_data(levels: dict[str, float], steps: range = range(10, 210, 10)) -> pd.DataFrame:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import pytest
 import torch
 
-from repro.algorithms.d2cfr import D2CFR, D2CFRConfig, rectification_weight
-from repro.algorithms.deep_cfr import DeepCFR, DeepCFRConfig
+from repro.algorithms.d2cfr import D2CFR, rectification_weight
+from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.memory import Minibatch
 from repro.config import NetworkConfig, ReadoutConfig
 from repro.engine.beliefs import Beliefs
@@ -20,9 +19,8 @@ from repro.planning import plan
 from repro.policies.network import Uniform
 from repro.policies.regret_matching import regret_matching
 from repro.policies.snapshot import SnapshotFolder
-from tests.small import seats_of, small_config
-from tests.small_holdem import asked
-from tests.trained import straight_and_resumed
+from tests.helpers.deep_cfr import asked, d2cfr_config, small_config
+from tests.helpers.training import advanced, seats_of, straight_and_resumed
 
 DNET, FC = NetworkConfig("dnet", 12), NetworkConfig("fc", 12, 2)
 
@@ -31,23 +29,8 @@ def small_game() -> Game:
     return load("hnlh", ranks=6, suits=2, stack=500.0)
 
 
-def config(**changes: Any) -> D2CFRConfig:
-    base = small_config(readouts={"d2cfr": ReadoutConfig("average_network")}, regret_unit=100.0)
-    given = {f.name: getattr(base, f.name) for f in fields(DeepCFRConfig)}
-    plain = {
-        "rectification": "none", "policy_every": 2, "divide_by_legal": False, "when_no_positive": "uniform",
-    }  # fmt: skip
-    return D2CFRConfig(**{**given, **plain, **changes})
-
-
 def d2cfr(game: Game, network: NetworkConfig = DNET, seed: int = 0, **changes: Any) -> D2CFR:
-    return D2CFR(game, config(**changes), network, seed)
-
-
-def steps_of(model: Any, steps: int) -> Any:
-    for _ in range(steps):
-        model.training_step(None, 0)
-    return model
+    return D2CFR(game, d2cfr_config(**{"regret_unit": 100.0, **changes}), network, seed)
 
 
 PLAYED: dict[str, Any] = {"rectification": "play_outs", "simulations": 3}
@@ -56,24 +39,24 @@ PLAYED: dict[str, Any] = {"rectification": "play_outs", "simulations": 3}
 @pytest.fixture(scope="module")
 def rectified() -> D2CFR:
     """After four iterations with all parts. Tests must not change it."""
-    return steps_of(d2cfr(small_game(), kl_weight=0.3, iterations=4, **PLAYED), 4)
+    return advanced(d2cfr(small_game(), kl_weight=0.3, iterations=4, **PLAYED), 4)
 
 
 def test_without_its_parts_it_is_deep_cfr():
     """Bitwise: no DNet, no rectification, no divergence."""
     game = small_game()
-    ours = steps_of(d2cfr(game, FC), 4)
+    ours = advanced(d2cfr(game, FC), 4)
     base = small_config(readouts={"d2cfr": ReadoutConfig("average_network")}, divide_by_legal=False, regret_unit=100.0,
                         when_no_positive="uniform")  # fmt: skip
-    theirs = steps_of(DeepCFR(game, base, FC, 0), 4)
+    theirs = advanced(DeepCFR(game, base, FC, 0), 4)
     for player in range(2):
         for mine, other in zip(
             ours.value_networks[player].parameters(), theirs.value_networks[player].parameters(), strict=True
         ):
             assert torch.equal(mine, other)
         assert asked(ours).fitted[player] == 4
-        mine, others = (model.average_networks[player].parameters() for model in (ours, theirs))
-        for a, b in zip(mine, others, strict=True):
+        own, others = (model.average_networks[player].parameters() for model in (ours, theirs))
+        for a, b in zip(own, others, strict=True):
             assert torch.equal(a, b)
         openings = [model.strategies.openings[player].average() for model in (ours, theirs)]
         assert torch.equal(*openings)

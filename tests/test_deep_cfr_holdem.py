@@ -20,9 +20,10 @@ from repro.networks.holdem_features import HoldemFeatures
 from repro.planning import plan
 from repro.policies.base import Policy
 from repro.policies.network import opening_infosets
-from tests.small import metrics_of
-from tests.small_holdem import asked, every, holdem_model, opening_rows, small_game, tables, trained
-from tests.trained import seeded, straight_and_resumed
+from tests.helpers.deep_cfr import asked
+from tests.helpers.draws import seeded
+from tests.helpers.holdem import every, holdem_model, opening_rows, small_game, tables, trained
+from tests.helpers.training import advanced, metrics_of, straight_and_resumed
 
 
 @pytest.fixture(scope="module")
@@ -160,8 +161,7 @@ def test_each_traversal_meets_the_newest_strategies(monkeypatch, when_no_positiv
     model = holdem_model(game, when_no_positive=when_no_positive, snapshot_every=99)
     recorded = Recorded(model, monkeypatch)
     assert torch.equal(model.current_policy().probabilities(every(game)), game.uniform.float())
-    for _ in range(3):
-        model.training_step(None, 0)
+    advanced(model, 3)
     for iteration, traverser, met, _ in recorded.calls:
         for player, mine in enumerate(game.player_slice):
             # Player 0 is updated first: player 1's traversals meet her new strategy.
@@ -174,8 +174,7 @@ def test_each_traversal_meets_the_newest_strategies(monkeypatch, when_no_positiv
 def test_nodes_touched_and_memory_sizes_are_reported(monkeypatch):
     model = holdem_model(small_game(), snapshot_every=99)
     recorded = Recorded(model, monkeypatch)
-    for _ in range(2):
-        model.training_step(None, 0)
+    advanced(model, 2)
     measured = model.metrics
     assert measured["nodes_touched"] == sum(c[3].nodes_touched for c in recorded.calls)
     assert measured["memory/value"] == sum(m.size for m in model.value_memories)

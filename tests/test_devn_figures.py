@@ -1,201 +1,22 @@
-"""The pages on DEVN judge data as they say they do."""
+"""Figures 10 and 11 and tables 5 and 6 judge losses of DCVN and DEVN as they say they do."""
 
 from __future__ import annotations
 
-import math
 from itertools import product
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.container import ErrorbarContainer
 
-from paper_figures import devn_samples, devn_steps, figure10, figure11, table4, table5, table6
+from paper_figures import devn_samples, devn_steps, figure10, figure11, table5, table6
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from paper_figures.devn_runs import BUCKETED, UNABSTRACTED, all_above
-from paper_figures.devn_sweeps import DATA, SETTINGS
-from repro.config.schema import Config
+from paper_figures.devn_sweeps import DATA
 from repro.evaluation.statistics import mean_ci
 from repro.planning import plan, stages
-from tests.commands import configs
-from tests.markdown import cells, number
-
-LABELS = ("turn_labels", "river_small_pots")
-"""Sweeps of table 4 in which the labels' accuracy differs."""
-FIXED = {"buckets": 1000, "solver_tolerance": 0.005, "game_strength": "equity", "game_ties": "random"}
-"""Values of keys that a sweep does not differ in."""
-MORE = {("equity", "by_card"): 2.0, ("made_hand", "random"): -3.0, ("made_hand", "by_card"): 4.0}
-"""How many percentage points more DEVN gains where ranges are over hands in another order."""
-
-
-def settings(sweep: str) -> list[tuple[dict[str, Any], float, float]]:
-    """Of each run of a sweep of a dataset: its columns, DCVN's squared error, and what DEVN gains more."""
-    if sweep == "turn_ranges":
-        keys = product(("random", "by_card"), ("made_hand", "equity"))
-        return [
-            ({"game_strength": strength, "game_ties": ties}, 4.0, MORE.get((strength, ties), 0.0))
-            for ties, strength in keys
-        ]
-    if sweep in LABELS:
-        return [({"solver_tolerance": t}, 3.5 + 100 * t, 0.0) for t in (0.001, 0.005, 2e-05)]
-    return [({"buckets": count}, square, 0.0) for count, square in ((2000, 3.0), (math.inf, 2.0), (1000, 4.0))]
-
-
-def table4_data(lower_by: float, spread: float = 0.0, count: int = 8, scale: str = "laptop") -> pd.DataFrame:
-    """In every shard DEVN's error is lower than DCVN's by so many per cent; over all at once, where errors are twice as
-    large, by 5 less; with hands in other orders by `MORE`."""
-    rows = []
-    draw = np.random.default_rng(0)
-    for sweep in (each.name for each in table4.SWEEPS):
-        seeds = range(2 if sweep in ("turn", "river") else 1)
-        for seed, (columns, square, more) in product(seeds, settings(sweep)):
-            common = {"target": "table4", "scale": scale, "sweep": sweep, "seed": seed, **FIXED, **columns}
-            for step in range(1, count + 1):
-                better = 1 - (lower_by + more) / 100 + spread * draw.normal()
-                for readout, metric, value in (
-                    ("dcvn", "squared_error", 4 * square), ("devn", "squared_error", 4 * square * (better + 0.05) ** 2),
-                    ("dcvn", "error", square**0.5), ("devn", "error", square**0.5 * better),
-                    ("training", "subgames", 10.0 * step), ("training", "exploitability/most", 0.4),
-                ):  # fmt: skip
-                    rows.append({**common, "readout": readout, "metric": metric, "step": step, "value": value})
-    return pd.DataFrame(rows)
-
-
-def verdicts(data: pd.DataFrame) -> dict[str, str]:
-    return {claim.id: claim.verdict for claim in table4.claims(data)}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("lower_by", "below", "margin"),
-    [(30.0, HELD, HELD), (10.0, HELD, DID_NOT_HOLD), (-10.0, DID_NOT_HOLD, DID_NOT_HOLD), (60.0, HELD, DID_NOT_HOLD)],
-)
-def test_table4_judges_the_improvement(lower_by: float, below: str, margin: str):
-    found = verdicts(table4_data(lower_by))
-    assert {v for name, v in found.items() if name.endswith("_lower")} == {below}
-    margins = {name: v for name, v in found.items() if name.endswith("_margin")}
-    # The paper has no river.
-    assert len(margins) == 4
-    assert set(margins.values()) == {margin}
-    finer = {name: v for name, v in found.items() if name.endswith("_finer")}
-    assert len(finer) == 20
-    assert set(finer.values()) == {HELD}
-    assert {v for name, v in found.items() if name.endswith("_pooled")} == {below}
-    measured = {c.id: c.measured.mean for c in table4.claims(table4_data(lower_by)) if c.measured}
-    assert measured["turn_1_1000_lower"] == pytest.approx(lower_by)
-    assert measured["turn_1_1000_pooled"] == pytest.approx(lower_by - 5)
-    for name, more in (("equity_by_card", 2), ("made_hand_random", -3), ("made_hand_by_card", 4)):
-        assert measured[f"turn_ranges_1_{name}_gains"] == pytest.approx(more)
-        assert found[f"turn_ranges_1_{name}_gains"] == (HELD if more > 0 else DID_NOT_HOLD)
-    assert [name for name in measured if name.endswith("_gains") and "ranges" not in name] == [
-        "turn_labels_1_0.001_gains", "turn_labels_1_2e-05_gains",
-        "river_small_pots_1_0.001_gains", "river_small_pots_1_2e-05_gains",
-    ]  # fmt: skip
-
-
-@pytest.mark.slow
-def test_table4_is_undecided_where_shards_disagree():
-    found = verdicts(table4_data(3.0, spread=0.5))
-    assert UNDECIDED in {v for name, v in found.items() if name.endswith("_lower")}
-    assert set(verdicts(table4_data(30.0, scale="smoke")).values()) == {NOT_TESTABLE}
-    # One shard has no interval, and decides nothing.
-    assert {v for n, v in verdicts(table4_data(30.0, count=1)).items() if n.endswith("_lower")} == {UNDECIDED}
-
-
-@pytest.mark.slow
-def test_table4_shows_both_tables():
-    data = table4_data(30.0)
-    panels = table4.draw(data).axes
-    assert len(panels[0].get_yticklabels()) == 28
-    _, *listed = cells(table4.table(data))
-    assert listed[0][0] == "turn, dataset 1, 1,000 buckets"
-    assert [number(cell) for cell in listed[0][1:7]] == [80, 0.4, 2, 1.4, 30, 25]
-    assert listed[0][7] == "2.782, 1.944, 30.11"
-    names = [row[0] for row in listed]
-    assert names[2] == "turn, dataset 1, finest buckets"
-    assert names[9:12] == [f"turn, dataset 1, labels to {accuracy}%" for accuracy in (0.5, 0.1, 0.002)]
-    assert names[12:16] == [
-        f"turn, dataset 1, ranges by {how}"
-        for how in ("equity, ties random", "equity, ties by card", "made hand, ties random", "made hand, ties by card")
-    ]
-    assert names[25] == "river, all pots (ours), dataset 1, labels to 0.5%"
-    assert [row[-1] == "–" for row in listed].count(False) == 4, "the paper's turn rows"
-
-
-def test_the_jackknife_of_a_mean_is_the_mean():
-    values = np.random.default_rng(0).normal(size=12)
-    table = table4._left_out(pd.DataFrame({"x": values}))
-    found, expected = table4.jackknife(table["x"]), mean_ci(values)
-    assert (found.mean, found.low, found.high) == pytest.approx((expected.mean, expected.low, expected.high))
-
-
-# -- networks ----------------------------------------------------------------------------------------------------------
-
-LOSSES = {"i": 10.0, "ii": 9.0, "iii": 8.0, "iv": 9.0, "v": 8.5, "vi": 30.0, "vii": 20.0}
-
-
-def loss(setting: str, method: str, hidden: int, better: float = 1.0) -> float:
-    """DEVN's is the lower one by `better` per cent and another for each layer; DCVN's falls by 1% a layer, in II by
-    half of that."""
-    value = LOSSES[setting] * (1 - (0.005 if setting == "ii" else 0.01) * hidden)
-    return value if method == "dcvn" else value * (1 - better / 100 * (1 + hidden))
-
-
-def error(setting: str, method: str) -> float:
-    """Encoding error."""
-    return LOSSES[setting] / (5 if method == "dcvn" else 7)
-
-
-def of_seed(seed: int) -> float:
-    """A factor of all losses: seeds differ more than methods do, who does not pair them finds nothing."""
-    return 1 + 0.5 * seed
-
-
-OF_SEEDS = [of_seed(seed) for seed in range(3)]
-
-
-def runs(better: float = 1.0, seeds: int = 3, scale: str = "laptop") -> pd.DataFrame:
-    """What MLflow would hold: the best network is that of the second of three evaluations."""
-    rows = []
-    for setting in (*BUCKETED, *UNABSTRACTED):
-        for hidden, method, seed in product(setting.paper, ("dcvn", "devn"), range(seeds)):
-            common = {
-                "target": "devn", "scale": scale, "sweep": setting.sweep, "algorithm": method, "seed": seed,
-                "network_layers": hidden,
-            }  # fmt: skip
-            lowest = loss(setting.name, method, hidden, better) * of_seed(seed)
-            for step, factor in ((1, 1.5), (2, 1.0), (3, 1.2)):
-                value = factor * lowest
-                measured = {"training": {"loss/train": 0.01 * value, "loss/validation": 0.015 * value}}
-                for name in ("devn", "devn_zero_sum") if method == "devn" else ("dcvn",):
-                    # Made zero-sum, DEVN is best at another epoch.
-                    mine = value * (0.6 if name == "devn_zero_sum" and step == 1 else 1)
-                    over_all = mine * (2.0 if method == "dcvn" else 1.9)
-                    measured[name] = {"unbucketed": mine, "pooled": over_all, "best": 99.0}
-                    measured[name]["encoding_error"] = error(setting.name, method)
-                    measured[name]["predicting_zero"] = 40.0 + setting.dataset
-                rows += [
-                    {**common, "readout": name, "metric": metric, "step": step, "value": measurement}
-                    for name, metrics in measured.items()
-                    for metric, measurement in metrics.items()
-                ]
-    for dataset, metric in product((1, 2), ("exploitability/most", "solver_iterations")):
-        common = {"target": "devn", "scale": scale, "sweep": f"data_{dataset}", "algorithm": "solved_subgames"}
-        common |= {"readout": "training", "seed": dataset - 1, "network_layers": math.nan}
-        rows.append({**common, "metric": metric, "step": 1, "value": 0.1})
-    return pd.DataFrame(rows)
-
-
-def judged(module: ModuleType, data: pd.DataFrame) -> dict[str, tuple[str, float]]:
-    """Verdict and number by claim."""
-    return {c.id: (c.verdict, c.measured.mean) for c in module.claims(module.select(data)) if c.measured}
-
-
-def expect(found: tuple[str, float], verdict: str, measured: float) -> None:
-    assert found[0] == verdict
-    assert found[1] == pytest.approx(measured, rel=1e-3)
+from tests.helpers.devn import OF_SEEDS, error, expect, judged, loss, runs
+from tests.helpers.figures import cells, number
 
 
 @pytest.mark.slow
@@ -322,89 +143,6 @@ def test_table5_takes_losses_at_the_best_epoch():
     assert len(table5.table(data).splitlines()) == 2 + 8 + 2
 
 
-def test_the_curve_over_samples():
-    parts = []
-    for i, sweep in enumerate(devn_samples.SHARES):
-        networks = runs(better=i - 1.5)
-        networks = networks[(networks.sweep == "setting_i") & (networks.network_layers == 3)]
-        parts.append(networks.drop(columns="network_layers").assign(sweep=sweep))
-    data = pd.concat(parts, ignore_index=True)
-    found = judged(devn_samples, data)
-    verdicts_ = [found[sweep][0] for sweep in devn_samples.SHARES]
-    assert verdicts_ == [DID_NOT_HOLD, DID_NOT_HOLD, HELD, HELD, HELD]
-    expect(found["more_samples"], HELD, 4 * 4)
-    drawn = devn_samples.select(data)
-    assert len(devn_samples.draw(drawn).axes) == 2
-    listed = cells(devn_samples.table(drawn))
-    assert len(listed) == 2 * (1 + 5)
-    assert listed[7][:3] == ["1/100", "2, 2, 2", "2, 2, 2"]
-
-
-def longer(seeds: int = 3, scale: str = "laptop") -> pd.DataFrame:
-    """Losses fall with the root of the epochs, DEVN's the faster with more layers, to the encoding error."""
-    rows = []
-    for hidden, method, seed, step in product((3, 7), ("dcvn", "devn"), range(seeds), (5, 10, 15, 20, 50, 100)):
-        lower_by = 0.001 * hidden * step if method == "devn" else 0.0
-        value = 10 * step**-0.5 * (1 - lower_by) * (1 - 0.01 * (hidden - 3)) * (1 + 1e-4 * seed)
-        common = {
-            "target": "devn", "scale": scale, "sweep": "steps", "algorithm": method, "seed": seed,
-            "network_layers": hidden, "step": step,
-        }  # fmt: skip
-        measured = {"best": value, "unbucketed": 99.0, "encoding_error": error("i", method), "predicting_zero": 50.0}
-        rows += [{**common, "readout": method, "metric": metric, "value": x} for metric, x in measured.items()]
-        for metric, x in (("loss/train", value), ("loss/validation", value * (1 + step / 50))):
-            rows.append({**common, "readout": "training", "metric": metric, "value": x})
-        if method == "devn":
-            rows.append({**common, "readout": "devn_zero_sum", "metric": "best", "value": 2 * value})
-    return pd.DataFrame(rows)
-
-
-@pytest.mark.slow
-def test_the_curve_over_sgd_steps():
-    found = judged(devn_steps, longer())
-    for hidden in (3, 7):
-        expect(found[f"lower_{hidden}"], HELD, 10.0 * hidden)
-        expect(found[f"longer_{hidden}"], HELD, 8.0 * hidden)
-    expect(found["dcvn_deeper"], HELD, 4.0)
-    expect(found["devn_deeper"], HELD, 100 * (1 - 0.3 * 0.96 / 0.7))
-    assert {v for v, _ in judged(devn_steps, longer(scale="smoke")).values()} == {NOT_TESTABLE}
-    assert {v for v, _ in judged(devn_steps, longer(seeds=1)).values()} == {UNDECIDED}
-    data = devn_steps.select(longer())
-    left, right = devn_steps.draw(data).axes
-    drawn = {str(x.get_label()): np.asarray(x.get_ydata()) for x in left.get_lines()}
-    assert drawn["DEVN, 7 layers"][-1] == pytest.approx(0.3 * 0.96, rel=1e-3)
-    assert drawn["encoding error, DCVN"][0] == error("i", "dcvn")
-    levels = {str(x.get_label()): np.asarray(x.get_ydata())[0] for x in right.get_lines()}
-    assert levels["7 layers: paper, turn, at the end"] == pytest.approx(100 * (1 - 3.204 / 3.679))
-    text = devn_steps.table(data)
-    assert text.endswith("; who predicts 0 for every hand errs by 50% of the pot.")
-    _, *listed, encoded = cells(text)
-    assert [row[1] for row in listed[:5]] == ["5", "10", "20", "50", "100"]
-    assert [number(cell) for cell in listed[9][-2:]] == [3, 3]
-    assert encoded[1] == "encoding error"
-    assert [number(encoded[i]) for i in (2, 3, 5)] == [2, 1.43, 28.6]
-
-
-def layers(config: Config) -> int | None:
-    assert config.network is not None
-    return config.network.layers
-
-
-@pytest.mark.slow
-def test_networks_that_learn_longer_are_table_6s_otherwise():
-    for scale, times in (("laptop", 5), ("paper", 1)):
-        mine, theirs = (
-            {(c.algorithm.name, layers(c), c.seed): c for c in configs(*sweep.arguments(scale))}
-            for sweep in (devn_steps.SWEEPS[-1], SETTINGS["setting_i"])
-        )
-        for which, config in mine.items():
-            assert config.algorithm.iterations == times * theirs[which].algorithm.iterations
-            config.algorithm.iterations = theirs[which].algorithm.iterations
-            config.algorithm.snapshot_every = theirs[which].algorithm.snapshot_every
-            for part in ("algorithm", "network", "game"):
-                assert getattr(config, part) == getattr(theirs[which], part)
-
-
 def test_targets_share_sweeps():
     for target in (figure10, figure11, table5):
         assert len(target.SWEEPS) < len(table6.SWEEPS)
@@ -429,15 +167,3 @@ def test_table6_keeps_the_best_networks():
     losses = data[data.metric == "unbucketed"]
     assert set(losses[losses.readout != "devn_zero_sum"].step) == {2}
     assert set(losses[losses.readout == "devn_zero_sum"].step) == {1}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("scale", "samples"), [("paper", 9_000_000), ("laptop", 90_000)])
-def test_every_share_takes_as_many_steps_and_evaluations(scale: str, samples: int):
-    parts = []
-    for sweep in devn_samples.SWEEPS[-len(devn_samples.SHARES) :]:
-        algorithm = configs(*sweep.arguments(scale))[0].algorithm
-        steps = math.ceil((algorithm.learn_from or samples) / algorithm.batch_size) * algorithm.iterations
-        parts.append((steps, math.ceil(algorithm.iterations / algorithm.snapshot_every)))
-    assert {evaluations for _, evaluations in parts} == {parts[-1][1]}
-    assert all(steps == pytest.approx(parts[-1][0], rel=0.003) for steps, _ in parts)

@@ -16,7 +16,6 @@ from repro.engine.holdem_form import HoldemForm
 from repro.evaluation import disagreement as module
 from repro.evaluation.disagreement import disagreement
 from repro.games import Game, load
-from repro.games.holdem import HoldemCards
 from repro.networks.holdem_features import HoldemFeatures
 from repro.networks.modules import value_network
 from repro.policies import TabularPolicy, random_policy, uniform
@@ -24,12 +23,10 @@ from repro.policies.base import HandStrategies, Mixture, deterministic_policy
 from repro.policies.ensemble import NetworkSampling, average_strategy
 from repro.policies.network import NetworkPolicy, opening_infosets
 from repro.policies.regret_matching import regret_matching
+from tests.helpers.draws import seeded
+from tests.helpers.holdem import cards_in
 
 NETWORK = NetworkConfig("deep_cfr", 8, None, 8)
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def small_game(name: str = "fhp") -> Game:
@@ -38,8 +35,7 @@ def small_game(name: str = "fhp") -> Game:
 
 def every_deal(game: Game) -> Tensor:
     """`[deals, 2, rounds]` cells of all ways to deal two hands and a board, equally likely."""
-    cards = game.cards
-    assert isinstance(cards, HoldemCards)
+    cards = cards_in(game)
     deck = set(range(cards.ranks * cards.suits))
     found = [
         [*first, *second, *board]

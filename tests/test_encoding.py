@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repro.config import Config, ReadoutConfig
+from repro.engine.compiled import Array
 from repro.errors import ReproError
-from repro.launching import execute
 from repro.planning import plan
 from repro.subgames import buckets, dataset
-from repro.subgames.buckets import K_MEANS, K_MEDIANS, BucketRecipe, cluster, distribution, find, nearest
+from repro.subgames.buckets import K_MEANS, K_MEDIANS, BucketRecipe, cluster_centres, distribution, find, nearest
 from repro.subgames.dataset import Dataset
 from repro.subgames.encoding import (
     CFV,
@@ -32,10 +32,10 @@ from repro.subgames.encoding import (
     summed,
 )
 from repro.subgames.runs import EncodingErrorConfig, EncodingErrorMetrics, EncodingErrors
-from repro.subgames.subgames import Array, Deck, Subgames, matchups
+from repro.subgames.subgames import Deck, Subgames, matchups
 from repro.tracking import record as records
-from tests.commands import results
-from tests.trained import config_of, measured, straight_and_resumed
+from tests.helpers.commands import executed, results
+from tests.helpers.training import config_of, measured, straight_and_resumed
 
 SMALL = Deck(ranks=4)
 
@@ -102,7 +102,7 @@ def test_clusters_that_are_there_are_found(clustering: str):
     draw = np.random.default_rng(0)
     middles = np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]], np.float32)
     points = (middles[draw.integers(3, size=600)] + draw.normal(0, 0.1, (600, 2))).astype(np.float32)
-    found = cluster(points, 3, draw, clustering)
+    found = cluster_centres(points, 3, draw, clustering)
     # Sorted by their mean; the second and third have the same.
     assert {tuple(centre) for centre in found.round().tolist()} == {tuple(m) for m in middles.tolist()}
     assert found[0].tolist() == pytest.approx([0, 0], abs=0.05)
@@ -235,8 +235,7 @@ def errors(folder: Path, iterations: int = 4, count: int | None = 8) -> Encoding
 
 def test_a_run_measures_what_the_definition_says(tmp_path: Path):
     asked = (*RUN, "algorithm.iterations=3")
-    (run,) = plan([*asked, f"output_dir={tmp_path}"], multirun=False).runs
-    assert execute(run.configs, run.labels) == records.FINISHED
+    assert executed(*asked, f"output_dir={tmp_path}") == records.FINISHED
     found = results(tmp_path, asked)
     model = errors(tmp_path)
     samples = Dataset(tmp_path / "subgames", model.dataset.recipe).load(9)

@@ -15,11 +15,8 @@ from repro.games import Game, load
 from repro.games.betting import CALL, FOLD, RAISE
 from repro.policies import TabularPolicy, deterministic_policy, random_policy
 from repro.policies.ensemble import reservoir_members
-from tests.tables import average_of, ensemble_of
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from tests.helpers.draws import seeded
+from tests.helpers.policies import average_of, ensemble_of, strategies_that_differ
 
 
 def with_part(game: Game, table: Tensor, player: int, part: Tensor) -> TabularPolicy:
@@ -143,17 +140,6 @@ def test_a_member_that_does_not_reach_an_infoset_has_no_say_there():
 # -- the average by sampling -----------------------------------------------------------------------------------------
 
 HANDS = 400_000
-
-
-def strategies_that_differ(game: Game) -> list[Tensor]:
-    """Six strategies whose reaches and values lie far apart, the later ones the more passive."""
-    tables = []
-    for i in range(6):
-        lean = torch.zeros(game.num_actions, dtype=torch.float64)
-        lean[RAISE if i < 3 else CALL] = 1.0
-        table = (deterministic_policy(game, seeded(i)).table + lean * (1 + i % 3)) * game.legal
-        tables.append(table / table.sum(1, keepdim=True))
-    return tables
 
 
 @pytest.mark.parametrize("members", [None, [1, 3, 4]])

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from repro import evaluate, training
-from repro.launching import execute
-from repro.planning import plan
 from repro.tracking import record as records
 from repro.trained import run_folder
-from tests.commands import SMALL, call, key_of, results
+from tests.helpers.commands import SMALL, call, executed, key_of, results
 
 HOLDEM = (
     "game=fhp", "game.ranks=4", "game.suits=2", "algorithm=sd_cfr_and_deep_cfr", "network=deep_cfr", "network.width=8",
@@ -18,13 +16,6 @@ HOLDEM = (
     "algorithm.average.batch_size=16", "algorithm.value_capacity=1000", "algorithm.strategy_capacity=1000",
     "evaluation.exploitability.boards=3",
 )  # fmt: skip
-
-
-def make(*overrides: str) -> str:
-    """Do a run; its key."""
-    (run,) = plan(overrides, multirun=False).runs
-    assert execute(run.configs, run.labels) == records.FINISHED
-    return run.key
 
 
 @pytest.fixture
@@ -40,8 +31,8 @@ def outputs(tmp_path_factory):
     """Two runs on Kuhn poker and one on a small Hold'em deck."""
     output = tmp_path_factory.mktemp("outputs")
     for seed in (0, 1):
-        make(*SMALL, f"seed={seed}", f"output_dir={output}")
-    make(*HOLDEM, f"output_dir={output}")
+        assert executed(*SMALL, f"seed={seed}", f"output_dir={output}") == records.FINISHED
+    assert executed(*HOLDEM, f"output_dir={output}") == records.FINISHED
     return output
 
 
@@ -67,8 +58,7 @@ def test_an_opponent_is_added_and_the_run_command_does_the_same(outputs):
     overrides = (*SMALL, "evaluation=match", opponent, "evaluation.match.opponents_at=same")
     won = results(outputs, overrides)
     assert (won.metric == "match/other/value").sum() == 12, "two read-outs, six snapshots"
-    (again,) = plan([*overrides, f"output_dir={outputs}"], multirun=False).runs
-    assert execute(again.configs, again.labels) == records.SKIPPED
+    assert executed(*overrides, f"output_dir={outputs}") == records.SKIPPED
 
 
 @pytest.mark.usefixtures("_nothing_trains")

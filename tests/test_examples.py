@@ -8,7 +8,7 @@ from repro import evaluate
 from repro.config.keys import training_key
 from repro.planning import plan
 from repro.trained import Trained
-from tests.commands import call
+from tests.helpers.commands import call
 
 OURS = ("game=one_card_poker", "algorithm=fictitious_play", "algorithm.iterations=40", "algorithm.snapshot_every=20")
 

@@ -15,7 +15,7 @@ from repro.config.schema import Config
 from repro.errors import INTERRUPTED, ReproError
 from repro.figure import Options, PlannedSweep
 from repro.planning import Run, union
-from tests.commands import configs
+from tests.helpers.commands import configs
 
 
 def options(scale: str, output: Path, **others: Any) -> Options:

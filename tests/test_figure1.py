@@ -13,8 +13,8 @@ from paper_figures import figure1, frame, page
 from paper_figures.exploitability_curves import exploitability, points
 from repro.errors import ReproError
 from repro.evaluation.statistics import Estimate, bands, mean_ci
-from tests.commands import configs
-from tests.markdown import cells
+from tests.helpers.commands import configs
+from tests.helpers.figures import cells, verdicts
 
 
 def made_up(*, sd=1.0, deep=1.2, capped=1.5, scale="laptop", swing=0.3, full_swing=0.02, seeds=5, iterations=2500):
@@ -39,12 +39,8 @@ def made_up(*, sd=1.0, deep=1.2, capped=1.5, scale="laptop", swing=0.3, full_swi
     return pd.DataFrame(rows, columns=["target", "scale", "readout", "seed", "metric", "step", "value"])
 
 
-def verdicts(data):
-    return {c.id: c.verdict for c in figure1.claims(data)}
-
-
 def test_claims_hold_on_data_like_the_papers():
-    found = verdicts(made_up())
+    found = verdicts(figure1, made_up())
     assert found["sd_below_deep"] == found["sd_below_deep_at_the_end"] == claims_of.HELD
     assert found["sd_cfr_falls"] == found["deep_cfr_falls"] == claims_of.HELD
     assert found["sd_cfr_at_300"] == found["deep_cfr_at_300"] == claims_of.HELD
@@ -53,7 +49,7 @@ def test_claims_hold_on_data_like_the_papers():
 
 
 def test_claims_fail_on_data_that_contradicts_them():
-    found = verdicts(made_up(sd=1.5, deep=1.2, capped=0.9, swing=0.0, full_swing=0.2))
+    found = verdicts(figure1, made_up(sd=1.5, deep=1.2, capped=0.9, swing=0.0, full_swing=0.2))
     assert found["sd_below_deep"] == claims_of.DID_NOT_HOLD
     assert found["sd_cfr_at_300"] == claims_of.DID_NOT_HOLD
     assert found["capacity_10_plateaus"] == claims_of.DID_NOT_HOLD
@@ -61,12 +57,12 @@ def test_claims_fail_on_data_that_contradicts_them():
 
 
 def test_what_a_scale_cannot_show_is_not_judged():
-    found = verdicts(made_up(iterations=150))
+    found = verdicts(figure1, made_up(iterations=150))
     assert found["sd_cfr_at_300"] == claims_of.HELD
     assert found["sd_cfr_at_510"] == claims_of.NOT_TESTABLE
     assert found["capacity_50_plateaus"] == claims_of.HELD
     assert found["capacity_100_plateaus"] == claims_of.NOT_TESTABLE
-    assert set(verdicts(made_up(scale="smoke")).values()) == {claims_of.NOT_TESTABLE}
+    assert set(verdicts(figure1, made_up(scale="smoke")).values()) == {claims_of.NOT_TESTABLE}
 
 
 def test_a_verdict_needs_the_whole_interval_on_one_side():

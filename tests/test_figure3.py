@@ -15,7 +15,8 @@ from paper_figures.exploitability_curves import difference, gap, points, relativ
 from repro.config.keys import hyperparameters
 from repro.evaluation.statistics import mean_ci
 from repro.figure import deviations
-from tests.commands import configs
+from tests.helpers.commands import configs
+from tests.helpers.figures import verdicts
 
 EVALUATED = (15, 30, 45)
 
@@ -43,37 +44,33 @@ def leduc(monkeypatch):
     return data
 
 
-def verdicts(data):
-    return {c.id: c.verdict for c in figure3.claims(data)}
-
-
 def test_claims_hold_on_data_as_the_paper_describes_it():
-    assert set(verdicts(made_up()).values()) == {claims_of.HELD}
+    assert set(verdicts(figure3, made_up()).values()) == {claims_of.HELD}
 
 
 def test_claims_fail_on_data_that_contradicts_them():
-    assert set(verdicts(made_up(relative_gap=0.5, falls=False)).values()) == {claims_of.DID_NOT_HOLD}
+    assert set(verdicts(figure3, made_up(relative_gap=0.5, falls=False)).values()) == {claims_of.DID_NOT_HOLD}
 
 
 def test_a_smaller_share_of_more_is_closer_in_one_sense_only():
-    found = verdicts(made_up(relative_gap=0.05, level=40_000))
+    found = verdicts(figure3, made_up(relative_gap=0.05, level=40_000))
     assert found["closer_than_in_leduc_relative"] == claims_of.HELD
     assert found["closer_than_in_leduc_absolute"] == claims_of.DID_NOT_HOLD
 
 
 def test_noise_leaves_claims_undecided():
-    found = verdicts(made_up(relative_gap=0.1, noise=0.5))
+    found = verdicts(figure3, made_up(relative_gap=0.1, noise=0.5))
     assert found["closer_than_in_leduc_relative"] == claims_of.UNDECIDED
     assert found["closer_than_in_leduc_absolute"] == claims_of.UNDECIDED
     assert found["deep_performs_well"] == claims_of.UNDECIDED
 
 
 def test_better_than_sd_cfr_is_well_too():
-    assert verdicts(made_up(relative_gap=-0.3))["deep_performs_well"] == claims_of.HELD
+    assert verdicts(figure3, made_up(relative_gap=-0.3))["deep_performs_well"] == claims_of.HELD
 
 
 def test_what_a_scale_cannot_show_is_not_judged():
-    assert set(verdicts(made_up(scale="smoke")).values()) == {claims_of.NOT_TESTABLE}
+    assert set(verdicts(figure3, made_up(scale="smoke")).values()) == {claims_of.NOT_TESTABLE}
 
 
 def test_without_common_evaluations_leduc_is_no_yardstick():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -16,18 +14,7 @@ from repro.networks.gradients import Autograd, HandDifferentiated, gradients_of
 from repro.networks.modules import MaskedLinear, MaskedSoftmax, Merge, Network, Normalise, Residual
 from repro.networks.optimizers import FlatAdam
 from repro.networks.rules import MergeRule
-from tests.small_networks import BUILDERS, EVERY_NETWORK, SHAPES, build, problem
-
-
-def exact_gradients(
-    network: Network, x: Tensor, legal: Tensor, weight: Tensor, target: Tensor
-) -> tuple[Tensor, list[Tensor]]:
-    """Output and gradients in float64 from the loss written down in `Gradients`, by torch's autograd."""
-    exact = copy.deepcopy(network).double()
-    exact.zero_grad()
-    output = exact(x.double(), legal)
-    ((output - target.double()).square() * weight.double() / 2).sum().backward()
-    return output.detach(), [p.grad for p in exact.parameters() if p.grad is not None]
+from tests.helpers.networks import BUILDERS, EVERY_NETWORK, SHAPES, build, exact_gradients, problem
 
 
 def assert_same_gradients(network: Network, expected: list[Tensor]) -> None:

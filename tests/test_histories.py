@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from repro.engine.histories import Histories
 from repro.engine.sampling import SamplingEngine, split_counts
@@ -16,6 +15,7 @@ from repro.evaluation import expected_value
 from repro.evaluation.exploitability import exact_engine
 from repro.games import Game, load
 from repro.policies import deterministic_policy, random_policy
+from tests.helpers.draws import random_table, seeded
 
 GAMES: dict[str, dict[str, Any]] = {
     "kuhn": {}, "leduc": {}, "leduc_suits": {"suit_isomorphism": False}, "leduc_large": {"ranks": 4, "max_raises": 3},
@@ -24,14 +24,6 @@ GAMES: dict[str, dict[str, Any]] = {
 
 def game_of(name: str) -> Game:
     return load(name.split("_", maxsplit=1)[0], **GAMES[name])
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def table(game: Game, seed: int = 0) -> Tensor:
-    return random_policy(game, seeded(seed)).table
 
 
 @pytest.mark.parametrize("name", GAMES)
@@ -63,7 +55,7 @@ def test_values_at_the_root_are_the_game_s(name):
 @pytest.mark.parametrize("name", GAMES)
 def test_reach_is_the_exact_engine_s(name):
     game = game_of(name)
-    histories, strategy = Histories(game), table(game, 2)
+    histories, strategy = Histories(game), random_table(game, 2)
     reach, expected = histories.reach(strategy), exact_engine(game).own_reach(strategy)
     for node in (game.tree.player >= 0).nonzero().flatten().tolist():
         player = int(game.tree.player[node])
@@ -74,7 +66,7 @@ def test_reach_is_the_exact_engine_s(name):
 def test_state_values_are_those_of_playing_from_the_start(name):
     """Of hands in which the infoset comes up, the mean of what its player wins from there on, whoever put it there."""
     game = game_of(name)
-    histories, strategy = Histories(game), table(game, 3)
+    histories, strategy = Histories(game), random_table(game, 3)
     exact = histories.state_values(strategy)
     deals = game.cards.deal(30_000, seeded(4))
     traversals = SamplingEngine(game).external_sampling(random_policy(game, seeded(3)), 0, 30_000, seeded(4))
@@ -94,7 +86,7 @@ def test_state_values_are_those_of_playing_from_the_start(name):
 def test_state_values_are_the_exact_engine_s(name):
     """Counterfactual value over the opponent's and the deal's reach of the infoset."""
     game = game_of(name)
-    histories, strategy = Histories(game), table(game, 5)
+    histories, strategy = Histories(game), random_table(game, 5)
     engine = exact_engine(game)
     ones = torch.zeros(game.infosets, dtype=torch.float64)
     reach = histories.reach(strategy)
@@ -110,7 +102,7 @@ def test_state_values_are_the_exact_engine_s(name):
 def test_play_outs_are_unbiased_at_every_infoset(name):
     """Within 3 standard errors of the exact value, but for as many infosets as chance explains."""
     game = game_of(name)
-    histories, strategy = Histories(game), table(game, 6)
+    histories, strategy = Histories(game), random_table(game, 6)
     repeats, simulations = 60, 800
     found = torch.stack([histories.played_out(strategy, simulations, seeded(i)) for i in range(repeats)])
     error = found.std(0) / repeats**0.5
@@ -123,7 +115,7 @@ def test_play_outs_are_unbiased_at_every_infoset(name):
 
 def test_more_play_outs_are_closer_by_the_root():
     game = game_of("leduc")
-    histories, strategy = Histories(game), table(game, 7)
+    histories, strategy = Histories(game), random_table(game, 7)
     exact, spread = histories.state_values(strategy), []
     for simulations in (25, 400):
         found = torch.stack([histories.played_out(strategy, simulations, seeded(i)) for i in range(20)])

@@ -18,7 +18,8 @@ from pokerkit import Automation, BettingStructure, Deck, Opening, StandardHighHa
 from repro.games import Game, load
 from repro.games.betting import ALL_IN, CALL, FOLD, RAISE, SHOWDOWN
 from repro.games.holdem import holdem_cards
-from tests.holdem_reference import HOLDEM, betting_of, cards_in, random_deals
+from tests.helpers.holdem import HOLDEM, cards_in, random_deals
+from tests.helpers.reference_poker import betting_of
 
 repeatable = settings(deadline=None, derandomize=True, database=None)
 

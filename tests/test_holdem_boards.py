@@ -11,8 +11,8 @@ import torch
 
 from repro.engine.holdem_form import BoardSample, HoldemForm, all_boards, sample_boards
 from repro.games import load
-from tests.holdem_reference import Explicit, assert_close, game_of, orbits
-from tests.reference import random_table
+from tests.helpers.draws import random_table
+from tests.helpers.reference_holdem import Explicit, assert_close, game_of, orbits
 
 
 def as_share(game, sample):

@@ -12,7 +12,7 @@ from repro.algorithms.tabular import VARIANTS, solve, solver_of
 from repro.evaluation import nash_conv
 from repro.games import load
 from repro.policies import uniform
-from tests.holdem_reference import Explicit, assert_close, discounted, game_of, normalised
+from tests.helpers.reference_holdem import Explicit, assert_close, discounted, game_of, normalised
 
 EXACT = ("cfr", "cfr_plus", "linear_cfr", "dcfr")
 

@@ -16,7 +16,8 @@ from phevaluator import evaluate_cards  # type: ignore[import-untyped,attr-defin
 from repro.games import Game, load
 from repro.games.hand_strength import hand_strength
 from repro.games.holdem import HoldemCards, board_with_hands
-from tests.holdem_reference import HOLDEM, betting_of, cards_in, random_deals
+from tests.helpers.holdem import HOLDEM, cards_in, random_deals
+from tests.helpers.reference_poker import betting_of
 
 
 def chi_square_fits(count: Counter, probability: dict[Any, float]) -> bool:

@@ -10,7 +10,7 @@ import torch
 
 from repro.games import Game, load
 from repro.networks.holdem_features import HoldemFeatures
-from tests.small_holdem import GAMES, cards_in, drawn_infosets, game_of
+from tests.helpers.holdem import GAMES, cards_in, drawn_infosets, game_of
 
 FOLD, CALL, RAISE = range(3)
 

@@ -15,17 +15,8 @@ from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from paper_figures.frame import swept_columns
 from repro.config.keys import hyperparameters
 from repro.figure import deviations
-from tests.commands import configs
-from tests.markdown import cells, number
-
-
-def rows(readout: str, metric: str, values: dict[int, float], *, seeds: int = 3, **columns: Any) -> pd.DataFrame:
-    """`values` by step, a little different for each seed."""
-    return pd.DataFrame(
-        {"target": "t", "scale": "laptop", "readout": readout, **columns, "seed": seed, "metric": metric, "step": step,
-         "value": value * (1 + 0.01 * seed)}
-        for seed in range(seeds) for step, value in values.items()
-    )  # fmt: skip
+from tests.helpers.commands import configs
+from tests.helpers.figures import cells, number, rows, verdicts
 
 
 def run_of(readout: str, exploitability: dict[int, float], nodes: float, **columns: Any) -> pd.DataFrame:
@@ -35,10 +26,6 @@ def run_of(readout: str, exploitability: dict[int, float], nodes: float, **colum
         rows(readout, "nodes_touched", {t: t * nodes / 1.01 for t in exploitability}, **columns),
         rows(readout, "wall_seconds", {t: float(t) for t in exploitability}, **columns),
     ])  # fmt: skip
-
-
-def verdicts(module: Any, data: pd.DataFrame) -> dict[str, str]:
-    return {claim.id: claim.verdict for claim in module.claims(data)}
 
 
 def legend(axes: Axes) -> list[str]:

@@ -16,8 +16,8 @@ from repro.evaluation import best_response, expected_value, nash_conv
 from repro.games import load
 from repro.games.isomorphism import Coding
 from repro.policies import TabularPolicy, uniform
-from tests.holdem_reference import SMALL, Explicit, assert_close, game_of, orbits
-from tests.reference import policies_of, random_table
+from tests.helpers.draws import policies_of, random_table
+from tests.helpers.reference_holdem import SMALL, Explicit, assert_close, game_of, orbits
 
 
 def tables_of(game):

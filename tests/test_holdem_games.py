@@ -10,7 +10,7 @@ import torch
 
 from repro.errors import ReproError
 from repro.games import load
-from tests.holdem_reference import HOLDEM
+from tests.helpers.holdem import HOLDEM
 
 FLOP_DEALS = 1_286_792
 """Classes of (hand, flop)."""

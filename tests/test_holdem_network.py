@@ -14,11 +14,10 @@ from repro.config import NetworkConfig
 from repro.games import Game, load
 from repro.networks.gradients import Autograd, HandDifferentiated, gradients_of
 from repro.networks.holdem_features import HoldemFeatures
-from repro.networks.modules import average_network, parameter_count, value_network
+from repro.networks.modules import parameter_count, value_network
 from repro.networks.optimizers import FlatAdam
-from tests.small_holdem import drawn_infosets, game_of
-
-BUILDERS = {"value": value_network, "average": average_network}
+from tests.helpers.holdem import drawn_infosets, game_of
+from tests.helpers.networks import BUILDERS, exact_gradients
 
 
 def expected_parameters(state: int, sets: int, deck: int, width: int, card_width: int, actions: int = 3) -> int:
@@ -91,14 +90,10 @@ def problem(game: Game, rows: int, seed: int) -> tuple[Tensor, Tensor, Tensor, T
     return x, legal, weight, torch.randn(rows, 3, generator=draw)
 
 
-def exact_gradients(network: nn.Module, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Output and flat gradient in float64, by torch's autograd."""
-    x, legal, weight, target = inputs
-    exact = copy.deepcopy(network).double()
-    exact.zero_grad()
-    output = exact(x.double(), legal)
-    ((output - target.double()).square() * weight.double() / 2).sum().backward()
-    return output.detach(), torch.cat([p.grad.flatten() for p in exact.parameters() if p.grad is not None])
+def assert_same_gradients(optimizer: FlatAdam, expected: list[Tensor]) -> None:
+    assert optimizer.flat.grad is not None
+    flat = nn.utils.parameters_to_vector(expected)
+    torch.testing.assert_close(optimizer.flat.grad.double(), flat, rtol=1e-4, atol=1e-5 * float(flat.abs().max()))
 
 
 @pytest.mark.parametrize("card_width", [8, 24])
@@ -110,7 +105,6 @@ def test_gradients_of_rows_of_no_table(rule, kind, card_width):
     network = BUILDERS[kind](NetworkConfig("deep_cfr", 8, None, card_width), HoldemFeatures(game).columns, 3)
     optimizer = FlatAdam(network, 1e-3, 1.0)
     assert isinstance(gradients_of(network), HandDifferentiated)
-    assert optimizer.flat.grad is not None
     gradients = rule(network)
     for seed, rows in enumerate((40, 40, 7, 130)):
         inputs = problem(game, rows, seed)
@@ -119,8 +113,7 @@ def test_gradients_of_rows_of_no_table(rule, kind, card_width):
         gradients.rows(*inputs[:2])
         output = gradients.compute(*inputs[2:])
         torch.testing.assert_close(output.double(), expected_output, rtol=1e-4, atol=1e-5)
-        largest = float(expected.abs().max())
-        torch.testing.assert_close(optimizer.flat.grad.double(), expected, rtol=1e-4, atol=1e-5 * largest)
+        assert_same_gradients(optimizer, expected)
         assert all(torch.equal(now, then) for now, then in zip(inputs, before, strict=True))
 
 
@@ -130,7 +123,6 @@ def test_rows_and_tables_may_take_turns(rule):
     torch.manual_seed(0)
     network = value_network(NetworkConfig("deep_cfr", 8, None, 24), HoldemFeatures(game).columns, 3)
     optimizer = FlatAdam(network, 1e-3, 1.0)
-    assert optimizer.flat.grad is not None
     # A table that repeats itself, so that branches run on its distinct rows.
     x, legal = (part.repeat(60, 1) for part in problem(game, 20, 7)[:2])
     gradients = rule(network)
@@ -142,14 +134,12 @@ def test_rows_and_tables_may_take_turns(rule):
             weight, target = torch.rand(len(rows), 1, generator=draw), torch.randn(len(rows), 3, generator=draw)
             gradients.compute(weight, target)
             _, expected = exact_gradients(network, x[rows], legal[rows], weight, target)
-            largest = float(expected.abs().max())
-            torch.testing.assert_close(optimizer.flat.grad.double(), expected, rtol=1e-4, atol=1e-5 * largest)
+            assert_same_gradients(optimizer, expected)
         own = problem(game, 30, 9 + turn)
         gradients.rows(*own[:2])
         gradients.compute(*own[2:])
         _, expected = exact_gradients(network, *own)
-        largest = float(expected.abs().max())
-        torch.testing.assert_close(optimizer.flat.grad.double(), expected, rtol=1e-4, atol=1e-5 * largest)
+        assert_same_gradients(optimizer, expected)
 
 
 @pytest.mark.parametrize("kind", BUILDERS)

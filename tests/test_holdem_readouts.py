@@ -24,10 +24,10 @@ from repro.policies import TabularPolicy, random_policy
 from repro.policies.ensemble import NetworkSampling, average_strategy, reservoir_members
 from repro.policies.network import NetworkPolicy, as_they_are
 from repro.seeding import generator
-from tests.small import average_policy_of, config_of_model, metrics_of, seats_of
-from tests.small_holdem import every, opening_rows, small_game, tables, trained
-from tests.tables import ensemble_of
-from tests.trained import readouts_of, seeded
+from tests.helpers.draws import seeded
+from tests.helpers.holdem import every, opening_rows, small_game, tables, trained
+from tests.helpers.policies import ensemble_of
+from tests.helpers.training import average_policy_of, config_of_model, metrics_of, readouts_of, seats_of
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,8 @@ from repro.evaluation.measures import Strategy, strategy_metric
 from repro.games import load
 from repro.planning import plan
 from repro.policies import TabularPolicy, random_policy, uniform
-from tests.trained import config_of, measured, tables_of
+from tests.helpers.figures import verdicts
+from tests.helpers.training import advanced, config_of, measured, tables_of
 
 
 def model(payoffs="printed", perspective="player_0", seed=0, iterations=40, **more):
@@ -138,16 +139,13 @@ def test_corrections_turn_the_two_errors_off():
 
 def test_resumed_equals_uninterrupted():
     whole, first, second = (model("kuhn", "own", seed=2) for _ in range(3))
-    for _ in range(4):
-        whole.training_step(None, 0)
-    for _ in range(2):
-        first.training_step(None, 0)
+    advanced(whole, 4)
+    advanced(first, 2)
     checkpoint: dict = {}
     first.on_save_checkpoint(checkpoint)
     second.load_state_dict(first.state_dict())
     second.on_load_checkpoint(checkpoint)
-    for _ in range(2):
-        second.training_step(None, 0)
+    advanced(second, 2)
     for name in ("policy", "greedy"):
         assert torch.equal(played(whole)[name].table, played(second)[name].table)
     assert whole.nodes_touched == second.nodes_touched == 40 * 9
@@ -229,12 +227,8 @@ def all_playing(policy):
     return dict.fromkeys(kuhn.NAMES, policy)
 
 
-def verdicts(data):
-    return {c.id: c.verdict for c in kuhn.claims(data)}
-
-
 def test_claims_of_an_equilibrium_hold():
-    found = verdicts(tidy(all_playing(kuhn.equilibrium(0.2))))
+    found = verdicts(kuhn, tidy(all_playing(kuhn.equilibrium(0.2))))
     # Whatever was learned, Kuhn poker is not symmetric, and the calling station wins half of its hands.
     assert found.pop("symmetric") == claims_of.DID_NOT_HOLD
     assert found.pop("half_means_equilibrium") == claims_of.DID_NOT_HOLD
@@ -242,14 +236,14 @@ def test_claims_of_an_equilibrium_hold():
 
 
 def test_claims_of_a_bad_strategy_do_not():
-    found = verdicts(tidy(all_playing(uniform(kuhn.kuhn()))))
+    found = verdicts(kuhn, tidy(all_playing(uniform(kuhn.kuhn()))))
     # What equilibria do does not depend on what was learned.
     assert found.pop("half_at_equilibrium") == claims_of.HELD
     assert set(found.values()) == {claims_of.DID_NOT_HOLD}
 
 
 def test_smoke_is_not_judged():
-    found = verdicts(tidy(all_playing(uniform(kuhn.kuhn())), scale="smoke"))
+    found = verdicts(kuhn, tidy(all_playing(uniform(kuhn.kuhn())), scale="smoke"))
     assert found.pop("half_at_equilibrium") == claims_of.HELD
     assert found.pop("symmetric") == claims_of.DID_NOT_HOLD
     assert set(found.values()) == {claims_of.NOT_TESTABLE}

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from repro.launching import execute
-from repro.planning import plan
 from repro.tracking import record as records
-from tests.commands import SMALL, only_folder, results
+from tests.helpers.commands import SMALL, executed, only_folder, results
 
 STOP = (
     "+trainer.callbacks.stop={_target_: pytorch_lightning.callbacks.EarlyStopping, monitor: sd_cfr/exploitability, "
@@ -21,8 +19,7 @@ BEST = (
 
 
 def do(output, *overrides: str) -> str:
-    (run,) = plan([*SMALL, f"output_dir={output}", *overrides], multirun=False).runs
-    return execute(run.configs, run.labels)
+    return executed(*SMALL, f"output_dir={output}", *overrides)
 
 
 @pytest.fixture(scope="module")

@@ -13,27 +13,24 @@ from torch import Tensor
 
 from repro.algorithms import memory as memory_module
 from repro.algorithms.memory import Aggregated, Memory, Minibatch, Reservoir
-from repro.engine.sampling import Samples
+from repro.engine.sampling import InfosetSamples
 from repro.networks.gradients import HandDifferentiated
 from repro.networks.modules import MaskedLinear, fc
 from repro.networks.optimizers import FlatAdam
+from tests.helpers.draws import seeded
 
 FIRST, COUNT, ACTIONS = 100, 6, 3
 
 
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def numbered(start: int, stop: int) -> Samples:
+def numbered(start: int, stop: int) -> InfosetSamples:
     """Entries that can be told apart: their targets are their numbers."""
     number = torch.arange(start, stop)
-    return Samples(FIRST + number % COUNT, number[:, None] + torch.tensor([0.0, 0.25, 0.5]))
+    return InfosetSamples(FIRST + number % COUNT, number[:, None] + torch.tensor([0.0, 0.25, 0.5]))
 
 
-def random_samples(n: int, seed: int) -> Samples:
+def random_samples(n: int, seed: int) -> InfosetSamples:
     draw = seeded(seed)
-    return Samples(FIRST + torch.randint(COUNT, (n,), generator=draw), torch.randn(n, ACTIONS, generator=draw))
+    return InfosetSamples(FIRST + torch.randint(COUNT, (n,), generator=draw), torch.randn(n, ACTIONS, generator=draw))
 
 
 def numbers_held(memory: Reservoir) -> list[int]:
@@ -69,7 +66,7 @@ def test_rows_of_the_other_player_are_refused(kind, infosets):
     memory = reservoir(50) if kind is Reservoir else Aggregated(FIRST, COUNT, ACTIONS, "cpu")
     memory.add(numbered(0, 4), 1, seeded(0))
     before = memory.state_dict()
-    samples = Samples(torch.tensor(infosets), torch.zeros(len(infosets), ACTIONS))
+    samples = InfosetSamples(torch.tensor(infosets), torch.zeros(len(infosets), ACTIONS))
     sentence = rf"^infosets {min(infosets)} to {max(infosets)} .* memory of a player with infosets 100 to 105\.$"
     with pytest.raises(ValueError, match=sentence):
         memory.add(samples, 2, seeded(0))
@@ -212,7 +209,7 @@ def test_grouping_rows_changes_neither_loss_nor_gradient(count, rows_at_once, mo
 
 def test_an_infoset_that_was_not_drawn_has_no_weight():
     memory = reservoir(10)
-    memory.add(Samples(torch.full((4,), FIRST + 2), torch.ones(4, ACTIONS)), 1, seeded(0))
+    memory.add(InfosetSamples(torch.full((4,), FIRST + 2), torch.ones(4, ACTIONS)), 1, seeded(0))
     (batch,) = minibatches(memory, 1, 12, 1)
     assert batch.weight.flatten().nonzero().tolist() == [[2]]
     assert bool(torch.isfinite(batch.target).all())
@@ -224,7 +221,7 @@ def test_entries_count_with_their_iteration(batch_size, scale):
     # t/T and 2t/T: entries of iteration t sit at infoset t, and training happens in iteration T = 5.
     memory, last = reservoir(40), 5
     for t in range(1, last + 1):
-        memory.add(Samples(torch.full((8,), FIRST + t), torch.zeros(8, ACTIONS)), t, seeded(t))
+        memory.add(InfosetSamples(torch.full((8,), FIRST + t), torch.zeros(8, ACTIONS)), t, seeded(t))
     mean = batch_size * ACTIONS
     seen = set()
     for batch in minibatches(memory, 20, batch_size, last, scale):
@@ -270,19 +267,19 @@ def test_minibatches_depend_on_the_generator_alone():
 # -- aggregated ------------------------------------------------------------------------------------------------------
 
 
-def aggregated_with_entries() -> tuple[Aggregated, list[tuple[int, Samples]]]:
+def aggregated_with_entries() -> tuple[Aggregated, list[tuple[int, InfosetSamples]]]:
     """An aggregated memory in which infoset 5 never occurs, and what was added to it."""
     memory = Aggregated(FIRST, COUNT, ACTIONS, "cpu")
     added = []
     for iteration in range(1, 6):
         samples = random_samples(4 * iteration, iteration)
-        samples = Samples(samples.infosets.clamp(max=FIRST + 4), 10 * samples.targets)
+        samples = InfosetSamples(samples.infosets.clamp(max=FIRST + 4), 10 * samples.targets)
         memory.add(samples, iteration, seeded(0))
         added.append((iteration, samples))
     return memory, added
 
 
-def direct_loss(added: list[tuple[int, Samples]], outputs: Tensor, iteration: int, scale: float) -> float:
+def direct_loss(added: list[tuple[int, InfosetSamples]], outputs: Tensor, iteration: int, scale: float) -> float:
     """Mean over entries and actions of `scale * t / T * |f(I) - target|^2`, one entry at a time."""
     total, entries = 0.0, 0
     for t, samples in added:
@@ -386,7 +383,7 @@ def test_forty_million_entries_of_both_memories_fit_two_gigabytes(infosets):
     entry = sum(t.numel() * t.element_size() for t in tensors) / 1000
     assert 2 * 40_000_000 * entry <= 2e9
     numbers = torch.tensor([0, infosets - 1, infosets // 2])
-    memory.add(Samples(numbers, torch.zeros(3, 3)), 1, torch.Generator())
+    memory.add(InfosetSamples(numbers, torch.zeros(3, 3)), 1, torch.Generator())
     (batch,) = memory.minibatches(1, 64, 1, 1.0, torch.Generator().manual_seed(0))
     assert batch.infosets is not None
     assert set(batch.infosets.tolist()) == set(numbers.tolist())

@@ -12,7 +12,7 @@ from repro.networks.features import feature_columns, infoset_features
 from repro.networks.gradients import HandDifferentiated
 from repro.networks.modules import Dueling, Normalise, parameter_count
 from repro.networks.optimizers import FlatAdam
-from tests.small_networks import BUILDERS, EVERY_NETWORK, SHAPES, build, columns, problem
+from tests.helpers.networks import BUILDERS, EVERY_NETWORK, SHAPES, build, columns, problem
 
 # -- outputs -----------------------------------------------------------------------------------------------------------
 

@@ -17,13 +17,13 @@ from repro.engine.sampling import SamplingEngine
 from repro.errors import ReproError
 from repro.games import Game, load
 from repro.games.betting import SHOWDOWN
-from repro.launching import execute
 from repro.planning import plan
 from repro.policies import deterministic_policy, random_policy, uniform
 from repro.tracking import record as records
-from tests.commands import results
-from tests.small_nfsp import ONE_LAYER, listed, made_up, played, small_config, small_model, small_player
-from tests.trained import config_of, measured, seeded, straight_and_resumed
+from tests.helpers.commands import executed, results
+from tests.helpers.draws import seeded
+from tests.helpers.nfsp import ONE_LAYER, listed, made_up, played, small_config, small_model, small_player
+from tests.helpers.training import advanced, config_of, measured, straight_and_resumed
 
 
 def seats_of(game: Game, average: Tensor, response: Tensor, eta: float) -> list[SelfPlaySeat]:
@@ -231,8 +231,7 @@ def test_seeds_differ_and_the_same_seed_repeats():
 def test_more_snapshots_change_nothing_that_is_learned():
     game = load("kuhn")
     often, once = small_model(game, snapshot_every=1), small_model(game, snapshot_every=8)
-    for _ in range(8):
-        often.training_step(None, 0)
+    advanced(often, 8)
     once.training_step(None, 0)
     assert often.iteration == once.iteration == 8
     assert torch.equal(played(often).table, played(once).table)
@@ -340,8 +339,7 @@ def test_bad_configuration_is_refused_before_any_work(override, sentence):
 
 
 def test_a_run_is_measured(tmp_path: Path):
-    (done,) = plan([*NFSP_RUN, f"output_dir={tmp_path}"], multirun=False).runs
-    assert execute(done.configs, done.labels) == records.FINISHED
+    assert executed(*NFSP_RUN, f"output_dir={tmp_path}") == records.FINISHED
     rows = results(tmp_path, NFSP_RUN)
     measured_ = rows[rows.readout == "nfsp"]
     assert {"exploitability", "nash_conv", "episodes", "nodes_touched"} <= set(measured_.metric)

@@ -14,7 +14,7 @@ from repro.evaluation.base import Costs
 from repro.evaluation.head_to_head import play_match
 from repro.games import Game, load
 from repro.policies.network import NetworkPolicy, Uniform
-from tests.trained import config_of, measured, straight_and_resumed, subject_of
+from tests.helpers.training import config_of, measured, straight_and_resumed, subject_of
 
 GAME: dict[str, Any] = {"ranks": 6, "suits": 2, "stack": 500.0}
 

@@ -12,7 +12,7 @@ from repro.algorithms.nfsp import NFSP
 from repro.algorithms.regression import fit
 from repro.algorithms.replay import Replay, Transitions
 from repro.config import NetworkConfig
-from repro.engine.sampling import Samples, SamplingEngine
+from repro.engine.sampling import InfosetSamples, SamplingEngine
 from repro.evaluation import best_response, expected_value, nash_conv
 from repro.games import Game, load
 from repro.networks.features import feature_columns, infoset_features
@@ -20,8 +20,9 @@ from repro.networks.gradients import Autograd, HandDifferentiated, gradients_of
 from repro.networks.modules import Network, average_network, value_network
 from repro.networks.optimizers import FlatSGD
 from repro.policies import TabularPolicy, random_policy, uniform
-from tests.small_nfsp import ONE_LAYER, listed, made_up, small_config, small_player
-from tests.trained import config_of, measured, seeded
+from tests.helpers.draws import seeded
+from tests.helpers.nfsp import ONE_LAYER, listed, made_up, small_config, small_player
+from tests.helpers.training import advanced, config_of, measured
 
 # -- gradients ---------------------------------------------------------------------------------------------------------
 
@@ -133,7 +134,7 @@ def test_the_average_network_clones_the_frequencies_in_the_reservoir():
     counts = torch.zeros(mine.stop - mine.start, 3).index_put_(
         (infosets - mine.start, actions), torch.ones(4000), accumulate=True
     )
-    player.reservoir.add(Samples(infosets, nn.functional.one_hot(actions, 3).float()), 1, seeded(3))
+    player.reservoir.add(InfosetSamples(infosets, nn.functional.one_hot(actions, 3).float()), 1, seeded(3))
     loss = player.fit_average(1500, seeded(4))
     frequency = counts / counts.sum(1, keepdim=True)
     assert (listed(player).average() - frequency).abs().max() < 0.06
@@ -178,8 +179,7 @@ def test_exploitability_falls_well_below_uniforms():
         average_learning_rate=0.1,
     )  # fmt: skip
     model = NFSP(game, algorithm, network, seed=0)
-    for _ in range(model.steps):
-        model.training_step(None, 0)
+    advanced(model, model.steps)
     assert model.counts()["episodes"] == 160 * 256
     found = measured(game, config_of(algorithm, network), model)["nfsp"]
     assert found["nash_conv"] < 0.45 * nash_conv(game, uniform(game))

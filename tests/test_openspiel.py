@@ -13,7 +13,7 @@ from repro.evaluation import best_response, expected_value, nash_conv
 from repro.games import load
 from repro.interop.openspiel import from_openspiel, openspiel_game, to_openspiel
 from repro.policies import TabularPolicy, uniform
-from tests.reference import policies_of, random_table
+from tests.helpers.draws import policies_of, random_table
 
 ODD_OPENSPIEL: dict[str, Any] = {"ranks": 4, "suits": 3, "max_raises": 1, "bet_sizes": (1, 5), "ante": 3}
 

@@ -18,7 +18,7 @@ from repro.planning import plan
 from repro.seeding import generator
 from repro.tracking import record as records
 from repro.trained import Trained, run_folder
-from tests.commands import SMALL, configs, key_of, results
+from tests.helpers.commands import SMALL, configs, key_of, planned, results
 
 CFR = ("game=kuhn", "algorithm=cfr", "algorithm.iterations=30", "algorithm.snapshot_every=5", "evaluation=costs")
 LEDUC = ("game=leduc", *CFR[1:])
@@ -41,7 +41,7 @@ NETWORKS = (
 
 def done(output: Path, *overrides: str) -> tuple[str, str, str]:
     """Do a run: its key, the state that it ended in, and what its record says of it."""
-    (run,) = plan([*overrides, f"output_dir={output}"], multirun=False).runs
+    run = planned(*overrides, f"output_dir={output}")
     state = execute(run.configs, run.labels)
     return run.key, state, records.read(run_folder(output, run.key)).message
 
@@ -112,8 +112,8 @@ def test_keys_of_trainings_do_not_change_with_opponents():
 def test_opponents_may_be_known_before_they_are_made():
     """The table of a figure plays against its own: references follow from the seed, and are runs that it asks for."""
     reference = "'${run_key:" + ",".join(f'"{o}"' for o in ("game=kuhn", *CFR[1:4])) + "}'"
-    planned = configs(*SMALL, "seed=0,2", *against(f"other={reference}"))
-    for config in planned:
+    asked = configs(*SMALL, "seed=0,2", *against(f"other={reference}"))
+    for config in asked:
         assert config.evaluation["match"].opponents["other"] == key_of(*CFR, f"seed={config.seed}")
     with pytest.raises(ReproError, match="Could not find 'algorithm/nothing'"):
         plan([*SMALL, *against("""a='${run_key:"algorithm=nothing"}'""")], multirun=False)
@@ -201,7 +201,7 @@ def test_what_cannot_be_an_opponent_is_one_sentence_before_any_training(opponent
 
 def broken_off(output: Path, *overrides: str) -> None:
     """A training that was interrupted before its first iteration."""
-    (run,) = plan([*overrides, f"output_dir={output}"], multirun=False).runs
+    run = planned(*overrides, f"output_dir={output}")
     folder = run_folder(output, run.key)
     if folder.exists():
         return

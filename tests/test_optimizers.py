@@ -11,7 +11,7 @@ from torch import nn
 from repro.algorithms.memory import Minibatch
 from repro.algorithms.regression import fit
 from repro.networks.optimizers import FlatAdam
-from tests.small_networks import EVERY_NETWORK, SHAPES, build, problem
+from tests.helpers.networks import EVERY_NETWORK, SHAPES, build, problem
 
 
 @pytest.mark.parametrize(("clip_norm", "binding"), [(1.0, "always"), (30.0, "sometimes"), (1e6, "never")])

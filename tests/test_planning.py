@@ -13,7 +13,7 @@ from repro.errors import ReproError
 from repro.evaluation.base import Costs
 from repro.evaluation.measures import Exploitability, Match
 from repro.planning import Run, plan, stages
-from tests.commands import SMALL, call, configs, key_of
+from tests.helpers.commands import SMALL, call, configs, key_of
 
 # -- keys ------------------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from repro.tracking import store
 from repro.tracking.record import RunRecord
 from repro.tracking.store import READOUT_TAG
 from repro.trained import Trained, load_portable
-from tests.commands import SMALL, call, command, folder_of, only_folder, results, tracked
+from tests.helpers.commands import SMALL, call, command, folder_of, only_folder, results, tracked
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,9 @@ from repro.engine.sequence_form import SequenceForm
 from repro.games import load
 from repro.policies import TabularPolicy, deterministic_policy, random_policy, uniform
 from repro.policies.base import Ensemble
-from tests.reference import TINY_GAMES, Reference, infosets_of, random_table, seated, strategy_of
-
-
-def generator(seed):
-    return torch.Generator().manual_seed(seed)
+from tests.helpers.draws import random_table, seeded
+from tests.helpers.policies import seated
+from tests.helpers.reference_poker import TINY_GAMES, Reference, infosets_of, strategy_of
 
 
 def mild_table(game, seed):
@@ -50,7 +48,7 @@ def test_every_game_is_sampled_without_bias(name, parameters, traverser):
     game, reference = load(name, **parameters), Reference(name, **parameters)
     table = mild_table(game, 21)
     exact = reference.sweep(strategy_of(game, table))
-    engine, source = SamplingEngine(game), generator(traverser)
+    engine, source = SamplingEngine(game), seeded(traverser)
     drawn = [engine.external_sampling(TabularPolicy(table), traverser, n // batches, source) for _ in range(batches)]
     values = torch.cat([d.values for d in drawn])
     assert values.shape == (n,)
@@ -96,7 +94,7 @@ def check_regrets(game, table, infosets, sampled, n):
 def test_regrets_with_many_samples(name, traverser):
     game, n = load(name), 100_000
     table = mild_table(game, 4)
-    samples = SamplingEngine(game).external_sampling(TabularPolicy(table), traverser, n, generator(8)).advantages
+    samples = SamplingEngine(game).external_sampling(TabularPolicy(table), traverser, n, seeded(8)).advantages
     compared = check_regrets(game, table, samples.infosets, samples.targets.double(), n)
     # Enough of the traverser's infosets for the comparison to mean something.
     assert compared > 0.75 * game.infosets / 2
@@ -104,9 +102,9 @@ def test_regrets_with_many_samples(name, traverser):
 
 def test_strategy_samples_are_the_policy():
     game = load("leduc")
-    policy = random_policy(game, generator(2))
+    policy = random_policy(game, seeded(2))
     for traverser in range(2):
-        samples = SamplingEngine(game).external_sampling(policy, traverser, 500, generator(3)).opponent_strategies
+        samples = SamplingEngine(game).external_sampling(policy, traverser, 500, seeded(3)).opponent_strategies
         assert samples.targets.dtype == torch.float32
         assert torch.equal(samples.targets, policy.table[samples.infosets].float())
 
@@ -117,7 +115,7 @@ def test_strategy_samples_are_proportional_to_own_reach():
     table = random_table(game, 6)
     reach = SequenceForm(game).own_reach(table)
     for traverser in range(2):
-        drawn = SamplingEngine(game).external_sampling(TabularPolicy(table), traverser, n, generator(5))
+        drawn = SamplingEngine(game).external_sampling(TabularPolicy(table), traverser, n, seeded(5))
         first = (game.infoset_player == 1 - traverser) & (game.tree.round[game.infoset_node] == 0)
         expected = torch.where(first, reach / 3, 0)
         infosets = drawn.opponent_strategies.infosets
@@ -167,7 +165,7 @@ def calling_table(game):
 )
 def test_nodes_touched_by_hand(name, parameters, make, traverser, histories):
     game = load(name, **parameters)
-    drawn = SamplingEngine(game).external_sampling(TabularPolicy(make(game)), traverser, 50, generator(0))
+    drawn = SamplingEngine(game).external_sampling(TabularPolicy(make(game)), traverser, 50, seeded(0))
     assert drawn.nodes_touched == 50 * histories
 
 
@@ -178,7 +176,7 @@ def test_traverser_policy_weights_the_value_but_not_the_visits():
         mine = game.player_slice[traverser]
         folding, other = game.uniform.clone(), game.uniform.clone()
         folding[mine], other[mine] = passive_table(game)[mine], calling_table(game)[mine]
-        drawn = [engine.external_sampling(TabularPolicy(t), traverser, 200, generator(9)) for t in (folding, other)]
+        drawn = [engine.external_sampling(TabularPolicy(t), traverser, 200, seeded(9)) for t in (folding, other)]
         assert drawn[0].nodes_touched == drawn[1].nodes_touched
         assert torch.equal(drawn[0].advantages.infosets, drawn[1].advantages.infosets)
         # The chosen action has no regret, and everything else is measured against it.
@@ -191,8 +189,8 @@ def test_traverser_policy_weights_the_value_but_not_the_visits():
 @pytest.mark.parametrize("traverser", [0, 1])
 def test_same_seed_same_samples(traverser):
     game = load("leduc")
-    policy, engine = random_policy(game, generator(1)), SamplingEngine(game)
-    first, again, other = (engine.external_sampling(policy, traverser, 100, generator(s)) for s in (7, 7, 8))
+    policy, engine = random_policy(game, seeded(1)), SamplingEngine(game)
+    first, again, other = (engine.external_sampling(policy, traverser, 100, seeded(s)) for s in (7, 7, 8))
     for a, b in ((first.advantages, again.advantages), (first.opponent_strategies, again.opponent_strategies)):
         assert torch.equal(a.infosets, b.infosets)
         assert torch.equal(a.targets, b.targets)
@@ -208,7 +206,7 @@ def test_same_seed_same_samples(traverser):
 def test_play_is_unbiased(name, parameters):
     game = load(name, **parameters)
     first, second = random_table(game, 31), random_table(game, 32)
-    won = SamplingEngine(game).play([TabularPolicy(first), TabularPolicy(second)], 10_000, generator(12))
+    won = SamplingEngine(game).play([TabularPolicy(first), TabularPolicy(second)], 10_000, seeded(12))
     assert won.shape == (10_000,)
     assert_mean(won, float(SequenceForm(game).expected_values(seated(game, first, second))[0]))
 
@@ -217,20 +215,20 @@ def test_play_of_known_hands():
     """Both always raise: every Leduc hand is worth 13 chips, or is a tie."""
     game = load("leduc")
     policy = TabularPolicy(raising_table(game))
-    won = SamplingEngine(game).play([policy, policy], 5000, generator(0))
+    won = SamplingEngine(game).play([policy, policy], 5000, seeded(0))
     assert set(won.tolist()) == {-13.0, 0.0, 13.0}
     # The same rank on both sides: one of the five cards left.
     assert_mean((won == 0).float(), 1 / 5)
     passive = TabularPolicy(passive_table(game))
-    assert set(SamplingEngine(game).play([policy, passive], 100, generator(0)).tolist()) == {1.0}
-    assert set(SamplingEngine(game).play([passive, policy], 100, generator(0)).tolist()) == {-1.0}
+    assert set(SamplingEngine(game).play([policy, passive], 100, seeded(0)).tolist()) == {1.0}
+    assert set(SamplingEngine(game).play([passive, policy], 100, seeded(0)).tolist()) == {-1.0}
 
 
 def test_play_repeats_with_the_seed():
     game = load("leduc")
-    policies = [uniform(game), deterministic_policy(game, generator(0))]
+    policies = [uniform(game), deterministic_policy(game, seeded(0))]
     engine = SamplingEngine(game)
-    first, again, other = (engine.play(policies, 200, generator(s)) for s in (1, 1, 2))
+    first, again, other = (engine.play(policies, 200, seeded(s)) for s in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
@@ -253,7 +251,7 @@ def test_play_keeps_to_one_strategy_per_hand(seat):
     members = [raising_table(game), passive_table(game)]
     ensemble, other = Mixture(members), TabularPolicy(opponent)
     policies: list[Any] = [ensemble, other] if seat == 0 else [other, ensemble]
-    won = SamplingEngine(game).play(policies, 40_000, generator(4))
+    won = SamplingEngine(game).play(policies, 40_000, seeded(4))
     tree = SequenceForm(game)
 
     def value(table):
@@ -289,13 +287,13 @@ ROWS = torch.tensor(
 def test_impossible_actions_are_not_sampled_at_the_edges(monkeypatch, draw):
     """0 and 1 - 2^-24 are the least and the greatest number that `torch.rand` can return."""
     monkeypatch.setattr(torch, "rand", lambda *shape, **_: torch.full(shape, draw))
-    action = sample_actions(ROWS, generator(0))
+    action = sample_actions(ROWS, seeded(0))
     assert bool((ROWS.gather(1, action[:, None]) > 0).all())
 
 
 def test_actions_are_sampled_in_proportion():
     n = 20_000
-    source = generator(6)
+    source = seeded(6)
     for row in ROWS:
         action = sample_actions(row.repeat(n, 1), source)
         count = torch.bincount(action, minlength=3).double()
@@ -311,10 +309,10 @@ def test_impossible_actions_are_never_met():
     table[:, 2] = 0
     table = table / table.sum(1, keepdim=True)
     for traverser in range(2):
-        drawn = SamplingEngine(game).external_sampling(TabularPolicy(table), traverser, 2000, generator(1))
+        drawn = SamplingEngine(game).external_sampling(TabularPolicy(table), traverser, 2000, seeded(1))
         for infosets in (drawn.advantages.infosets, drawn.opponent_strategies.infosets):
             for node in game.infoset_node[infosets].unique().tolist():
                 raised = [step % 2 for actions in game.tree.histories[node] for step, a in enumerate(actions) if a == 2]
                 assert 1 - traverser not in raised
-    won = SamplingEngine(game).play([TabularPolicy(table)] * 2, 2000, generator(1))
+    won = SamplingEngine(game).play([TabularPolicy(table)] * 2, 2000, seeded(1))
     assert set(won.tolist()) == {-1.0, 0.0, 1.0}

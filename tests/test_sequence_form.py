@@ -14,7 +14,9 @@ from repro.engine.sequence_form import SequenceForm
 from repro.evaluation import best_response, expected_value, nash_conv
 from repro.games import load
 from repro.policies import TabularPolicy, deterministic_policy, random_policy, uniform
-from tests.reference import TINY, TINY_GAMES, Reference, infosets_of, random_table, seated, strategy_of
+from tests.helpers.draws import random_table
+from tests.helpers.policies import seated
+from tests.helpers.reference_poker import TINY, TINY_GAMES, Reference, infosets_of, strategy_of
 
 # -- known numbers -----------------------------------------------------------------------------------------------------
 

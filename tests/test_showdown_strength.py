@@ -1,7 +1,7 @@
 """Tables of showdown strength, against listing all of the opponent's hands and all cards to come.
 
-`tests.showdown_reference` completes every board at once, where the package goes back street by street; it tells suits
-apart, and another evaluator tells who wins.
+`tests.helpers.reference_showdown` completes every board at once, where the package goes back street by street; it tells
+suits apart, and another evaluator tells who wins.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from repro.abstraction.showdown_strength import ShowdownStrength, showdown_strength
-from tests.showdown_reference import showdowns
+from tests.helpers.reference_showdown import showdowns
 
 DECKS: list[tuple[int, int, tuple[int, ...]]] = [
     (4, 3, (0, 3, 1, 1)),

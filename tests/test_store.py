@@ -10,7 +10,7 @@ import pytest
 from repro.errors import ReproError
 from repro.tracking.record import RunRecord
 from repro.tracking.store import MLflowRuns, default_uri, experiment_id, open_store
-from tests.commands import SMALL, call
+from tests.helpers.commands import SMALL, call
 
 
 @pytest.mark.makes_a_database

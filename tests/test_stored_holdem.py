@@ -9,14 +9,15 @@ import pytest
 
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.tabular import solve
-from repro.config import Config, NetworkConfig, ReadoutConfig
+from repro.config import Config, ReadoutConfig
 from repro.errors import ReproError
 from repro.games import load
 from repro.policies.snapshot import SnapshotFolder
 from repro.trained import load_portable, save_portable
-from tests.small import metrics_of, small_config
+from tests.helpers.deep_cfr import small_config
+from tests.helpers.holdem import NETWORK
+from tests.helpers.training import metrics_of
 
-NETWORK = NetworkConfig("deep_cfr", 8, None, 12)
 SMALL: dict[str, Any] = {"ranks": 4, "suits": 2}
 READOUTS = {"sd_cfr": ReadoutConfig("ensemble"), "deep_cfr": ReadoutConfig("average_network")}
 

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from repro.abstraction import Abstraction, abstraction, streets
-from repro.abstraction.streets import StreetBuckets, features, find_buckets
+from repro.abstraction.streets import StreetBuckets, find_buckets, hand_features
 from repro.errors import ReproError
 from repro.games import Game, load
 from repro.games.holdem import HoldemCards, holdem_cards
-from tests.showdown_reference import showdowns
+from tests.helpers.holdem import cards_in
+from tests.helpers.reference_showdown import showdowns
 
 ROUNDS = (1, 2, 3)
 
@@ -28,11 +29,6 @@ def small_game(**changes: Any) -> Game:
 @lru_cache
 def grouped(buckets: int, **changes: Any) -> Abstraction:
     return abstraction(small_game(**changes), buckets)
-
-
-def cards_in(game: Game) -> HoldemCards:
-    assert isinstance(game.cards, HoldemCards)
-    return game.cards
 
 
 def buckets_of(made: Abstraction) -> StreetBuckets:
@@ -71,7 +67,7 @@ def some_infosets(game: Game, n: int, seed: int = 0) -> Tensor:
 
 
 def by_listing(cards: HoldemCards, round_: int, seen: list[int]) -> tuple[float, ...]:
-    """What `features` says of one deal, with the variance for the standard deviation."""
+    """What `hand_features` says of one deal, with the variance for the standard deviation."""
     board, hand = tuple(seen[:-2]), tuple(sorted(seen[-2:]))
     reference = showdowns(cards.ranks, cards.suits)
     number = reference.hands.index((hand[0], hand[1]))
@@ -92,7 +88,7 @@ def test_features_equal_brute_force(ranks, suits, dealt):
     cards = holdem_cards(ranks, suits, dealt)
     for round_ in range(1, len(dealt)):
         seen = deals(cards, round_, 80)
-        found = features(cards, round_, seen)
+        found = hand_features(cards, round_, seen)
         expected = np.array([by_listing(cards, round_, deal) for deal in seen.tolist()])
         assert found.shape == (80, 6)
         found[:, 1] **= 2
@@ -104,7 +100,7 @@ def test_features_equal_brute_force(ranks, suits, dealt):
 @pytest.mark.parametrize("round_", ROUNDS)
 def test_features_are_between_0_and_1_and_differ(round_):
     cards = cards_in(small_game())
-    found = features(cards, round_, deals(cards, round_, 2000))
+    found = hand_features(cards, round_, deals(cards, round_, 2000))
     assert float(found.min()) >= 0
     assert float(found.max()) <= 1
     # On full boards nothing is to come: there is no spread.
@@ -119,7 +115,7 @@ def test_features_of_isomorphic_deals_are_equal(round_):
     seen = deals(cards, round_, 500)
     other = isomorphic(cards, round_, seen)
     assert bool((seen != other).any(1).float().mean() > 0.9)
-    one, two = features(cards, round_, seen), features(cards, round_, other)
+    one, two = hand_features(cards, round_, seen), hand_features(cards, round_, other)
     one[:, 1] **= 2
     two[:, 1] **= 2
     np.testing.assert_allclose(one, two, rtol=0, atol=1e-6)
@@ -184,7 +180,7 @@ def test_fewer_places_than_buckets():
     made = grouped(225, ranks=3, suits=3, stack=150.0)
     cards = cards_in(made.game)
     for round_, size in zip(ROUNDS, buckets_of(made).sizes[1:], strict=True):
-        points = features(cards, round_, deals(cards, round_, 20_000)).round(5)
+        points = hand_features(cards, round_, deals(cards, round_, 20_000)).round(5)
         assert size <= 225
         assert 0.8 * min(225, len(np.unique(points, axis=0))) < size
     assert min(buckets_of(made).sizes[1:]) < 225
@@ -199,14 +195,14 @@ def test_centres_are_the_means_of_many_deals(monkeypatch):
         clustered.append(points)
         return (points[:, 0] > 0.5).astype(np.int64)
 
-    monkeypatch.setattr(streets, "cluster", halves)
+    monkeypatch.setattr(streets, "cluster_labels", halves)
     centres = find_buckets(cards, buckets).centres
     for round_, points, found in zip(ROUNDS, clustered, centres, strict=True):
         strong = points[:, 0] > 0.5
         np.testing.assert_allclose(found.numpy(), [points[~strong].mean(0), points[strong].mean(0)])
         # Enough deals for all buckets, and they are like any others.
         assert len(points) >= 10 * buckets
-        others = features(cards, round_, deals(cards, round_, 20_000, seed=4))
+        others = hand_features(cards, round_, deals(cards, round_, 20_000, seed=4))
         np.testing.assert_allclose(points.mean(0), others.mean(0), rtol=0, atol=0.01)
         places, fresh = (len(np.unique(p.round(5), axis=0)) for p in (points[:20_000], others))
         assert places == pytest.approx(fresh, rel=0.05)
@@ -217,7 +213,7 @@ def test_hands_of_a_bucket_are_alike():
     cards, buckets = cards_in(made.game), buckets_of(made)
     for round_ in ROUNDS:
         seen = deals(cards, round_, 5000, seed=3)
-        points = features(cards, round_, seen)
+        points = hand_features(cards, round_, seen)
         bucket = buckets.of_cells(round_, cards.cell(round_, seen)).numpy()
         size = np.maximum(np.bincount(bucket), 1)
         mean = np.stack([np.bincount(bucket, column) / size for column in points.T], 1)
@@ -244,7 +240,7 @@ def test_buckets_are_the_same_in_every_run():
 
 def test_known_centres_are_taken_as_they_are(monkeypatch):
     made = grouped(20)
-    monkeypatch.setattr(streets, "cluster", lambda *_: pytest.fail("it looked for buckets"))
+    monkeypatch.setattr(streets, "cluster_labels", lambda *_: pytest.fail("it looked for buckets"))
     again = abstraction(small_game(), 20, buckets_of(made).centres)
     infosets = some_infosets(small_game(), 20)
     assert torch.equal(again.rows(infosets), made.rows(infosets))
@@ -327,7 +323,7 @@ def test_infosets_are_described_by_their_bucket():
 
 @pytest.mark.parametrize("buckets", [-1, 0, 14_641])
 def test_impossible_numbers_of_buckets_are_refused(monkeypatch, buckets):
-    monkeypatch.setattr(streets, "cluster", lambda *_: pytest.fail("it looked for buckets"))
+    monkeypatch.setattr(streets, "cluster_labels", lambda *_: pytest.fail("it looked for buckets"))
     said = rf"algorithm\.buckets is {buckets}; allowed are 1 to 14,640, or null \(lossless\)\."
     with pytest.raises(ReproError, match=said):
         abstraction(small_game(), buckets)

@@ -13,7 +13,7 @@ import pytest
 
 from repro.errors import ReproError
 from repro.subgames import dataset
-from repro.subgames.dataset import Dataset, Recipe, Samples
+from repro.subgames.dataset import Dataset, Recipe, SubgameSamples
 from repro.subgames.sampling import random_subgame
 from repro.subgames.solver import SolverConfig
 from repro.subgames.subgames import Deck, Subgames
@@ -94,7 +94,7 @@ def test_a_damaged_shard_is_made_again_and_never_read(tmp_path: Path, harm: str)
 def test_who_comes_second_waits_and_finds_the_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     made, solve = list[int](), Dataset.solved
 
-    def counted(self: Dataset, numbers: Sequence[int], threads: int) -> Samples:
+    def counted(self: Dataset, numbers: Sequence[int], threads: int) -> SubgameSamples:
         made.append(numbers[0])
         return solve(self, numbers, threads)
 

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from phevaluator import evaluate_cards  # type: ignore[import-untyped,attr-defined,unused-ignore]
 
 from repro.algorithms.tabular import VARIANTS, TabularCFRConfig
+from repro.engine.compiled import Array
 from repro.errors import ReproError
 from repro.subgames.kernels import BEST
 from repro.subgames.plain import PlainSolver
 from repro.subgames.sampling import mean_strength, random_range, random_subgame
-from repro.subgames.solver import SubgameSolver, solve, solve_all
-from repro.subgames.subgames import BY_CARD, EQUITY, MADE_HAND, POTS, RANDOM, Array, Deck, Subgame, matchups
+from repro.subgames.solver import SubgameSolver, solve_all, solve_subgame
+from repro.subgames.subgames import BY_CARD, EQUITY, MADE_HAND, POTS, RANDOM, Deck, Subgame, matchups
 
 SMALL = Deck(ranks=4)
 CFR_VARIANTS = ("cfr", "cfr_plus", "dcfr", "linear_cfr")
@@ -76,7 +77,7 @@ def test_a_hand_checked_subgame():
     ranges[0, hands.index(best)] = ranges[0, hands.index(sorted(worst))] = 0.5
     ranges[1, hands.index(catcher)] = 1.0
     subgame = Subgame(board, 100.0, ranges, deck, stack=150.0)
-    solution = solve(subgame, variant("dcfr"), 1e-4)
+    solution = solve_subgame(subgame, variant("dcfr"), 1e-4)
     assert solution.exploitability <= 1e-4
     # In chips, of a pot of 100 to which each gave 50: 0.75 * 100 - 50.
     assert (ranges[0] * solution.cfv[0]).sum() == pytest.approx(0.25, abs=1e-3)
@@ -87,7 +88,7 @@ def test_a_hand_checked_subgame():
 @pytest.mark.parametrize(("board_cards", "deck"), [(5, Deck()), (4, Deck(ranks=6)), (4, SMALL)])
 def test_identities_of_a_solution(board_cards: int, deck: Deck):
     subgame = random_subgame(1, 7, board_cards, deck)
-    solution = solve(subgame, variant("dcfr"), 0.005)
+    solution = solve_subgame(subgame, variant("dcfr"), 0.005)
     assert solution.exploitability <= 0.005
     # Zero-sum: what one player's hands win, weighted by her range, the other's lose.
     won = (subgame.ranges * solution.cfv).sum(1)
@@ -160,7 +161,7 @@ def test_rivers_with_symmetric_ranges():
     """Renaming suits may move the last card of a river to another of its cards."""
     board = (3, 6, 11, 48, 49)
     subgame = Subgame(board, 200.0, np.ones((2, 1081)), Deck())
-    assert solve(subgame, variant("dcfr"), 0.01).exploitability <= 0.01
+    assert solve_subgame(subgame, variant("dcfr"), 0.01).exploitability <= 0.01
 
 
 def check_down(subgame: Subgame) -> Array:
@@ -182,7 +183,7 @@ def check_down(subgame: Subgame) -> Array:
 def test_without_chips_behind_a_turn_is_checked_down(behind: float):
     subgame = random_subgame(6, 1, 4, Deck(ranks=3))
     subgame = replace(subgame, stack=subgame.pot / 2 * (1 + behind))
-    found = solve(subgame, variant("dcfr"), 0.001)
+    found = solve_subgame(subgame, variant("dcfr"), 0.001)
     np.testing.assert_allclose(found.cfv, check_down(subgame), atol=2 * behind + 1e-6)
 
 
@@ -205,7 +206,7 @@ def test_late_iterations_do_not_overflow(gamma: float):
 def test_scaling_the_chips_changes_nothing():
     subgame = random_subgame(4, 2, 5, SMALL)
     scaled = Subgame(subgame.board, 2 * subgame.pot, 3 * subgame.ranges, SMALL, 2 * subgame.stack)
-    first, second = (solve(s, variant("dcfr"), 1e-3) for s in (subgame, scaled))
+    first, second = (solve_subgame(s, variant("dcfr"), 1e-3) for s in (subgame, scaled))
     np.testing.assert_allclose(first.cfv, second.cfv, atol=1e-5)
 
 

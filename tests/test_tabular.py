@@ -22,9 +22,9 @@ from repro.evaluation import expected_value, nash_conv
 from repro.evaluation.exploitability import exact_engine
 from repro.games import load
 from repro.policies import TabularPolicy, uniform
-from tests.commands import configs
-from tests.reference import random_table
-from tests.trained import built, config_of, measured, tables_of
+from tests.helpers.commands import configs
+from tests.helpers.draws import random_table
+from tests.helpers.training import advanced, built, config_of, measured, tables_of
 
 PEERS = {
     "cfr": lambda game: cfr._CFRSolver(game, True, False, False),
@@ -292,14 +292,12 @@ def test_a_run_that_was_stopped_continues_bitwise_equal(variant, iterations):
     game, config = load("leduc"), config_of(replace(VARIANTS[variant], **changes), seed=2)
     whole, stopped, continued = (built(game, config) for _ in range(3))
     assert whole.steps == 3
-    for _ in range(3):
-        whole.training_step(None, 0)
+    advanced(whole, 3)
     stopped.training_step(None, 0)
     checkpoint: dict = {}
     stopped.on_save_checkpoint(checkpoint)
     continued.on_load_checkpoint(checkpoint)
-    for _ in range(2):
-        continued.training_step(None, 0)
+    advanced(continued, 2)
     assert whole.iteration == continued.iteration == iterations
     ours, theirs = (tables_of(game, config, model) for model in (whole, continued))
     for name in ("average", "current"):

@@ -14,7 +14,6 @@ from repro.config import Config, NetworkConfig, ReadoutConfig
 from repro.errors import ReproError
 from repro.evaluation.base import Subject
 from repro.games.isomorphism import Coding
-from repro.launching import execute
 from repro.planning import plan
 from repro.policies.snapshot import Snapshot
 from repro.subgames import buckets, dataset
@@ -32,8 +31,8 @@ from repro.subgames.networks import (
 from repro.subgames.subgames import STACK, Deck, Subgames, matchups
 from repro.tracking import record as records
 from repro.trained import run_folder, snapshots_of
-from tests.commands import key_of, results
-from tests.trained import config_of, measured, readouts_of, straight_and_resumed, trainer
+from tests.helpers.commands import executed, key_of, results
+from tests.helpers.training import config_of, measured, readouts_of, straight_and_resumed, trainer
 
 SMALL, SUBGAMES = Deck(ranks=4), 12
 RIVERS = Subgames("river_subgames", SMALL)
@@ -93,7 +92,7 @@ def test_inputs_and_targets_are_what_they_should_be(solved: Path, target: str, c
     bucket = data._buckets(samples.board)
     data.setup("fit")
     seen = torch.cat([b.inputs for b in data.val_dataloader()])
-    targets, there = (torch.cat([getattr(b, name) for b in data.val_dataloader()]) for name in ("target", "there"))
+    targets, there = (torch.cat([getattr(b, name) for b in data.val_dataloader()]) for name in ("target", "occupied"))
     assert seen.shape[1] == data.inputs == (13 if count else 2 * 120 + 1 + 16)
     held = data._held_out(samples.board)
     for row, n in enumerate(np.flatnonzero(held)):
@@ -220,7 +219,7 @@ def test_the_losses_are_what_they_should_be(solved: Path, tmp_path: Path):
         wrong, squares, shifted, kept = [], [], [], 0
         for batch in data.val_dataloader():
             output = model.network(batch.inputs)
-            there = batch.there.expand_as(output)
+            there = batch.occupied.expand_as(output)
             wrong.append(huber_loss(output[there], batch.target[there], reduction="none"))
             for row in range(len(batch.inputs)):
                 bucket, matchup, ranges = (x[kept] for x in (data.truth.bucket, data.truth.matchup, data.truth.ranges))
@@ -328,23 +327,17 @@ def test_without_buckets_there_is_no_encoding_error(solved: Path, tmp_path: Path
 RUN = ["game=river_subgames", "game.ranks=4", "algorithm.iterations=3"]
 
 
-@pytest.mark.slow
-def done(*overrides: str) -> str:
-    (run,) = plan(overrides, multirun=False).runs
-    return execute(run.configs, run.labels)
-
-
 def test_runs_need_solved_subgames(tmp_path: Path):
     network_run = (
         *RUN, "algorithm=devn", "algorithm.subgames=12", "algorithm.validation=0.4", "algorithm.buckets=5",
         "algorithm.batch_size=4", "network.width=8", "network.layers=2", "algorithm.snapshot_every=1",
     )  # fmt: skip
     output = f"output_dir={tmp_path}"
-    assert done(*network_run, output) == records.FAILED
+    assert executed(*network_run, output) == records.FAILED
     folder = run_folder(tmp_path, key_of(*network_run))
     assert "solve them first" in records.read(folder).message
-    assert done(*RUN, "algorithm=solved_subgames", output) == records.FINISHED
-    assert done(*network_run, output) == records.FINISHED
+    assert executed(*RUN, "algorithm=solved_subgames", output) == records.FINISHED
+    assert executed(*network_run, output) == records.FINISHED
     rows = results(tmp_path, network_run)
     assert {"loss/train", "loss/validation", "epochs"} <= set(rows[rows.readout == "training"].metric)
     for name in ("devn", "devn_zero_sum"):

@@ -17,7 +17,7 @@ from repro.games.game import MOST_LISTED, Game
 from repro.games.holdem import HoldemCards
 
 
-class Buckets(Protocol):
+class CellBuckets(Protocol):
     """Which cells are played alike; `sizes` is the number of buckets per round."""
 
     sizes: tuple[int, ...]
@@ -32,7 +32,7 @@ class BucketCards(Cards):
     """The cards of a game as its abstraction sees them: a cell is a bucket, and the deals are those of the game."""
 
     full: HoldemCards
-    buckets: Buckets
+    buckets: CellBuckets
 
     @property
     def cells(self) -> tuple[int, ...]:
@@ -56,8 +56,8 @@ class BucketCards(Cards):
 
     def deal(self, n: int, generator: torch.Generator) -> Deals:
         deals = self.full.deal(n, generator)
-        found = [self.buckets.of_cells(r, deals.cells[:, :, r].flatten()) for r in range(len(self.board_cards))]
-        return Deals(torch.stack(found, 1).view(-1, 2, len(found)), deals.sign)
+        buckets = [self.buckets.of_cells(r, deals.cells[:, :, r].flatten()) for r in range(len(self.board_cards))]
+        return Deals(torch.stack(buckets, 1).view(-1, 2, len(buckets)), deals.sign)
 
     def describe(self, round_: int, cell: int) -> str:
         return f"bucket {cell}" if round_ else self.full.describe(round_, cell)
@@ -74,7 +74,7 @@ class Abstraction:
     """
 
     game: Game
-    buckets: Buckets | None
+    buckets: CellBuckets | None
     abstract: Game
 
     def rows(self, infosets: Tensor) -> Tensor:
@@ -85,8 +85,8 @@ class Abstraction:
         round_ = self.game.tree.round.index_select(0, node)
         bucket = torch.empty_like(cell)
         for r in range(self.game.tree.rounds):
-            here = (round_ == r).nonzero().flatten()
-            bucket.index_copy_(0, here, self.buckets.of_cells(r, cell.index_select(0, here)))
+            of_round = (round_ == r).nonzero().flatten()
+            bucket.index_copy_(0, of_round, self.buckets.of_cells(r, cell.index_select(0, of_round)))
         return self.abstract.first_infoset.index_select(0, node) + bucket
 
 
@@ -104,12 +104,12 @@ def abstraction(game: Game, buckets: int | None, centres: Sequence[Tensor] | Non
         return Abstraction(game, None, game)
     cards = game.cards
     assert isinstance(cards, HoldemCards)
-    found: Buckets
+    cell_buckets: CellBuckets
     if cards.one_board:
-        found = OneBoardBuckets(game.name, game.parameters, cards.cells, buckets)
+        cell_buckets = OneBoardBuckets(game.name, game.parameters, cards.cells, buckets)
     else:
-        found = find_buckets(cards, buckets) if centres is None else StreetBuckets(cards, centres)
-    return Abstraction(game, found, _abstract(game, cards, found))
+        cell_buckets = find_buckets(cards, buckets) if centres is None else StreetBuckets(cards, centres)
+    return Abstraction(game, cell_buckets, _abstract(game, cards, cell_buckets))
 
 
 def check_buckets(game: Game, buckets: int | None) -> None:
@@ -144,7 +144,7 @@ def abstract_infosets(game: Game, buckets: int | None) -> int:
     return rounds[0] * game.cards.cells[0] + sum(rounds[1:]) * buckets
 
 
-def _abstract(game: Game, cards: HoldemCards, buckets: Buckets) -> Game:
+def _abstract(game: Game, cards: HoldemCards, buckets: CellBuckets) -> Game:
     parameters: Mapping[str, object] = {**game.parameters, "buckets": max(buckets.sizes[1:])}
     seen = BucketCards(cards.ranks, cards.suits, cards.board_cards, cards, buckets)
     return Game(game.name, parameters, game.rules, seen, game.chips_per_unit, game.device)

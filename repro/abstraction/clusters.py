@@ -8,26 +8,26 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
+from repro.engine.compiled import Floats
+
 _MOST_AT_ONCE = 512
 """Clusters of one k-means: more are found in two steps, clusters of clusters."""
 
-Floats = NDArray[np.float64]
 
-
-def cluster(points: Floats, weight: Floats, clusters: int) -> NDArray[np.int64]:
+def cluster_labels(points: Floats, weight: Floats, clusters: int) -> NDArray[np.int64]:
     """`[points]` cluster of each, by weighted k-means; fewer than asked for where points coincide."""
     if clusters <= _MOST_AT_ONCE:
         return _kmeans(points, weight, clusters)
     coarse = _kmeans(points, weight, round(clusters**0.5))
     sizes = np.bincount(coarse)
     share = _apportion(sizes, clusters)
-    found, used = np.zeros(len(points), np.int64), 0
+    labels, used = np.zeros(len(points), np.int64), 0
     for group, parts in enumerate(share):
         members = np.flatnonzero(coarse == group)
         fine = _kmeans(points[members], weight[members], parts)
-        found[members] = used + fine
+        labels[members] = used + fine
         used += int(fine.max()) + 1
-    return found
+    return labels
 
 
 def _apportion(sizes: NDArray[Any], total: int) -> list[int]:

@@ -34,17 +34,17 @@ def _strengths(
 ) -> int:
     """Fill `low`, `high` and `strength` of all hands without the board's cards; returns how many they are."""
     deck, key, count = (len(keys) - lowest) * suits, 0, 0
-    taken, masks = np.zeros(deck, np.bool_), np.zeros(suits, np.int64)
+    on_board, masks = np.zeros(deck, np.bool_), np.zeros(suits, np.int64)
     for c in board:
-        taken[c] = True
+        on_board[c] = True
         key += keys[c // suits + lowest]
         masks[c % suits] |= 1 << (c // suits + lowest)
     for high in range(1, deck):
         for low in range(high):
-            if taken[high] or taken[low]:
+            if on_board[high] or on_board[low]:
                 continue
             r, s = low // suits + lowest, high // suits + lowest
-            found = by_ranks[key + keys[r] + keys[s]]
+            strength = by_ranks[key + keys[r] + keys[s]]
             for suit in range(suits):
                 mask = masks[suit]
                 if low % suits == suit:
@@ -52,8 +52,8 @@ def _strengths(
                 if high % suits == suit:
                     mask |= 1 << s
                 # Fewer than five cards of a suit have an entry of 0.
-                found = max(found, by_mask[mask])
-            hands.low[count], hands.high[count], hands.strength[count] = low, high, found
+                strength = max(strength, by_mask[mask])
+            hands.low[count], hands.high[count], hands.strength[count] = low, high, strength
             count += 1
     return count
 
@@ -77,7 +77,7 @@ def _shares(count: int, deck: int, hands: Hands, share: Array) -> None:
     low, high, order = hands.low, hands.high, hands.order
     # Weaker and equal hands in all, and those with a certain card.
     below, equal = np.zeros(deck), np.zeros(deck)
-    others, begin = (deck - 7) * (deck - 8) / 2, 0
+    opponent_hands, begin = (deck - 7) * (deck - 8) / 2, 0
     while begin < count:
         end = begin
         while end < count and hands.strength[order[end]] == hands.strength[order[begin]]:
@@ -88,7 +88,7 @@ def _shares(count: int, deck: int, hands: Hands, share: Array) -> None:
             weaker = begin - below[low[h]] - below[high[h]]
             # The hand itself is in both its cards' counts, and in the whole.
             tied = end - begin - equal[low[h]] - equal[high[h]] + 1
-            share[high[h] * (high[h] - 1) // 2 + low[h]] = (weaker + tied / 2) / others
+            share[high[h] * (high[h] - 1) // 2 + low[h]] = (weaker + tied / 2) / opponent_hands
         for h in order[begin:end]:
             for card in (low[h], high[h]):
                 below[card] += equal[card]
@@ -97,7 +97,7 @@ def _shares(count: int, deck: int, hands: Hands, share: Array) -> None:
 
 
 @compiled
-def full_boards(
+def showdown_shares(
     boards: Array, suits: int, lowest: int, keys: Array, by_ranks: Array, by_mask: Array, classes: int, share: Array
 ) -> None:
     """Fill `share` `[boards, hands]`: how many of the opponent's hands each hand beats, ties counting half.
@@ -123,8 +123,8 @@ def full_boards(
 def _join(board: Array, street: Array, cards: Array, used: Array) -> bool:
     """Fill `cards` with both in ascending order, and mark them in `used`; False if they share one."""
     used[:] = False
-    known = len(board)
-    cards[:known], cards[known:] = board, street
+    board_cards = len(board)
+    cards[:board_cards], cards[board_cards:] = board, street
     for c in cards:
         if used[c]:
             return False

@@ -20,8 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from repro.abstraction.clusters import Floats, cluster
+from repro.abstraction.clusters import cluster_labels
 from repro.engine import board_kernels as kernels
+from repro.engine.compiled import Floats
 from repro.engine.holdem_form import HoldemForm
 from repro.games.registry import load
 
@@ -44,13 +45,13 @@ class OneBoardBuckets:
 
 @lru_cache(maxsize=4)
 def _buckets(name: str, parameters: tuple[tuple[str, object], ...], buckets: int) -> Tensor:
-    given: dict[str, Any] = dict(parameters)
-    form = HoldemForm(load(name, **given))
+    keywords: dict[str, Any] = dict(parameters)
+    form = HoldemForm(load(name, **keywords))
     weight = form.boards.members * np.repeat(form.boards.weight, np.diff(form.boards.start))
-    return torch.from_numpy(cluster(features(form), weight, buckets))
+    return torch.from_numpy(cluster_labels(cell_features(form), weight, buckets))
 
 
-def features(form: HoldemForm) -> Floats:
+def cell_features(form: HoldemForm) -> Floats:
     """`[cells, 7]` the features above."""
     boards, cells = form.boards, len(form.boards.members)
     hands = boards.first.shape[1]

@@ -124,7 +124,7 @@ def full_board_shares(ranks: int, suits: int, boards: NDArray[np.int64]) -> Tabl
     by_ranks, by_mask, classes = _places()
     share = np.zeros((len(boards), comb(ranks * suits, 2)), np.float32)
     keys, lowest = np.array(hand_strength.KEYS), hand_strength.RANKS - ranks
-    kernels.full_boards(boards, suits, lowest, keys, by_ranks, by_mask, classes, share)
+    kernels.showdown_shares(boards, suits, lowest, keys, by_ranks, by_mask, classes, share)
     return share
 
 

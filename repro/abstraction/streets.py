@@ -19,8 +19,9 @@ import torch
 from scipy.spatial import KDTree
 from torch import Tensor
 
-from repro.abstraction.clusters import Floats, cluster
+from repro.abstraction.clusters import cluster_labels
 from repro.abstraction.showdown_strength import showdown_strength
+from repro.engine.compiled import Floats
 from repro.games.holdem import HoldemCards
 from repro.seeding import generator
 
@@ -52,7 +53,7 @@ class StreetBuckets:
         """`[n]` cells of a round -> `[n]` buckets."""
         if round_ == 0:
             return cells
-        points = features(self._cards, round_, self._cards.cards_of_cells(round_, cells).cpu())
+        points = hand_features(self._cards, round_, self._cards.cards_of_cells(round_, cells).cpu())
         return torch.from_numpy(self._trees[round_ - 1].query(points)[1]).to(cells.device)
 
 
@@ -63,15 +64,15 @@ def find_buckets(cards: HoldemCards, buckets: int) -> StreetBuckets:
     centres = []
     for r in range(1, len(cards.streets)):
         seen = torch.cat([dealt[:, 4 : 4 + cards.board_cards[r]], dealt[:, :2]], 1)
-        points = features(cards, r, seen)
-        label = cluster(points, np.ones(deals), buckets)
+        points = hand_features(cards, r, seen)
+        label = cluster_labels(points, np.ones(deals), buckets)
         size = np.bincount(label)
         sums = np.stack([np.bincount(label, column) for column in points.T], 1)
         centres.append(torch.from_numpy(sums / size[:, None]))
     return StreetBuckets(cards, centres)
 
 
-def features(cards: HoldemCards, round_: int, seen: Tensor) -> Floats:
+def hand_features(cards: HoldemCards, round_: int, seen: Tensor) -> Floats:
     """`[n, 6]` the features above, of `[n, cards]` the board street by street, then the hand."""
     tables = showdown_strength(cards.ranks, cards.suits, cards.streets)
     board, hand = seen[:, :-2], seen[:, -2:]

@@ -96,8 +96,8 @@ class D2CFRConfig(DeepCFRConfig):
             ("mixing", "clipped", self.rectification != "none"), ("kl_sign", "plus", self.kl_weight > 0)
         ):  # fmt: skip
             if getattr(self, key) == value and not needed:
-                other = "rectification is none" if key == "mixing" else "kl_weight is 0"
-                yield f"algorithm.{key} is {value}, which has no effect where algorithm.{other}; leave it out."
+                condition = "rectification is none" if key == "mixing" else "kl_weight is 0"
+                yield f"algorithm.{key} is {value}, which has no effect where algorithm.{condition}; leave it out."
         for which, regression in self.regressions.items():
             if regression.precision != "fp32":
                 yield f"algorithm.{which}.precision is {regression.precision}; {self.name} takes fp32 only."
@@ -206,7 +206,7 @@ class D2CFR(DeepCFR):
             assert algorithm.simulations is not None
             self.state_values = AskedStateValues(self.engine, algorithm.simulations)
 
-    def kept(self) -> list[str]:
+    def history_names(self) -> list[str]:
         """Nothing: D2CFR has no B^M."""
         return []
 

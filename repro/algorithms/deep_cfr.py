@@ -24,7 +24,7 @@ from repro.algorithms.memory import Aggregated, Memory, Minibatch, Reservoir
 from repro.algorithms.strategies import MOST_EVALUATED, Asked, Listed, Rectify, Strategies
 from repro.config.fields import above, at_least, one_of
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, RegressionConfig, register_algorithm
-from repro.engine.sampling import Samples, SamplingEngine, Traversals
+from repro.engine.sampling import InfosetSamples, SamplingEngine, Traversals
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.networks.modules import Network, average_network, value_network
@@ -213,7 +213,7 @@ class DeepCFR(Algorithm):
             self._new_memory(algorithm.strategy_capacity, p, game.num_actions) for p in range(averages)
         ]
         self.policy_loss = 0.0
-        self.history = {name: [History(), History()] for name in self.kept()}
+        self.history = {name: [History(), History()] for name in self.history_names()}
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class DeepCFR(Algorithm):
             return Listed(game, algorithm.when_no_positive)
         return Asked(game, algorithm.when_no_positive, algorithm.tables_opening(game))
 
-    def kept(self) -> list[str]:
+    def history_names(self) -> list[str]:
         """The names of what B^M holds of every iteration."""
         return ["value", "opening"] if self.strategies.openings else ["value"]
 
@@ -287,7 +287,7 @@ class DeepCFR(Algorithm):
         """Traverse, and store the samples."""
         draw, policy = self.draws("traversals", player), self.current_policy(player)
         traversals = self.engine.external_sampling(policy, player, self.algorithm.traversals, draw)
-        targets = Samples(traversals.advantages.infosets, self.value_targets(traversals))
+        targets = InfosetSamples(traversals.advantages.infosets, self.value_targets(traversals))
         self._remember(player, targets, traversals.opponent_strategies)
         self.nodes_touched += traversals.nodes_touched
         return traversals
@@ -299,7 +299,7 @@ class DeepCFR(Algorithm):
             regrets = regrets / self.game.legal_at(traversals.advantages.infosets).sum(1, keepdim=True)
         return regrets
 
-    def _remember(self, player: int, regrets: Samples, strategies: Samples) -> None:
+    def _remember(self, player: int, regrets: InfosetSamples, strategies: InfosetSamples) -> None:
         """Store what the player's traversals collected: her regrets and the opponent's strategies."""
         keep, opponent = self.draws("reservoir", player), 1 - player
         regrets = self.strategies.set_apart(player, regrets, "regrets", self.iteration)

@@ -52,11 +52,11 @@ class HoldemCFR(Solver):
         for player in players:
             values = opening.values(player, reach, below[player].sum(0), sigma)
             for node in (n for n in opening.decisions if opening.player[n] == player):
-                mine, summed = opening.rows(regrets)[node], opening.rows(sums)[node]
-                summed += share * reach[node][player][:, None] * sigma[node]
+                node_regrets, node_sums = opening.rows(regrets)[node], opening.rows(sums)[node]
+                node_sums += share * reach[node][player][:, None] * sigma[node]
                 for a, to in opening.children(node):
-                    mine[:, a] += values[to] - values[node]
-                kernels.discount_in_place(mine, *discounts)
+                    node_regrets[:, a] += values[to] - values[node]
+                kernels.discount_in_place(node_regrets, *discounts)
 
     def _opening_strategy(self, node: int, regrets: NDArray[Any]) -> NDArray[np.float64]:
         sigma = np.zeros(regrets.shape)

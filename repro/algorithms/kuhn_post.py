@@ -187,9 +187,9 @@ class KuhnPost(Algorithm):
     def _train(self, network: nn.Module, gradients: Any, optimizer: FlatAdam, x: Tensor, target: Tensor) -> float:
         """One Adam step per row, on the mean over actions of the squared error; returns the mean loss."""
         loss = 0.0
-        for row, wanted in zip(x.split(1), target.split(1), strict=True):
+        for row, row_target in zip(x.split(1), target.split(1), strict=True):
             gradients.prepare(row, self._legal)
-            loss += float((gradients.compute(self._weight, wanted) - wanted).square().mean())
+            loss += float((gradients.compute(self._weight, row_target) - row_target).square().mean())
             optimizer.update()
         return loss / len(x)
 

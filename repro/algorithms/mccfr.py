@@ -98,11 +98,11 @@ class SampledCFR(Solver):
         self.iteration += 1
         weight = self.iteration if self._config.linear else 1
         for player in range(2):
-            found = self._traverse(player)
-            strategies = found.opponent_strategies if isinstance(found, Traversals) else found.own_strategies
-            for samples, into in ((found.advantages, self.regrets), (strategies, self.sums)):
+            sampled = self._traverse(player)
+            strategies = sampled.opponent_strategies if isinstance(sampled, Traversals) else sampled.own_strategies
+            for samples, into in ((sampled.advantages, self.regrets), (strategies, self.sums)):
                 into.index_add_(0, samples.infosets, samples.targets.double(), alpha=weight)
-            self.nodes_touched += found.nodes_touched
+            self.nodes_touched += sampled.nodes_touched
             self.update_strategy(player)
 
     def _traverse(self, player: int) -> Traversals | Trajectories:
@@ -122,8 +122,8 @@ class MonteCarloCFR(SampledCFR):
         self._strategy = game.uniform.float()
 
     def update_strategy(self, player: int) -> None:
-        mine = self.game.player_slice[player]
-        self._strategy[mine] = self._regret_matching(mine).float()
+        rows = self.game.player_slice[player]
+        self._strategy[rows] = self._regret_matching(rows).float()
 
     def policy(self) -> Policy:
         return TabularPolicy(self._strategy)

@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from repro.engine.sampling import Samples
+from repro.engine.sampling import InfosetSamples
 
 _ROWS_AT_ONCE = 1 << 19
 """Rows drawn in one go: large enough to amortise calls, small enough to stay in cache."""
@@ -51,7 +51,7 @@ class Memory(Protocol):
         """Entries held."""
         ...
 
-    def add(self, samples: Samples, iteration: int, generator: torch.Generator) -> None:
+    def add(self, samples: InfosetSamples, iteration: int, generator: torch.Generator) -> None:
         """Store what was collected in one iteration.
 
         Raises:
@@ -75,7 +75,7 @@ class Memory(Protocol):
         """Restore what `state_dict` gave."""
 
 
-def _own_rows(infosets: Tensor, first: int, count: int) -> Tensor:
+def _player_rows(infosets: Tensor, first: int, count: int) -> Tensor:
     """`[n]` infosets -> `[n]` their rows in the memory of the player whose infosets begin at `first`.
 
     Raises:
@@ -112,8 +112,8 @@ class Reservoir:
         # One row per action: gathering and summing single columns is several times faster than short rows.
         self._target = torch.empty(actions, capacity, device=device)
 
-    def add(self, samples: Samples, iteration: int, generator: torch.Generator) -> None:
-        infosets = _own_rows(samples.infosets, self.first, self.count).to(self._infoset.dtype)
+    def add(self, samples: InfosetSamples, iteration: int, generator: torch.Generator) -> None:
+        infosets = _player_rows(samples.infosets, self.first, self.count).to(self._infoset.dtype)
         targets = samples.targets
         fill = min(self.capacity - self.size, len(infosets))
         slot = torch.arange(self.size, self.size + fill, device=infosets.device)
@@ -125,10 +125,10 @@ class Reservoir:
             position = torch.arange(self.seen + fill + 1, self.seen + fill + rest + 1, device=infosets.device)
             draw = torch.rand(rest, generator=generator, dtype=torch.float64, device=infosets.device)
             slot = (draw * position).long()
-            kept = (slot < self.capacity).nonzero().flatten()
+            accepted = (slot < self.capacity).nonzero().flatten()
             # Of several entries drawn for one slot the last stays, as if they had come one at a time.
-            replaced, which = slot[kept].unique(return_inverse=True)
-            winner = torch.zeros_like(replaced).scatter_reduce_(0, which, kept, "amax", include_self=False)
+            replaced, which = slot[accepted].unique(return_inverse=True)
+            winner = torch.zeros_like(replaced).scatter_reduce_(0, which, accepted, "amax", include_self=False)
             self._write(replaced, infosets[fill:][winner], targets[fill:][winner], iteration)
         self.seen += len(infosets)
 
@@ -222,9 +222,9 @@ class Aggregated:
     def size(self) -> int:
         return self._entries
 
-    def add(self, samples: Samples, iteration: int, generator: torch.Generator) -> None:
+    def add(self, samples: InfosetSamples, iteration: int, generator: torch.Generator) -> None:
         del generator
-        rows, targets = _own_rows(samples.infosets, self.first, self.count), samples.targets.double()
+        rows, targets = _player_rows(samples.infosets, self.first, self.count), samples.targets.double()
         self._weight.index_add_(0, rows, torch.full_like(targets[:, :1], iteration))
         self._sum.index_add_(0, rows, iteration * targets)
         self._squares += iteration * targets.square().sum()

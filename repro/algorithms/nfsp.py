@@ -32,10 +32,10 @@ from repro.algorithms.replay import Replay, Transitions
 from repro.algorithms.strategies import MOST_EVALUATED
 from repro.config.fields import above, above_up_to, at_least, between, one_of
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, register_algorithm
-from repro.engine.sampling import Samples, SamplingEngine, sample_actions
+from repro.engine.sampling import InfosetSamples, SamplingEngine, sample_actions
 from repro.errors import ReproError
 from repro.games.game import Game
-from repro.networks.features import Columns
+from repro.networks.features import FeatureColumns
 from repro.networks.inputs import Inputs, network_inputs
 from repro.networks.modules import average_network, value_network
 from repro.networks.optimizers import FlatSGD
@@ -180,12 +180,12 @@ class Player:
         algorithm: NFSPConfig,
         network: NetworkConfig,
         inputs: Inputs,
-        columns: Columns,
+        columns: FeatureColumns,
         seed: int,
     ) -> None:
         self.game, self.player, self.algorithm = game, player, algorithm
-        mine = game.player_slice[player]
-        self.first, self.count, self.actions = mine.start, mine.stop - mine.start, game.num_actions
+        infosets = game.player_slice[player]
+        self.first, self.count, self.actions = infosets.start, infosets.stop - infosets.start, game.num_actions
         with initialisation(seed, "initial networks", 0, player):
             self.value_network = value_network(network, columns, self.actions).to(game.device)
             self.average_network = average_network(network, columns, self.actions).to(game.device)
@@ -212,7 +212,7 @@ class Player:
         cloned = transitions.best_response
         actions = one_hot(transitions.actions[cloned], self.actions).float()
         # Under one and the same iteration number all entries weigh the same.
-        self.reservoir.add(Samples(transitions.infosets[cloned], actions), 1, keep)
+        self.reservoir.add(InfosetSamples(transitions.infosets[cloned], actions), 1, keep)
         every, before = self.algorithm.steps_per_update, self.steps
         self.steps += len(transitions.infosets) + hands
         return self.steps // every - before // every

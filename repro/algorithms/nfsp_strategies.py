@@ -49,9 +49,9 @@ class PlayerStrategies(ABC):
     def __init__(
         self, game: Game, player: int, inputs: Inputs, value_network: Network, average_network: Network
     ) -> None:
-        mine = game.player_slice[player]
+        infosets = game.player_slice[player]
         self.game, self.inputs = game, inputs
-        self.first, self.count, self.actions = mine.start, mine.stop - mine.start, game.num_actions
+        self.first, self.count, self.actions = infosets.start, infosets.stop - infosets.start, game.num_actions
         self.value_network, self.average_network = value_network, average_network
 
     @abstractmethod

@@ -90,9 +90,9 @@ class Solver(ABC):
         for player in range(2):
             self.update_strategy(player)
 
-    def _regret_matching(self, mine: slice) -> Tensor:
+    def _regret_matching(self, rows: slice) -> Tensor:
         # Illegal actions have no regret, so that no mask is needed.
-        return normalised(self.regrets[mine].clamp(min=0), self.game.uniform[mine])
+        return normalised(self.regrets[rows].clamp(min=0), self.game.uniform[rows])
 
 
 def _copied(table: Tensor, dtype: torch.dtype | None = None) -> Tensor:

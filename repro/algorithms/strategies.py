@@ -21,7 +21,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from repro.algorithms.memory import Minibatch
 from repro.algorithms.regression import fit
-from repro.engine.sampling import Samples
+from repro.engine.sampling import InfosetSamples
 from repro.games.game import Game
 from repro.networks.inputs import network_inputs
 from repro.networks.optimizers import FlatAdam
@@ -97,7 +97,7 @@ class Strategies(ABC):
     def renew(self, player: int, network: nn.Module, iteration: int, rectify: Rectify | None = None) -> None:
         """Take the player's value network, newly fitted in `iteration`, for her current strategy."""
 
-    def set_apart(self, player: int, samples: Samples, into: Sums, iteration: int) -> Samples:
+    def set_apart(self, player: int, samples: InfosetSamples, into: Sums, iteration: int) -> InfosetSamples:
         """Add those samples of a player that have a table to its `regrets` or `sums`; returns those for networks."""
         del player, into, iteration
         return samples
@@ -235,7 +235,7 @@ class Asked(Strategies):
         if self.openings:
             self.opening_strategies[player] = self.openings[player].strategy()
 
-    def set_apart(self, player: int, samples: Samples, into: Sums, iteration: int) -> Samples:
+    def set_apart(self, player: int, samples: InfosetSamples, into: Sums, iteration: int) -> InfosetSamples:
         if not self.openings:
             return samples
         table = self.openings[player].regrets if into == "regrets" else self.openings[player].sums
@@ -245,7 +245,7 @@ class Asked(Strategies):
         # State values, which D2CFR's samples have after the regrets, have no place in it.
         sampled = samples.targets.index_select(0, early)[:, : table.shape[1]].double()
         table.index_add_(0, row.index_select(0, early), sampled, alpha=iteration)
-        return Samples(samples.infosets.index_select(0, late), samples.targets.index_select(0, late))
+        return InfosetSamples(samples.infosets.index_select(0, late), samples.targets.index_select(0, late))
 
     def fit_to(
         self, network: nn.Module, optimizer: FlatAdam, batches: Iterator[Minibatch], player: int, **how: Any

@@ -106,9 +106,9 @@ def solve(
     """
     if variant not in VARIANTS:
         raise ReproError(f"variant {variant!r} is unknown; the variants are {', '.join(VARIANTS)}.")
-    given = {**changes, "name": variant, "iterations": iterations, "snapshot_every": every}
+    settings = {**changes, "name": variant, "iterations": iterations, "snapshot_every": every}
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(VARIANTS[variant]), given)
+        merged = OmegaConf.merge(OmegaConf.structured(VARIANTS[variant]), settings)
     except OmegaConfBaseException as error:
         raise ReproError(f"variant {variant}: {error.full_key}: {str(error).splitlines()[0]}.") from error
     config: TabularCFRConfig | MCCFRConfig = OmegaConf.to_object(merged)  # type: ignore[assignment]
@@ -159,10 +159,10 @@ class ExactCFR(Solver):
 
     def _update(self, player: int) -> None:
         """From the player's values to regrets, summed strategy and the next strategy."""
-        mine, treeplex = self.game.player_slice[player], self._engine.players[player]
-        self.sums[mine].add_(treeplex.plan, alpha=self.iteration**self._config.gamma)
-        regrets = self.regrets[mine]
-        regrets.add_(treeplex.q).addcmul_(treeplex.v[:, None], self._legal[mine], value=-1)
+        rows, treeplex = self.game.player_slice[player], self._engine.players[player]
+        self.sums[rows].add_(treeplex.plan, alpha=self.iteration**self._config.gamma)
+        regrets = self.regrets[rows]
+        regrets.add_(treeplex.q).addcmul_(treeplex.v[:, None], self._legal[rows], value=-1)
         if self._config.floor:
             regrets.clamp_(min=0)
         positive, negative = (discount_factor(self.iteration, e) for e in (self._config.alpha, self._config.beta))

@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     effort = QUICK if options.quick else FULL
     try:
-        prepare_output(options.output)
+        prepare_output_file(options.output)
         rows = run(effort)
     except ReproError as error:
         print(error, file=sys.stderr)
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def prepare_output(path: Path) -> None:
+def prepare_output_file(path: Path) -> None:
     """Make the output's folder, before minutes of measuring.
 
     Raises:

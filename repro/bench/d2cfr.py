@@ -26,11 +26,12 @@ def leduc_d2cfr_iteration(effort: Effort) -> Row:
 
     Policy networks, which both train every ten iterations, are not in it.
     """
-    mine, other = interleaved(
+    d2cfr_rate, deep_cfr_rate = interleaved(
         _iterations("d2cfr_leduc", effort), _iterations("deep_cfr_leduc", effort), effort.repetitions
     )
     note = "peer: our Deep CFR; the ratio, D2CFR over Deep CFR, should be at most 3"
-    return Row("leduc_d2cfr_iteration", 1 / mine, 1 / other, "s/iteration", other / mine, note)
+    ratio = deep_cfr_rate / d2cfr_rate
+    return Row("leduc_d2cfr_iteration", 1 / d2cfr_rate, 1 / deep_cfr_rate, "s/iteration", ratio, note)
 
 
 def _iterations(experiment: str, effort: Effort) -> Callable[[], float]:
@@ -63,10 +64,10 @@ def leduc_play_outs(effort: Effort) -> Row:
     dice = np.random.default_rng(0)
     starts: list[Any] = []
 
-    def go_on(state: Any, kept: list[Any]) -> None:
+    def go_on(state: Any, states: list[Any]) -> None:
         while not state.is_terminal():
-            if kept is starts and not state.is_chance_node():
-                kept.append(state.clone())
+            if states is starts and not state.is_chance_node():
+                states.append(state.clone())
             state.apply_action(int(dice.choice(state.legal_actions())))
 
     for _ in range(1000):
@@ -81,5 +82,6 @@ def leduc_play_outs(effort: Effort) -> Row:
         one = per_second(lambda: histories.played_out(game.uniform, _SIMULATIONS, draw), effort.tabular_seconds)
         return every * one
 
-    mine, other = interleaved(ours, lambda: per_second(play, effort.tabular_seconds), effort.repetitions)
-    return Row("leduc_play_outs", mine, other, "play-outs/s", mine / other, "peer: OpenSpiel, from states of its own")
+    our_rate, peer_rate = interleaved(ours, lambda: per_second(play, effort.tabular_seconds), effort.repetitions)
+    note = "peer: OpenSpiel, from states of its own"
+    return Row("leduc_play_outs", our_rate, peer_rate, "play-outs/s", our_rate / peer_rate, note)

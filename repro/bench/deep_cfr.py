@@ -110,9 +110,9 @@ def traverse_ours(setup: Setup, networks: Sequence[Network], player: int, draw: 
     """Our counterpart of 1,500 calls of OpenSpiel's `_traverse_game_tree`: evaluate the networks, sample, store."""
     game, trainer = setup.game, setup.trainer
     tables = []
-    for network, mine in zip(networks, game.player_slice, strict=True):
-        legal = game.legal[mine]
-        tables.append(regret_matching(network(listed(trainer).features[mine], legal), legal, "argmax"))
+    for network, player_rows in zip(networks, game.player_slice, strict=True):
+        legal = game.legal[player_rows]
+        tables.append(regret_matching(network(listed(trainer).features[player_rows], legal), legal, "argmax"))
     traversals = trainer.engine.external_sampling(TabularPolicy(torch.cat(tables)), player, TRAVERSALS, draw)
     trainer.value_memories[player].add(traversals.advantages, 1, draw)
     trainer.strategy_memories[1 - player].add(traversals.opponent_strategies, 1, draw)
@@ -126,10 +126,10 @@ def traverse_peer(solver: Any, player: int, traversals: int) -> None:
 
 def fit_seconds(setup: Setup, network: nn.Module, optimizer: FlatAdam, player: int, steps: int) -> float:
     """Wall time of our SGD steps as every training takes them, drawing the minibatches included."""
-    trainer, mine = setup.trainer, setup.game.player_slice[player]
+    trainer, player_rows = setup.trainer, setup.game.player_slice[player]
     draw = generator(0, "bench minibatches", 0, player)
     batches = trainer.value_memories[player].minibatches(steps, BATCH_SIZE, 1, 1.0, draw)
-    features, legal = listed(trainer).features[mine], setup.game.legal[mine]
+    features, legal = listed(trainer).features[player_rows], setup.game.legal[player_rows]
     return seconds(lambda: fit(network, optimizer, batches, steps, features, legal))
 
 
@@ -168,18 +168,18 @@ def leduc_traversals(setup: Setup) -> Row:
         return 2 * len(pairs) * TRAVERSALS / (time.perf_counter() - start)
 
     def peer() -> float:
-        start, done = time.perf_counter(), 0
+        start, traversals = time.perf_counter(), 0
         while time.perf_counter() - start < effort.peer_seconds:
             for player in range(2):
                 solver._reinitialize_advantage_network(player)
             for player in range(2):
                 traverse_peer(solver, player, 10)
-            done += 20
-        return done / (time.perf_counter() - start)
+            traversals += 20
+        return traversals / (time.perf_counter() - start)
 
-    mine, other = interleaved(ours, peer, effort.repetitions)
+    our_rate, peer_rate = interleaved(ours, peer, effort.repetitions)
     note = f"peer: as many traversals as take {effort.peer_seconds} s"
-    return Row("leduc_traversals", mine, other, "traversals/s", mine / other, note)
+    return Row("leduc_traversals", our_rate, peer_rate, "traversals/s", our_rate / peer_rate, note)
 
 
 def leduc_iteration(setup: Setup) -> Row:
@@ -200,9 +200,11 @@ def leduc_iteration(setup: Setup) -> Row:
             total += traversing * TRAVERSALS / effort.peer_traversals + training * STEPS / effort.peer_steps
         return total
 
-    mine, other = interleaved(lambda: seconds(lambda: setup.trainer.training_step(None, 0)), peer, effort.repetitions)
+    our_seconds, peer_seconds = interleaved(
+        lambda: seconds(lambda: setup.trainer.training_step(None, 0)), peer, effort.repetitions
+    )
     note = f"peer: extrapolated from {effort.peer_traversals} traversals and {effort.peer_steps} SGD steps per player"
-    return Row("leduc_iteration", mine, other, "s/iteration", other / mine, note)
+    return Row("leduc_iteration", our_seconds, peer_seconds, "s/iteration", peer_seconds / our_seconds, note)
 
 
 def leduc_sgd_overhead(setup: Setup) -> Row:
@@ -286,9 +288,9 @@ def leduc_sgd_step_autograd(setup: Setup) -> Row:
     def peer() -> float:
         return 1e3 * seconds(lambda: plain(effort.steps // 5)) / (effort.steps // 5)
 
-    mine, other = interleaved(ours, peer, effort.repetitions)
+    our_ms, peer_ms = interleaved(ours, peer, effort.repetitions)
     note = "peer: torch autograd, clip_grad_norm_ and torch.optim.Adam on all gathered rows"
-    return Row("leduc_sgd_step_autograd", mine, other, "ms", other / mine, note)
+    return Row("leduc_sgd_step_autograd", our_ms, peer_ms, "ms", peer_ms / our_ms, note)
 
 
 def plain_steps(trainer: DeepCFR, memory: Reservoir) -> Callable[[int], None]:
@@ -298,8 +300,8 @@ def plain_steps(trainer: DeepCFR, memory: Reservoir) -> Callable[[int], None]:
     entries = memory.state_dict()
     infosets, weights = entries["infoset"].long(), entries["iteration"].float()[:, None]
     targets = entries["target"].t().contiguous()
-    mine = trainer.game.player_slice[0]
-    features, legal = listed(trainer).features[mine], trainer.game.legal[mine]
+    player_rows = trainer.game.player_slice[0]
+    features, legal = listed(trainer).features[player_rows], trainer.game.legal[player_rows]
     draw = generator(0, "bench plain")
 
     def take(steps: int) -> None:

@@ -56,12 +56,13 @@ def showdown(effort: Effort) -> Row:
     ours()
     if not np.allclose(value[cell], matrix @ of_hands):
         raise AssertionError("the two ways to value a showdown differ")
-    mine, other = interleaved(
+    our_rate, peer_rate = interleaved(
         lambda: per_second(ours, effort.tabular_seconds),
         lambda: per_second(lambda: matrix @ of_hands, effort.tabular_seconds),
         effort.repetitions,
     )
-    return Row("flop_showdown", mine, other, "showdowns/s", mine / other, "peer: dense matrix product, matrix given")
+    note = "peer: dense matrix product, matrix given"
+    return Row("flop_showdown", our_rate, peer_rate, "showdowns/s", our_rate / peer_rate, note)
 
 
 def seven_cards(effort: Effort) -> Row:
@@ -80,12 +81,13 @@ def seven_cards(effort: Effort) -> Row:
         for hand in dealt:
             evaluate_cards(*hand)
 
-    mine, other = interleaved(
+    our_rate, peer_rate = interleaved(
         lambda: _HANDS * per_second(lambda: hand_strength(rank, suit), effort.tabular_seconds),
         lambda: _HANDS * per_second(one_by_one, effort.tabular_seconds),
         effort.repetitions,
     )
-    return Row("seven_card_strength", mine, other, "hands/s", mine / other, "peer: phevaluator, pure Python")
+    note = "peer: phevaluator, pure Python"
+    return Row("seven_card_strength", our_rate, peer_rate, "hands/s", our_rate / peer_rate, note)
 
 
 def sgd_step(effort: Effort) -> Row:
@@ -95,35 +97,34 @@ def sgd_step(effort: Effort) -> Row:
     game = load("fhp", device=device)
     features, draw = HoldemFeatures(game), torch.Generator(device).manual_seed(0)
     config = NetworkConfig("deep_cfr", 64, None, 192)
-    mine, plain = (value_network(config, features.columns, game.num_actions).to(device) for _ in range(2))
-    plain.load_state_dict(mine.state_dict())
+    network, plain = (value_network(config, features.columns, game.num_actions).to(device) for _ in range(2))
+    plain.load_state_dict(network.state_dict())
     met = SamplingEngine(game).external_sampling(Uniform(game), 0, _BATCH[device], draw).advantages.infosets
     infosets = met[torch.randint(len(met), (_BATCH[device],), generator=draw, device=device)]
     target = torch.randn(len(infosets), game.num_actions, generator=draw, device=device)
     weight = torch.full((len(infosets), 1), 1 / target.numel(), device=device)
     batch = Minibatch(infosets, weight, target, torch.zeros((), device=device))
-    step, parameters = _step_of_runs(mine, features, batch)
-    theirs = torch.optim.Adam(plain.parameters(), 1e-3)
+    step, parameters = _step_of_runs(network, features, batch)
+    torch_adam = torch.optim.Adam(plain.parameters(), 1e-3)
 
     def peer() -> None:
-        theirs.zero_grad()
+        torch_adam.zero_grad()
         x, legal = features.rows(infosets)
         ((plain(x, legal) - target).square() * weight).sum().backward()
         torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
-        theirs.step()
+        torch_adam.step()
 
     step()
     peer()
     if not torch.allclose(parameters(), parameters_to_vector(plain.parameters()), atol=1e-4):
         raise AssertionError("the two steps differ")
-    ours, other = interleaved(
+    our_rate, peer_rate = interleaved(
         lambda: per_second(_finished(step, device), effort.tabular_seconds),
         lambda: per_second(_finished(peer, device), effort.tabular_seconds),
         effort.repetitions,
     )
-    return Row(
-        "fhp_sgd_step", ours, other, "steps/s", ours / other, f"peer: plain torch; {device}, batch {len(infosets)}"
-    )
+    note = f"peer: plain torch; {device}, batch {len(infosets)}"
+    return Row("fhp_sgd_step", our_rate, peer_rate, "steps/s", our_rate / peer_rate, note)
 
 
 def _step_of_runs(

@@ -36,12 +36,12 @@ def leduc_nfsp(effort: Effort) -> Row:
         iterate()
     for _ in range(_WARM_UP):
         play()
-    mine, other = interleaved(
+    our_rate, peer_rate = interleaved(
         lambda: hands * per_second(iterate, effort.tabular_seconds),
         lambda: per_second(play, effort.tabular_seconds),
         effort.repetitions,
     )
-    return Row("leduc_nfsp", mine, other, "hands/s", mine / other, "peer: OpenSpiel's PyTorch NFSP")
+    return Row("leduc_nfsp", our_rate, peer_rate, "hands/s", our_rate / peer_rate, "peer: OpenSpiel's PyTorch NFSP")
 
 
 def open_spiel_hand() -> Callable[[], None]:

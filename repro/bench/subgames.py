@@ -9,7 +9,7 @@ import numpy as np
 from repro.bench.measure import Effort, Row, interleaved, per_second, seconds
 from repro.subgames.plain import PlainSolver
 from repro.subgames.sampling import random_subgame
-from repro.subgames.solver import SolverConfig, SubgameSolver, solve
+from repro.subgames.solver import SolverConfig, SubgameSolver, solve_subgame
 from repro.subgames.subgames import Deck
 
 _TABLE_BYTES = 24
@@ -39,18 +39,20 @@ def river_subgame_iteration(effort: Effort) -> Row:
     ours, plain = SubgameSolver(subgame, SolverConfig()), PlainSolver(subgame, SolverConfig())
     for solver in (ours, plain):
         solver.iterate()
-    mine, other = interleaved(
+    our_rate, peer_rate = interleaved(
         lambda: per_second(ours.iterate, effort.tabular_seconds),
         lambda: per_second(plain.iterate, effort.tabular_seconds), effort.repetitions,
     )  # fmt: skip
     subgames = 10 * effort.turns
-    taken = seconds(lambda: [solve(random_subgame(0, n, 5, Deck()), SolverConfig(), 0.005) for n in range(subgames)])
-    hourly = 3600 * subgames / taken
+    elapsed = seconds(
+        lambda: [solve_subgame(random_subgame(0, n, 5, Deck()), SolverConfig(), 0.005) for n in range(subgames)]
+    )
+    hourly = 3600 * subgames / elapsed
     note = (
         f"peer: matrices; {hourly:,.0f} random river subgames an hour to 0.5% of the pot, {subgames} solved on one "
         "thread"
     )
-    return Row("river_subgame_iteration", mine, other, "iterations/s", mine / other, note)
+    return Row("river_subgame_iteration", our_rate, peer_rate, "iterations/s", our_rate / peer_rate, note)
 
 
 def turn_subgame_traffic(effort: Effort) -> Row:
@@ -61,16 +63,16 @@ def turn_subgame_traffic(effort: Effort) -> Row:
     solver = SubgameSolver(replace(random_subgame(0, 3, 4, Deck()), pot=_POT), SolverConfig())
     solver.iterate()
     source, target = np.zeros(_COPIED, np.uint8), np.zeros(_COPIED, np.uint8)
-    mine, other = interleaved(
+    our_rate, peer_rate = interleaved(
         lambda: _TABLE_BYTES * solver.entries * per_second(solver.iterate, effort.tabular_seconds) / 1e9,
         lambda: 2 * _COPIED * per_second(lambda: np.copyto(target, source), effort.tabular_seconds) / 1e9,
         effort.repetitions,
     )
     drawn = [random_subgame(0, n, 4, Deck(), _LEAST_POT) for n in range(effort.turns)]
-    hourly = 3600 * effort.turns / seconds(lambda: [solve(subgame, SolverConfig(), 0.005) for subgame in drawn])
+    hourly = 3600 * effort.turns / seconds(lambda: [solve_subgame(subgame, SolverConfig(), 0.005) for subgame in drawn])
     note = (
         f"peer: np.copyto; {solver.entries:,} pairs of action and hand, {_TABLE_BYTES} bytes each an iteration; "
         f"{hourly:,.0f} random turn subgames with pots of {_LEAST_POT:,.0f} and more an hour to 0.5% of the pot, "
         f"{effort.turns} solved on one thread"
     )
-    return Row("turn_subgame_traffic", mine, other, "GB/s", mine / other, note)
+    return Row("turn_subgame_traffic", our_rate, peer_rate, "GB/s", our_rate / peer_rate, note)

@@ -19,25 +19,25 @@ BATCHES = (1_000, 10_000)
 
 def rows(effort: Effort) -> list[Row]:
     """All benchmarks of this module."""
-    found = [leduc_nash_conv(effort), leduc_cfr(effort)]
+    results = [leduc_nash_conv(effort), leduc_cfr(effort)]
     if find_spec("LiteEFG") is None:
         print("LiteEFG is not installed: no row leduc_cfr_lite_efg. `pip install LiteEFG` needs a C++ compiler.")
     else:
-        found.append(leduc_cfr_lite_efg(effort))
-    return found + [leduc_es_mccfr(effort, batch) for batch in BATCHES]
+        results.append(leduc_cfr_lite_efg(effort))
+    return results + [leduc_es_mccfr(effort, batch) for batch in BATCHES]
 
 
 def leduc_nash_conv(effort: Effort) -> Row:
     """NashConv of the uniform strategy given as a table, beside OpenSpiel's C++."""
     pyspiel, _ = open_spiel()
     game, peer_game = load("leduc"), pyspiel.load_game("leduc_poker")
-    mine = uniform(game)
-    peer_policy = to_openspiel(game, mine)
-    agree = abs(nash_conv(game, mine) - pyspiel.nash_conv(peer_game, peer_policy)) < 1e-9
+    policy = uniform(game)
+    peer_policy = to_openspiel(game, policy)
+    agree = abs(nash_conv(game, policy) - pyspiel.nash_conv(peer_game, peer_policy)) < 1e-9
     assert agree, "the two sides do not compute the same number"
     calls, peer_calls = effort.small, max(1, effort.small // 10)
     ours, peer = interleaved(
-        lambda: seconds(lambda: [nash_conv(game, mine) for _ in range(calls)]) / calls,
+        lambda: seconds(lambda: [nash_conv(game, policy) for _ in range(calls)]) / calls,
         lambda: seconds(lambda: [pyspiel.nash_conv(peer_game, peer_policy) for _ in range(peer_calls)]) / peer_calls,
         effort.repetitions,
     )
@@ -49,12 +49,13 @@ def leduc_cfr(effort: Effort) -> Row:
     pyspiel, _ = open_spiel()
     ours = solver_of(load("leduc"), VARIANTS["cfr"], seed=0)
     peer = pyspiel.CFRSolver(pyspiel.load_game("leduc_poker"))
-    mine, other = interleaved(
+    our_rate, peer_rate = interleaved(
         lambda: per_second(ours.step, effort.tabular_seconds),
         lambda: per_second(peer.evaluate_and_update_policy, effort.tabular_seconds),
         effort.repetitions,
     )
-    return Row("leduc_cfr", mine, other, "iterations/s", mine / other, "peer: OpenSpiel's C++ CFRSolver")
+    note = "peer: OpenSpiel's C++ CFRSolver"
+    return Row("leduc_cfr", our_rate, peer_rate, "iterations/s", our_rate / peer_rate, note)
 
 
 def leduc_cfr_lite_efg(effort: Effort) -> Row:
@@ -70,12 +71,13 @@ def leduc_cfr_lite_efg(effort: Effort) -> Row:
         algorithm.update_graph(environment)
         environment.update_strategy(algorithm.current_strategy())
 
-    mine, other = interleaved(
+    our_rate, peer_rate = interleaved(
         lambda: per_second(ours.step, effort.tabular_seconds),
         lambda: per_second(iterate, effort.tabular_seconds),
         effort.repetitions,
     )
-    return Row("leduc_cfr_lite_efg", mine, other, "iterations/s", mine / other, "peer: LiteEFG's C++ baselines.CFR")
+    note = "peer: LiteEFG's C++ baselines.CFR"
+    return Row("leduc_cfr_lite_efg", our_rate, peer_rate, "iterations/s", our_rate / peer_rate, note)
 
 
 def leduc_es_mccfr(effort: Effort, batch: int) -> Row:
@@ -89,10 +91,10 @@ def leduc_es_mccfr(effort: Effort, batch: int) -> Row:
     pyspiel, _ = open_spiel()
     ours = solver_of(load("leduc"), MCCFRConfig(sampling="external", traversals=batch), seed=0)
     peer = pyspiel.ExternalSamplingMCCFRSolver(pyspiel.load_game("leduc_poker"), 0)
-    mine, other = interleaved(
+    our_rate, peer_rate = interleaved(
         lambda: 2 * batch * per_second(ours.step, effort.tabular_seconds),
         lambda: 2 * per_second(peer.run_iteration, effort.tabular_seconds),
         effort.repetitions,
     )
     note = "peer: OpenSpiel's C++ ExternalSamplingMCCFRSolver, which updates after every traversal"
-    return Row(f"leduc_es_mccfr_{batch}", mine, other, "traversals/s", mine / other, note)
+    return Row(f"leduc_es_mccfr_{batch}", our_rate, peer_rate, "traversals/s", our_rate / peer_rate, note)

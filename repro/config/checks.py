@@ -36,7 +36,7 @@ def settings(cfg: DictConfig) -> Config:
     if missing:
         raise ReproError(f"{sorted(missing)[0]} has no value; give one on the command line or in the config.")
     config: Config = OmegaConf.to_object(cfg)  # type: ignore[assignment]
-    config.algorithm.readouts = {name: readout_of(name, given) for name, given in config.algorithm.readouts.items()}
+    config.algorithm.readouts = {name: readout_of(name, readout) for name, readout in config.algorithm.readouts.items()}
     check_settings(config)
     return config
 
@@ -89,24 +89,24 @@ def game_for_checks(config: Config) -> Any:
     return _loaded(schema, json.dumps(config.game, sort_keys=True))
 
 
-def readout_of(name: str, given: Any) -> ReadoutConfig:
+def readout_of(name: str, readout: Any) -> ReadoutConfig:
     """A read-out of `algorithm.readouts`, which Hydra takes for any mapping.
 
     Raises:
         ReproError: it is none.
     """
     key = f"algorithm.readouts.{name}"
-    if isinstance(given, ReadoutConfig):
-        return given
+    if isinstance(readout, ReadoutConfig):
+        return readout
     if not re.fullmatch(NAME, name) or name == TRAINING:
         raise ReproError(f"{key}: the name must be of a-z, 0-9 and _, and not '{TRAINING}'.")
-    known = [f.name for f in fields(ReadoutConfig)]
-    if not isinstance(given, Mapping) or "kind" not in given or not set(given) <= set(known):
-        raise ReproError(f"{key} is {given}; it must be a mapping with the keys {' and '.join(known)}.")
-    capacity = given.get("capacity")
+    allowed_keys = [f.name for f in fields(ReadoutConfig)]
+    if not isinstance(readout, Mapping) or "kind" not in readout or not set(readout) <= set(allowed_keys):
+        raise ReproError(f"{key} is {readout}; it must be a mapping with the keys {' and '.join(allowed_keys)}.")
+    capacity = readout.get("capacity")
     if capacity is not None and (isinstance(capacity, bool) or not isinstance(capacity, int)):
         raise ReproError(f"{key}.capacity is {capacity!r}; it must be a whole number or null.")
-    return ReadoutConfig(**{str(k): v for k, v in given.items()})
+    return ReadoutConfig(**{str(k): v for k, v in readout.items()})
 
 
 def _problems(config: Config) -> Iterator[str]:

@@ -88,11 +88,11 @@ def from_plain(plain: Mapping[str, Any]) -> Config:
     if algorithm.get("module"):
         import_module(algorithm["module"])
     merged.algorithm = OmegaConf.merge(OmegaConf.structured(ALGORITHMS[algorithm.pop(SCHEMA)]), algorithm)
-    for name, given in plain.get("evaluation", {}).items():
-        measured = dict(given)
+    for name, evaluation in plain.get("evaluation", {}).items():
+        measured = dict(evaluation)
         merged.evaluation[name] = OmegaConf.merge(OmegaConf.structured(EVALUATIONS[measured.pop(SCHEMA)]), measured)
     config: Config = OmegaConf.to_object(merged)  # type: ignore[assignment]
-    config.algorithm.readouts = {n: readout_of(n, given) for n, given in config.algorithm.readouts.items()}
+    config.algorithm.readouts = {n: readout_of(n, readout) for n, readout in config.algorithm.readouts.items()}
     check(config)
     return config
 

@@ -43,9 +43,9 @@ class Beliefs:
     def _part(self, policy: Policy, infosets: Tensor, simulations: int, generator: torch.Generator) -> Tensor:
         node, deals = self._drawn(infosets, simulations, generator)
         weight = self._likelihood(policy, node, deals)
-        met = weight.view(-1, simulations).sum(1) > 0
+        possible = weight.view(-1, simulations).sum(1) > 0
         # Where none of the draws counts, because the opponent never gets there or by chance, all do.
-        weight = torch.where(met.repeat_interleave(simulations), weight, 1.0)
+        weight = torch.where(possible.repeat_interleave(simulations), weight, 1.0)
         counts = weight.nonzero().flatten()
         won = torch.zeros_like(weight)
         won[counts] = self._engine.play_outs(
@@ -63,14 +63,14 @@ class Beliefs:
         deck, board = cards.ranks * cards.suits, cards.board_cards[-1]
         dealt = torch.empty(len(infosets) * simulations, 4 + board, dtype=torch.int64, device=infosets.device)
         for r in round_.unique().tolist():
-            here = (round_ == r).nonzero().flatten()
-            seen = cards.cards_of_cells(r, cell[here]).repeat_interleave(simulations, 0)
+            positions = (round_ == r).nonzero().flatten()
+            seen = cards.cards_of_cells(r, cell[positions]).repeat_interleave(simulations, 0)
             key = torch.rand(len(seen), deck, generator=generator, device=seen.device).scatter_(1, seen, -1.0)
             rest = key.topk(2 + board - cards.board_cards[r]).indices
-            mine, hers = seen[:, -2:], rest[:, :2]
-            swap = second[here].repeat_interleave(simulations)[:, None]
-            hands = torch.cat([torch.where(swap, hers, mine), torch.where(swap, mine, hers)], 1)
-            rows = (here[:, None] * simulations + torch.arange(simulations, device=here.device)).flatten()
+            acting, opposing = seen[:, -2:], rest[:, :2]
+            swap = second[positions].repeat_interleave(simulations)[:, None]
+            hands = torch.cat([torch.where(swap, opposing, acting), torch.where(swap, acting, opposing)], 1)
+            rows = (positions[:, None] * simulations + torch.arange(simulations, device=positions.device)).flatten()
             dealt[rows] = torch.cat([hands, seen[:, :-2], rest[:, 2:]], 1)
         return node.repeat_interleave(simulations), cards.dealt(dealt)
 
@@ -83,11 +83,11 @@ class Beliefs:
         while len(row):
             before = tree.parent[node]
             row, node, before = (x[before >= 0] for x in (row, node, before))
-            hers = (tree.player[before] == opponent[row]).nonzero().flatten()
-            action = (tree.child[before[hers]] == node[hers, None]).long().argmax(1)
-            asked = self._engine.infosets(before[hers], row[hers], deals)
-            taken = policy.probabilities(asked).gather(1, action[:, None])[:, 0]
-            likelihood[row[hers]] *= taken.double()
+            opponent_rows = (tree.player[before] == opponent[row]).nonzero().flatten()
+            action = (tree.child[before[opponent_rows]] == node[opponent_rows, None]).long().argmax(1)
+            infosets = self._engine.infosets(before[opponent_rows], row[opponent_rows], deals)
+            probability = policy.probabilities(infosets).gather(1, action[:, None])[:, 0]
+            likelihood[row[opponent_rows]] *= probability.double()
             # What cannot be is settled.
             going = likelihood[row] > 0
             row, node = row[going], before[going]

@@ -136,13 +136,13 @@ def _reach_down(
         if trees.kind[begin + i] != DECISION:
             continue
         p = trees.actor[begin + i]
-        mine = trees.slot[begin + i, p]
+        slot = trees.slot[begin + i, p]
         for a in range(trees.child.shape[1]):
             to = trees.child[begin + i, a]
             if to >= 0:
-                into = trees.slot[begin + to, p]
+                child_slot = trees.slot[begin + to, p]
                 for c in range(cells):
-                    reach[p, into, c] = reach[p, mine, c] * sigma[i, c, a]
+                    reach[p, child_slot, c] = reach[p, slot, c] * sigma[i, c, a]
 
 
 @compiled
@@ -154,9 +154,10 @@ def _values_at_end(
     for i in range(trees.start[entry + 1] - begin):
         kind, pay = trees.kind[begin + i], trees.pay[begin + i]
         if kind != DECISION:
-            theirs = reach[1 - player, trees.slot[begin + i, 1 - player]]
+            opponent_reach = reach[1 - player, trees.slot[begin + i, 1 - player]]
             # A showdown pays whoever wins it.
-            terminal_value(kind, -pay if kind == FOLDED and player == 1 else pay, theirs, boards, b, r, value[i])
+            signed = -pay if kind == FOLDED and player == 1 else pay
+            terminal_value(kind, signed, opponent_reach, boards, b, r, value[i])
 
 
 @compiled
@@ -164,14 +165,14 @@ def _value_of_node(
     trees: Subtrees, begin: int, i: int, cells: int, player: int, mode: int, sigma: Array, value: Array
 ) -> None:
     """`value[i]` from its children's, for `player`."""
-    mine, actions = trees.actor[begin + i] == player, trees.child.shape[1]
+    acts, actions = trees.actor[begin + i] == player, trees.child.shape[1]
     for c in range(cells):
-        v = -np.inf if mine and mode == BEST else 0.0
+        v = -np.inf if acts and mode == BEST else 0.0
         for a in range(actions):
             to = trees.child[begin + i, a]
             if to >= 0:
                 x = value[to, c]
-                if not mine:
+                if not acts:
                     # The opponent's probabilities are in the reach already.
                     v += x
                 elif mode == BEST:

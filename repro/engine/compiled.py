@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+Floats = NDArray[np.float64]
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -47,10 +47,10 @@ class Histories:
         reach = table.new_ones(2, tree.nodes, len(self.deals))
         for nodes in self._generations[1:]:
             before = tree.parent[nodes]
-            taken = table[self.infoset[before], self._action[nodes][:, None]]
+            probability = table[self.infoset[before], self._action[nodes][:, None]]
             for player in range(2):
-                mine = (tree.player[before] == player)[:, None]
-                reach[player, nodes] = reach[player, before] * torch.where(mine, taken, 1.0)
+                acting = (tree.player[before] == player)[:, None]
+                reach[player, nodes] = reach[player, before] * torch.where(acting, probability, 1.0)
         return reach
 
     def values(self, table: Tensor) -> Tensor:
@@ -61,8 +61,8 @@ class Histories:
         values = tree.stake[:, None].to(table.dtype) * shown * (tree.player < 0)[:, None]
         for nodes in reversed(self._generations[1:]):
             before = tree.parent[nodes]
-            taken = table[self.infoset[before], self._action[nodes][:, None]]
-            values.index_add_(0, before, taken * values[nodes])
+            probability = table[self.infoset[before], self._action[nodes][:, None]]
+            values.index_add_(0, before, probability * values[nodes])
         return values
 
     def state_values(self, table: Tensor) -> Tensor:
@@ -109,8 +109,8 @@ def _all_deals(game: Game) -> tuple[Deals, Tensor]:
     every = torch.tensor(dealt, device=game.device)
     boards = [every[:, 2] if count else torch.zeros_like(every[:, 2]) for count in cards.board_cards]
     deals = cards.dealt(every[:, :2], torch.stack(boards, 1))
-    told = torch.cat([deals.cells.flatten(1), deals.sign[:, None].long()], 1)
-    kinds, count = told.unique(dim=0, return_counts=True)
+    signatures = torch.cat([deals.cells.flatten(1), deals.sign[:, None].long()], 1)
+    kinds, count = signatures.unique(dim=0, return_counts=True)
     cells = kinds[:, :-1].unflatten(1, deals.cells.shape[1:])
     return Deals(cells, kinds[:, -1].float()), count / count.sum(dtype=torch.float64)
 
@@ -135,13 +135,13 @@ def _allot(group: Tensor, weight: Tensor, draws: int, groups: int, generator: to
     flat, owner = weight.flatten(), group.flatten()
     member = (flat > 0).nonzero().flatten()
     order = member[owner[member].argsort(stable=True)]
-    whose = owner[order]
+    group_of = owner[order]
     # The place of each member in its group.
-    size = whose.bincount(minlength=groups)
-    place = torch.arange(len(order), device=order.device) - (size.cumsum(0) - size)[whose]
+    size = group_of.bincount(minlength=groups)
+    place = torch.arange(len(order), device=order.device) - (size.cumsum(0) - size)[group_of]
     padded = flat.new_zeros(groups, int(size.max()))
-    padded[whose, place] = flat[order]
+    padded[group_of, place] = flat[order]
     counts = split_counts(torch.full((groups,), float(draws), device=flat.device), padded, generator)
-    found = torch.zeros_like(flat)
-    found[order] = counts[whose, place].to(found.dtype)
-    return found.view_as(weight)
+    allotted = torch.zeros_like(flat)
+    allotted[order] = counts[group_of, place].to(allotted.dtype)
+    return allotted.view_as(weight)

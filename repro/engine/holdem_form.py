@@ -26,13 +26,12 @@ from torch import Tensor
 
 from repro.engine import board_kernels as kernels
 from repro.engine.board_kernels import Boards, Subtrees
+from repro.engine.compiled import Floats
 from repro.errors import ReproError
 from repro.games.betting import SHOWDOWN
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards, board_with_hands
 from repro.games.isomorphism import Coding, canonical_boards, cards_of
-
-Floats = NDArray[np.float64]
 
 _AT_ONCE = 128
 """Boards prepared in one go: some hundred thousand pairs of board and hand."""
@@ -109,9 +108,9 @@ class HoldemForm:
         for p in range(2):
             for node in (n for n, owner in enumerate(player) if owner == p):
                 first[node] = rows
-                here = cells if round_[node] else torch.arange(cards.cells[0])
-                infosets.append(int(game.first_infoset[node]) + here)
-                rows += len(here)
+                node_cells = cells if round_[node] else torch.arange(cards.cells[0])
+                infosets.append(int(game.first_infoset[node]) + node_cells)
+                rows += len(node_cells)
             ends[p] = rows
         self.rows = rows
         self.infosets = torch.cat(infosets)
@@ -171,11 +170,11 @@ class HoldemForm:
 
     def best_response(self, table: Tensor, player: int) -> tuple[float, Tensor]:
         """Value in chips of `player`'s best response, and `table` with the player's part replaced by it."""
-        q, mine = np.full(table.shape, -np.inf), self.player_slice[player]
+        q, rows = np.full(table.shape, -np.inf), self.player_slice[player]
         value, _ = self.evaluate(table, player, best_response=True, action_values=q)
         response = table.clone()
-        best = torch.from_numpy(q[mine]).argmax(1)
-        response[mine] = torch.nn.functional.one_hot(best, self.actions).to(table)
+        best = torch.from_numpy(q[rows]).argmax(1)
+        response[rows] = torch.nn.functional.one_hot(best, self.actions).to(table)
         return value, response
 
     def own_reach(self, table: Tensor) -> Tensor:
@@ -201,7 +200,7 @@ class HoldemForm:
         size = self.sample.size
         share = self.sample.share.numpy()
         factor = generator.multinomial(size, share / share.sum(), replicates) / (size * share)
-        strategies, exact, found = table.cpu().numpy(), 0.0, np.zeros(replicates)
+        strategies, exact, estimates = table.cpu().numpy(), 0.0, np.zeros(replicates)
         sigma = self.opening.rows(strategies)
         opening = self.opening.reach(sigma)
         for player in range(2):
@@ -209,8 +208,8 @@ class HoldemForm:
             exact += value
             for i, f in enumerate(factor):
                 mixed = np.tensordot(f, below, 1)
-                found[i] += self.opening.values(player, opening, mixed, sigma, best_response=True)[0].sum()
-        return exact, found
+                estimates[i] += self.opening.values(player, opening, mixed, sigma, best_response=True)[0].sum()
+        return exact, estimates
 
 
 Reach = dict[int, tuple[Floats, Floats]]
@@ -251,13 +250,13 @@ class Opening:
 
     def reach(self, sigma: dict[int, NDArray[Any]]) -> Reach:
         """Both players' reach of every node of this round and of the entries to the next, from strategies per node."""
-        found: Reach = {0: (np.ones(self.cells), np.ones(self.cells))}
+        reach: Reach = {0: (np.ones(self.cells), np.ones(self.cells))}
         for node in self.decisions:
-            here = found[node]
+            at_node = reach[node]
             for a, to in self.children(node):
-                moved = here[self.player[node]] * sigma[node][:, a]
-                found[to] = (moved, here[1]) if self.player[node] == 0 else (here[0], moved)
-        return found
+                after = at_node[self.player[node]] * sigma[node][:, a]
+                reach[to] = (after, at_node[1]) if self.player[node] == 0 else (at_node[0], after)
+        return reach
 
     def children(self, node: int) -> list[tuple[int, int]]:
         """Pairs (action, node that it leads to)."""
@@ -349,9 +348,9 @@ def _subtrees(game: Game, first_row: NDArray[np.int64], entries: Sequence[int]) 
         for node in nodes:
             for a, to in enumerate(child[node]):
                 if to >= 0:
-                    own = 1 + a + game.num_actions * nodes.index(node)
+                    actor_slot = 1 + a + game.num_actions * nodes.index(node)
                     before = last[node]
-                    last[to] = (own, before[1]) if player[node] == 0 else (before[0], own)
+                    last[to] = (actor_slot, before[1]) if player[node] == 0 else (before[0], actor_slot)
                     nodes.append(to)
         local = {n: i for i, n in enumerate(nodes)}
         for node in nodes:

@@ -24,7 +24,7 @@ _ILLEGAL, _ENDED, _GOING = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Samples:
+class InfosetSamples:
     """Rows collected at one player's infosets: `infosets` `[n]` int64 and `targets` `[n, actions]` float32."""
 
     infosets: Tensor
@@ -44,8 +44,8 @@ class Traversals:
         nodes_touched: histories visited, decision and terminal ones.
     """
 
-    advantages: Samples
-    opponent_strategies: Samples
+    advantages: InfosetSamples
+    opponent_strategies: InfosetSamples
     state_values: Tensor
     values: Tensor
     nodes_touched: int
@@ -61,8 +61,8 @@ class Trajectories:
             of the sample: what is added to her own average strategy.
     """
 
-    advantages: Samples
-    own_strategies: Samples
+    advantages: InfosetSamples
+    own_strategies: InfosetSamples
     values: Tensor
     nodes_touched: int
 
@@ -72,14 +72,14 @@ class _Visited:
     """One level on the way down, kept for the way up.
 
     Attributes:
-        traverser, other: `[t]`, `[o]` frontier rows at which the traverser / the opponent acts.
-        slots: number of child slots: one per `other` row, then `actions` per `traverser` row.
+        traverser, opponent: `[t]`, `[o]` frontier rows at which the traverser / the opponent acts.
+        slots: number of child slots: one per `opponent` row, then `actions` per `traverser` row.
         finished: slots that are terminal, with their `payoff`; `going`: slots that form the next frontier, in order.
         legal: `[t, actions]` bool, at the traverser's rows.
     """
 
     traverser: Tensor
-    other: Tensor
+    opponent: Tensor
     slots: int
     finished: Tensor
     payoff: Tensor
@@ -161,8 +161,8 @@ class SamplingEngine:
         while len(node):
             infosets = self.infosets(node, deal, deals)
             probabilities = policy.probabilities(infosets).float()
-            mine = tree.player.index_select(0, node) == traverser
-            t, o = mine.nonzero().flatten(), (~mine).nonzero().flatten()
+            is_traverser = tree.player.index_select(0, node) == traverser
+            t, o = is_traverser.nonzero().flatten(), (~is_traverser).nonzero().flatten()
             action = sample_actions(probabilities.index_select(0, o), generator)
             sampled = node.index_select(0, o) * actions + action
             explored = (node.index_select(0, t)[:, None] * actions + every_action).flatten()
@@ -180,12 +180,12 @@ class SamplingEngine:
         values, advantages, state_values = self._values_up(visited)
         visited.reverse()
         return Traversals(
-            advantages=Samples(
+            advantages=InfosetSamples(
                 torch.cat([v.infosets.index_select(0, v.traverser) for v in visited]), torch.cat(advantages)
             ),
-            opponent_strategies=Samples(
-                torch.cat([v.infosets.index_select(0, v.other) for v in visited]),
-                torch.cat([v.probabilities.index_select(0, v.other) for v in visited]),
+            opponent_strategies=InfosetSamples(
+                torch.cat([v.infosets.index_select(0, v.opponent) for v in visited]),
+                torch.cat([v.probabilities.index_select(0, v.opponent) for v in visited]),
             ),
             state_values=torch.cat(state_values),
             values=values,
@@ -202,15 +202,15 @@ class SamplingEngine:
             slots = torch.zeros(level.slots, device=self.game.device)
             slots.index_copy_(0, level.finished, level.payoff)
             slots.index_copy_(0, level.going, values)
-            others = len(level.other)
-            per_action = slots[others:].view(-1, actions)
+            opponent_slots = len(level.opponent)
+            per_action = slots[opponent_slots:].view(-1, actions)
             sigma = level.probabilities.index_select(0, level.traverser)
-            mine = (sigma * per_action).sum(1)
-            advantages.append((per_action - mine[:, None]) * level.legal)
-            state_values.append(mine)
+            value = (sigma * per_action).sum(1)
+            advantages.append((per_action - value[:, None]) * level.legal)
+            state_values.append(value)
             values = torch.empty(len(level.infosets), device=self.game.device)
-            values.index_copy_(0, level.other, slots[:others])
-            values.index_copy_(0, level.traverser, mine)
+            values.index_copy_(0, level.opponent, slots[:opponent_slots])
+            values.index_copy_(0, level.traverser, value)
         return values, advantages, state_values
 
     @torch.no_grad()
@@ -236,7 +236,7 @@ class SamplingEngine:
             touched += len(node)
             player = tree.player.index_select(0, node)
             self._settle(won, node, deal, player, deals)
-            after, whose = [node[:0]], [deal[:0]]
+            next_nodes, next_deals = [node[:0]], [deal[:0]]
             for seat in range(2):
                 rows = (player == seat).nonzero().flatten()
                 at, hand = node.index_select(0, rows), deal.index_select(0, rows)
@@ -253,9 +253,9 @@ class SamplingEngine:
                     weights[1].index_copy_(0, hand, strategy_weight * chosen / q)
                 else:
                     weights[1].index_copy_(0, hand, strategy_weight / q)
-                after.append(tree.child.flatten().index_select(0, at * actions + action[:, 0]))
-                whose.append(hand)
-            node, deal = torch.cat(after), torch.cat(whose)
+                next_nodes.append(tree.child.flatten().index_select(0, at * actions + action[:, 0]))
+                next_deals.append(hand)
+            node, deal = torch.cat(next_nodes), torch.cat(next_deals)
         return self._outcomes(visited, won if traverser == 0 else -won, touched)
 
     def _outcomes(self, visited: list[_Decisions], won: Tensor, touched: int) -> Trajectories:
@@ -264,14 +264,15 @@ class SamplingEngine:
         advantages: list[Tensor] = []
         for level in reversed(visited):
             child = values.index_select(0, level.deal)[:, None] / level.q
-            mine = child * level.sigma.gather(1, level.action)
-            regrets = torch.zeros_like(level.sigma).scatter_(1, level.action, child) - mine
+            value = child * level.sigma.gather(1, level.action)
+            regrets = torch.zeros_like(level.sigma).scatter_(1, level.action, child) - value
             advantages.append(regrets * level.legal * level.regret_weight)
-            values.index_copy_(0, level.deal, mine[:, 0])
+            values.index_copy_(0, level.deal, value[:, 0])
         visited.reverse()
         infosets = torch.cat([level.infosets for level in visited])
+        regret_samples = InfosetSamples(infosets, torch.cat(advantages))
         strategies = torch.cat([level.sigma * level.strategy_weight for level in visited])
-        return Trajectories(Samples(infosets, torch.cat(advantages)), Samples(infosets, strategies), values, touched)
+        return Trajectories(regret_samples, InfosetSamples(infosets, strategies), values, touched)
 
     @torch.no_grad()
     def play(self, policies: Sequence[Policy | Ensemble], hands: int | Deals, generator: torch.Generator) -> Tensor:
@@ -295,16 +296,16 @@ class SamplingEngine:
         while len(node):
             player = tree.player.index_select(0, node)
             self._settle(won, node, deal, player, deals)
-            after, whose = [node[:0]], [deal[:0]]
+            next_nodes, next_deals = [node[:0]], [deal[:0]]
             for seat, strategies in enumerate(seated):
                 rows = (player == seat).nonzero().flatten()
                 if not len(rows):
                     continue
-                at, mine = node.index_select(0, rows), deal.index_select(0, rows)
-                action = sample_actions(strategies(self.infosets(at, mine, deals), mine).float(), generator)
-                after.append(tree.child.flatten().index_select(0, at * actions + action))
-                whose.append(mine)
-            node, deal = torch.cat(after), torch.cat(whose)
+                at, hand = node.index_select(0, rows), deal.index_select(0, rows)
+                action = sample_actions(strategies(self.infosets(at, hand, deals), hand).float(), generator)
+                next_nodes.append(tree.child.flatten().index_select(0, at * actions + action))
+                next_deals.append(hand)
+            node, deal = torch.cat(next_nodes), torch.cat(next_deals)
         return won
 
     @torch.no_grad()
@@ -335,10 +336,10 @@ class SamplingEngine:
             rows = (tree.player.index_select(0, node) >= 0).nonzero().flatten()
             at, hand = node[rows], deal[rows]
             probabilities = policy.probabilities(self.infosets(at, hand, deals)).to(count.dtype)
-            taken = split_counts(count[rows], probabilities, generator)
-            row, action = taken.nonzero().t()
+            action_counts = split_counts(count[rows], probabilities, generator)
+            row, action = action_counts.nonzero().t()
             node = tree.child.flatten().index_select(0, at[row] * actions + action)
-            deal, start, count = hand[row], start[rows][row], taken[row, action]
+            deal, start, count = hand[row], start[rows][row], action_counts[row, action]
         return won
 
     def _settle(self, won: Tensor, node: Tensor, deal: Tensor, player: Tensor, deals: Deals) -> None:
@@ -363,12 +364,12 @@ def split_counts(counts: Tensor, weights: Tensor, generator: torch.Generator) ->
     """`[n]` counts and `[n, k]` weights -> `[n, k]` multinomial draws; of rows whose weights are all 0, none."""
     # Nothing is left after the last positive weight: there its share of the rest is exactly 1.
     rest = weights.flip(1).cumsum(1).flip(1)
-    found, left = torch.zeros_like(weights), counts.to(weights.dtype)
+    drawn, remaining = torch.zeros_like(weights), counts.to(weights.dtype)
     for i in range(weights.shape[1]):
         share = torch.where(rest[:, i] > 0, weights[:, i] / rest[:, i], 0.0).clamp(max=1.0)
-        found[:, i] = torch.binomial(left, share, generator=generator)
-        left = left - found[:, i]
-    return found
+        drawn[:, i] = torch.binomial(remaining, share, generator=generator)
+        remaining = remaining - drawn[:, i]
+    return drawn
 
 
 def sample_actions(probabilities: Tensor, generator: torch.Generator) -> Tensor:

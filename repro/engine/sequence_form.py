@@ -118,13 +118,13 @@ class SequenceForm:
 
         The player follows `strategy`, or responds as well as possible (`q` is then -inf at illegal actions).
         """
-        me, other = self.players[player], self.players[1 - player]
+        me, opponent = self.players[player], self.players[1 - player]
         if best_response:
             me.values.copy_(self._start[player])
         else:
             me.values.zero_()
         for t in self._terminals:
-            stakes = other.reach.take(t.sequence[1 - player]).mul_(t.stake)
+            stakes = opponent.reach.take(t.sequence[1 - player]).mul_(t.stake)
             # `payoff` is player 0's with her hands in rows; the transposed of minus it is player 1's.
             if player == 0:
                 won = torch.bmm(stakes, t.payoff.mT)
@@ -135,8 +135,8 @@ class SequenceForm:
         return me.values_to_root(best_response)
 
     def _load(self, table: Tensor) -> None:
-        for treeplex, mine in zip(self.players, self._slices, strict=True):
-            treeplex.strategy.copy_(table[mine])
+        for treeplex, rows in zip(self.players, self._slices, strict=True):
+            treeplex.strategy.copy_(table[rows])
             treeplex.strategy_to_reach()
 
     # -- questions about a policy --------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class _Layout:
     def parents(self, player: int) -> list[Tensor]:
         """Per level of the player's decisions, `[infosets]` index of the parent into `reach`."""
         parents: list[Tensor] = []
-        done = self._game.player_slice[player].start
+        next_infoset = self._game.player_slice[player].start
         for r, levels in enumerate(self._game.tree.levels):
             for level in levels:
                 if level.player != player:
@@ -200,11 +200,11 @@ class _Layout:
                 nodes = list(range(level.start, level.stop))
                 listed = torch.stack([self._grid[r][self._column[n]] for n in nodes])
                 parent = torch.stack([self._sequences(player, n, r) for n in nodes])
-                there, parent = listed[listed >= 0], parent[listed >= 0]
+                infosets, parent = listed[listed >= 0], parent[listed >= 0]
                 # Infosets are numbered by node, and nodes by (round, depth): a level is contiguous.
-                assert sorted(there.tolist()) == list(range(done, done + len(there)))
-                parents.append(parent[there.argsort()])
-                done += len(there)
+                assert sorted(infosets.tolist()) == list(range(next_infoset, next_infoset + len(infosets)))
+                parents.append(parent[infosets.argsort()])
+                next_infoset += len(infosets)
         return parents
 
     def _sequences(self, player: int, node: int, round_: int) -> Tensor:
@@ -226,7 +226,7 @@ class _Layout:
         tree = self._game.tree
         start, stop = tree.round_slice[r]
         compatible, wins = _payoffs(self._game, r)
-        found = []
+        terminals = []
         for showdown, payoff in ((False, compatible), (True, wins)):
             nodes = [
                 n for n in range(start, stop) if tree.winner[n] != -2 and (int(tree.winner[n]) == SHOWDOWN) == showdown
@@ -235,8 +235,8 @@ class _Layout:
                 sequence = [torch.stack([self._sequences(p, n, r) for n in nodes], 1) for p in range(2)]
                 sign = torch.where(tree.winner[nodes] == 1, -1.0, 1.0)
                 stake = (sign * tree.stake[nodes])[:, None].double()
-                found.append(_Terminals((sequence[0], sequence[1]), stake, payoff))
-        return found
+                terminals.append(_Terminals((sequence[0], sequence[1]), stake, payoff))
+        return terminals
 
 
 def _last_decisions(game: Game, player: int) -> _Last:

@@ -92,7 +92,7 @@ class Averages:
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._kept: list[dict[int, tuple[Tensor, Tensor]]] = [{}, {}]
+        self._cached: list[dict[int, tuple[Tensor, Tensor]]] = [{}, {}]
         self._running: list[tuple[Average, list[int]]] = []
 
     def table(self, seats: Sequence[Seat]) -> Tensor:
@@ -137,16 +137,16 @@ class Averages:
 
     def _member(self, mixture: Mixture, position: int, player: int) -> tuple[Tensor, Tensor]:
         """Reach `[rows of the player]` and strategy `[rows of the player, actions]` of a member."""
-        number, kept = mixture.members[position], self._kept[player]
-        if number in kept:
-            return kept[number]
+        number, cached = mixture.members[position], self._cached[player]
+        if number in cached:
+            return cached[number]
         part = self._rows.player_slice[player]
         strategy = self._ask(player, mixture.strategy(position, self._infosets(player)))
         table = torch.zeros(len(self._rows.infosets), strategy.shape[1], dtype=torch.float64, device=strategy.device)
         table[part] = strategy
         member = self._rows.own_reach(table)[part], strategy
         if len(self._rows.infosets) <= _MOST_KEPT_ROWS:
-            kept[number] = member
+            cached[number] = member
         return member
 
 

@@ -58,7 +58,7 @@ class Subject:
     only: Sequence[str] | None = None
 
     @property
-    def asked(self) -> list[str]:
+    def readout_names(self) -> list[str]:
         """Names of the read-outs to measure."""
         return [name for name in self.readouts if self.only is None or name in self.only]
 
@@ -154,4 +154,4 @@ class Costs(Evaluation):
     OF_PLAYERS = False
 
     def measure(self, subject: Subject) -> Measured:
-        return {name: {} for name in self.names(subject.asked)}
+        return {name: {} for name in self.names(subject.readout_names)}

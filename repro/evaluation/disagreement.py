@@ -30,15 +30,15 @@ def disagreement(
         absolute differences of probabilities. Hands of the ensemble meet an infoset as often as its own reach says,
         so that the mean over decisions is the reach-weighted one that the paper defines.
     """
-    found: dict[int, list[Tensor]] = {}
+    differences: dict[int, list[Tensor]] = {}
     for start in range(0, rollouts, _AT_ONCE):
-        _play(game, player, ensemble, other, min(_AT_ONCE, rollouts - start), generator, found)
-    return {depth: torch.cat(parts) for depth, parts in sorted(found.items())}
+        _play(game, player, ensemble, other, min(_AT_ONCE, rollouts - start), generator, differences)
+    return {depth: torch.cat(parts) for depth, parts in sorted(differences.items())}
 
 
 def _play(
     game: Game, player: int, ensemble: Mixture, other: Policy, hands: int, generator: torch.Generator,
-    found: dict[int, list[Tensor]],
+    differences: dict[int, list[Tensor]],
 ) -> None:  # fmt: skip
     tree, engine, uniform = game.tree, SamplingEngine(game), Uniform(game)
     deals = engine.deal(hands, generator)
@@ -48,18 +48,19 @@ def _play(
     node, depth = torch.zeros_like(deal), 0
     while len(node):
         infosets = engine.infosets(node, deal, deals)
-        mine = tree.player.index_select(0, node) == player
+        own_turn = tree.player.index_select(0, node) == player
         action = torch.empty_like(node)
-        theirs, ours = (~mine).nonzero().flatten(), mine.nonzero().flatten()
-        action[theirs] = sample_actions(uniform.probabilities(infosets.index_select(0, theirs)), generator)
-        if len(ours):
-            asked, hand = infosets.index_select(0, ours), deal.index_select(0, ours)
-            members = torch.stack([ensemble.strategy(m, asked).double() for m in range(len(ensemble.weight))], 1)
+        opponent_rows, own_rows = (~own_turn).nonzero().flatten(), own_turn.nonzero().flatten()
+        opponent_infosets = infosets.index_select(0, opponent_rows)
+        action[opponent_rows] = sample_actions(uniform.probabilities(opponent_infosets), generator)
+        if len(own_rows):
+            own_infosets, hand = infosets.index_select(0, own_rows), deal.index_select(0, own_rows)
+            members = torch.stack([ensemble.strategy(m, own_infosets).double() for m in range(len(ensemble.weight))], 1)
             weight = share.index_select(0, hand)
             average = (weight[:, :, None] * members).sum(1) / weight.sum(1, keepdim=True)
-            found.setdefault(depth, []).append((average - other.probabilities(asked)).abs().sum(1))
+            differences.setdefault(depth, []).append((average - other.probabilities(own_infosets)).abs().sum(1))
             drawn = sample_actions(average, generator)
-            action[ours] = drawn
+            action[own_rows] = drawn
             chosen = members.gather(2, drawn[:, None, None].expand(-1, members.shape[1], 1))[:, :, 0]
             share.index_copy_(0, hand, weight * chosen)
         node = tree.child.flatten().index_select(0, node * game.num_actions + action)

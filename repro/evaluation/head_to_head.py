@@ -61,7 +61,7 @@ def _joined(game: Game, first: Policy, second: Policy) -> TabularPolicy:
     """One table with each seat's rows from its own policy; neither is asked about the other's."""
     everything = torch.arange(game.infosets, device=game.device)
     parts = zip((first, second), game.player_slice, strict=True)
-    return TabularPolicy(torch.cat([policy.probabilities(everything[mine]).double() for policy, mine in parts]))
+    return TabularPolicy(torch.cat([policy.probabilities(everything[rows]).double() for policy, rows in parts]))
 
 
 def play_match(

@@ -62,7 +62,7 @@ class Exploitability(Evaluation):
     def measure(self, subject: Subject) -> Measured:
         rows = self._rows = self._rows or self._engine_rows(subject)
         measured = {}
-        for name in self.names(subject.asked):
+        for name in self.names(subject.readout_names):
             table = self._tables.setdefault(name, Averages(rows)).table(subject.seats(name))
             measured[name] = self._of_table(subject, rows, table)
         return measured
@@ -138,8 +138,8 @@ class Match(Evaluation):
             if not re.fullmatch(NAME, name):
                 yield f"opponents.{name}", reference, "the name must be of a-z, 0-9 and _"
             if reference.startswith("/") and reference[1:] not in algorithm.readouts:
-                known = ", ".join(algorithm.readouts)
-                yield f"opponents.{name}", reference, f"the read-outs of this run are {known}"
+                allowed = ", ".join(algorithm.readouts)
+                yield f"opponents.{name}", reference, f"the read-outs of this run are {allowed}"
 
     def problems_with(self, others: Mapping[str, Other], due: Sequence[int]) -> Iterator[str]:
         for name, reference in self.opponents.items() if self.opponents_at == "same" else ():
@@ -152,7 +152,7 @@ class Match(Evaluation):
                 )
 
     def measure(self, subject: Subject) -> Measured:
-        measured: Measured = {name: {} for name in self.names(subject.asked)}
+        measured: Measured = {name: {} for name in self.names(subject.readout_names)}
         for opponent, reference in self.opponents.items():
             seats = self._opponent(subject, reference)
             for name in (n for n in measured if reference != f"/{n}"):
@@ -256,7 +256,7 @@ class Strategy(Evaluation):
     def measure(self, subject: Subject) -> Measured:
         game, measured = subject.game, {}
         cells = game.legal.nonzero().tolist()
-        for name in self.names(subject.asked):
+        for name in self.names(subject.readout_names):
             table = self._tables.setdefault(name, Averages(engine_rows(game))).table(subject.seats(name))
             measured[name] = {strategy_metric(game, i, a): float(table[i, a]) for i, a in cells}
         return measured

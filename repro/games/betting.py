@@ -169,8 +169,8 @@ def _act(state: _State, action: int, rules: BettingRules) -> _State:
         return replace(state, folded=me, history=history)
     # A call is to the opponent's chips, a raise at most to the stack: exactly, though chips may be fractions.
     after_raise = rules.stack if action == ALL_IN else min(state.chips[me] + _raise(state, rules), rules.stack)
-    mine = after_raise if action >= RAISE else state.chips[1 - me]
-    chips = (mine, state.chips[1]) if me == 0 else (state.chips[0], mine)
+    put_in = after_raise if action >= RAISE else state.chips[1 - me]
+    chips = (put_in, state.chips[1]) if me == 0 else (state.chips[0], put_in)
     after = replace(
         state, player=1 - me, chips=chips, history=history, acted=state.acted + 1,
         raises=state.raises + (action >= RAISE),

@@ -126,13 +126,13 @@ class Game:
         `board` is indexed in the node's round. The three broadcast. Where hand and board share a card: -1.
         """
         cards = self.one_card
-        found = torch.full(torch.broadcast_shapes(node.shape, board.shape, hand.shape), -1, device=self.device)
+        infosets = torch.full(torch.broadcast_shapes(node.shape, board.shape, hand.shape), -1, device=self.device)
         for r, table in enumerate(cards.cell):
-            here = (self.tree.round.take(node) == r).expand(found.shape)
+            in_round = (self.tree.round.take(node) == r).expand(infosets.shape)
             # Of a board that this round does not have, any will do where another round is asked for.
-            cell = table.take(board.clamp(max=len(table) - 1) * cards.hands + hand).expand(found.shape)
-            found = torch.where(here & (cell >= 0), self.first_infoset.take(node) + cell, found)
-        return found
+            cell = table.take(board.clamp(max=len(table) - 1) * cards.hands + hand).expand(infosets.shape)
+            infosets = torch.where(in_round & (cell >= 0), self.first_infoset.take(node) + cell, infosets)
+        return infosets
 
     @property
     def one_card(self) -> OneCard:
@@ -178,11 +178,11 @@ class Game:
         return self._of_cells(self.one_card.cell_board)
 
     def _of_cells(self, per_round: tuple[Tensor, ...]) -> Tensor:
-        found = torch.zeros_like(self.infoset_cell)
+        classes = torch.zeros_like(self.infoset_cell)
         for r, values in enumerate(per_round):
-            here = self.tree.round.take(self.infoset_node) == r
-            found[here] = values[self.infoset_cell[here]]
-        return found
+            in_round = self.tree.round.take(self.infoset_node) == r
+            classes[in_round] = values[self.infoset_cell[in_round]]
+        return classes
 
     @cached_property
     def legal(self) -> Tensor:

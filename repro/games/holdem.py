@@ -137,8 +137,8 @@ def _list_codes(ranks: int, suits: int, streets: tuple[int, ...]) -> Tensor | No
         return None
     hands = cards_of(torch.arange(coding.sizes[-1]), 2)
     boards = canonical_boards(ranks, suits, streets[0])[0] if streets else hands.new_zeros(1, 0)
-    found = [coding.encode(board_with_hands(part, hands)).unique() for part in boards.split(512)]
-    return torch.cat(found).unique()
+    codes = [coding.encode(board_with_hands(part, hands)).unique() for part in boards.split(512)]
+    return torch.cat(codes).unique()
 
 
 def board_with_hands(boards: Tensor, hands: Tensor) -> Tensor:

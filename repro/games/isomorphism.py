@@ -27,13 +27,13 @@ def combination(cards: Tensor) -> Tensor:
 
 def cards_of(combinations: Tensor, k: int) -> Tensor:
     """`[n]` numbers of sets of `k` cards -> `[n, k]` the cards, ascending: the inverse of `combination`."""
-    left, found = combinations, []
+    remainder, cards = combinations, []
     for i in range(k, 0, -1):
         table = _binomials(i, combinations.device)
-        card = torch.bucketize(left, table, right=True) - 1
-        left = left - table.take(card)
-        found.append(card)
-    return torch.stack(found[::-1], 1) if found else combinations.new_zeros(len(combinations), 0)
+        card = torch.bucketize(remainder, table, right=True) - 1
+        remainder = remainder - table.take(card)
+        cards.append(card)
+    return torch.stack(cards[::-1], 1) if cards else combinations.new_zeros(len(combinations), 0)
 
 
 @cache

@@ -89,9 +89,9 @@ def register_game(name: str) -> Callable[[type[Parameters]], type[Parameters]]:
     """
 
     def register(kind: type[Parameters]) -> type[Parameters]:
-        known = GAMES.get(name, kind)
-        if known is not kind:
-            raise ReproError(f"game {name} is {_class_name(known)}; {_class_name(kind)} needs another name.")
+        registered = GAMES.get(name, kind)
+        if registered is not kind:
+            raise ReproError(f"game {name} is {_class_name(registered)}; {_class_name(kind)} needs another name.")
         parameter_types(name, kind)
         GAMES[name] = kind
         return kind
@@ -282,13 +282,13 @@ def load(name: str, *, device: torch.device | str = "cpu", **parameters: object)
     """
     if name not in GAMES:
         raise ReproError(f"game {name!r} is unknown; the games are {', '.join(sorted(GAMES))}.")
-    known = parameter_types(name, GAMES[name])
+    types = parameter_types(name, GAMES[name])
     for key, value in parameters.items():
-        if key not in known:
-            raise ReproError(f"game {name} has no parameter {key!r}; its parameters are {', '.join(known)}.")
+        if key not in types:
+            raise ReproError(f"game {name} has no parameter {key!r}; its parameters are {', '.join(types)}.")
         if isinstance(value, list):
             value = parameters[key] = tuple(value)  # noqa: PLW2901
-        fits, needed = _KINDS[known[key]]
+        fits, needed = _KINDS[types[key]]
         if not fits(value):
             raise ReproError(f"game {name}: {key} is {value!r}; {needed} is needed.")
     return GAMES[name](**parameters).build(name).to(device)

@@ -51,8 +51,10 @@ def openspiel_game(game: Game) -> pyspiel.Game:
     if universal:
         supported = f"at most {_MAX_RANKS} ranks, {_MAX_SUITS} suits, and chips that are whole and at most {_MAX_CHIPS}"
     if not universal or cards.ranks > _MAX_RANKS or cards.suits > _MAX_SUITS or not whole:
-        given = ", ".join(f"{key}={value}" for key, value in game.parameters.items())
-        raise ReproError(f"game {game.name} with {given} does not exist in this OpenSpiel; supported are {supported}.")
+        parameters = ", ".join(f"{key}={value}" for key, value in game.parameters.items())
+        raise ReproError(
+            f"game {game.name} with {parameters} does not exist in this OpenSpiel; supported are {supported}."
+        )
     public = [now - before for before, now in zip((0, *cards.board_cards), cards.board_cards, strict=False)]
     return spiel.load_game(
         "universal_poker",
@@ -84,7 +86,7 @@ def to_openspiel(game: Game, policy: Policy) -> pyspiel.TabularPolicy:
     situations = _situations(game, openspiel_game(game))
     rows = table_of(game, policy)[_infosets(game, situations)].tolist()
     table = {
-        s.state.information_state_string(): [(theirs, row[ours]) for ours, theirs in s.actions]
+        s.state.information_state_string(): [(spiel_action, row[action]) for action, spiel_action in s.actions]
         for s, row in zip(situations, rows, strict=True)
     }
     return _pyspiel().TabularPolicy(table)
@@ -103,13 +105,14 @@ def from_openspiel(game: Game, policy: Any) -> TabularPolicy:
     situations = _situations(game, openspiel_game(game))
     rows = torch.zeros(len(situations), game.num_actions, dtype=torch.float64)
     for row, s in zip(rows, situations, strict=True):
-        given = _action_probabilities(policy, s.state)
-        for ours, theirs in s.actions:
-            row[ours] = given.get(theirs, 0.0)
+        probabilities = _action_probabilities(policy, s.state)
+        for action, spiel_action in s.actions:
+            row[action] = probabilities.get(spiel_action, 0.0)
         if not abs(float(row.sum()) - 1) < 1e-3:
             raise ReproError(
-                f"the OpenSpiel policy has probabilities {given} at the state {s.state.information_state_string()!r}; "
-                f"a policy for {s.state.get_game()} is needed, whose legal actions there sum to 1."
+                f"the OpenSpiel policy has probabilities {probabilities} at the state "
+                f"{s.state.information_state_string()!r}; a policy for {s.state.get_game()} is needed, whose legal "
+                "actions there sum to 1."
             )
     rows = rows.to(game.device)
     infosets = _infosets(game, situations)
@@ -139,7 +142,7 @@ def _situations(game: Game, openspiel: pyspiel.Game) -> list[_Situation]:
     """At least one state of every information state of both players."""
     tree, cards = game.tree, game.one_card
     player, round_, child = tree.player.tolist(), tree.round.tolist(), tree.child.tolist()
-    found: list[_Situation] = []
+    situations: list[_Situation] = []
     stack: list[tuple[Any, int, tuple[int, ...]]] = [(openspiel.new_initial_state(), 0, ())]
     while stack:
         state, node, dealt = stack.pop()
@@ -157,10 +160,11 @@ def _situations(game: Game, openspiel: pyspiel.Game) -> list[_Situation]:
         if state.current_player() != player[node] or len(legal) != len(outcomes):
             raise RuntimeError(f"OpenSpiel's {openspiel} and our betting tree disagree after {tree.histories[node]}")
         board = dealt[2] if cards.board_cards[round_[node]] else 0
-        actions = [(ours, theirs) for (ours, _), theirs in zip(legal, outcomes, strict=True)]
-        found.append(_Situation(state, node, board, dealt[player[node]], actions))
-        stack.extend((state.child(theirs), to, dealt) for (_, to), theirs in zip(legal, outcomes, strict=True))
-    return found
+        moves = [(action, to, outcome) for (action, to), outcome in zip(legal, outcomes, strict=True)]
+        actions = [(action, spiel_action) for action, _, spiel_action in moves]
+        situations.append(_Situation(state, node, board, dealt[player[node]], actions))
+        stack.extend((state.child(spiel_action), to, dealt) for _, to, spiel_action in moves)
+    return situations
 
 
 def _infosets(game: Game, situations: list[_Situation]) -> torch.Tensor:

@@ -18,7 +18,7 @@ from repro.games.game import Game
 
 
 @dataclass(frozen=True)
-class Columns:
+class FeatureColumns:
     """What the columns of a feature matrix show.
 
     Attributes:
@@ -35,13 +35,13 @@ class Columns:
         return max(c.stop for c in (self.state, *self.cards))
 
 
-def feature_columns(game: Game) -> Columns:
+def feature_columns(game: Game) -> FeatureColumns:
     """The columns of `infoset_features`."""
     tree = game.tree
     state = tree.rounds + tree.rounds * _positions(tree) * 2 + 2
     hand = state + _hand_classes(game)
     private, board = slice(state, hand), slice(hand, hand + _board_classes(game))
-    return Columns(slice(0, state), (private, board) if _has_board(game) else (private,))
+    return FeatureColumns(slice(0, state), (private, board) if _has_board(game) else (private,))
 
 
 def infoset_features(game: Game) -> Tensor:
@@ -55,8 +55,8 @@ def infoset_features(game: Game) -> Tensor:
     node = game.infoset_node
     is_dealt = torch.tensor([count > 0 for count in game.cards.board_cards], device=game.device)
     board = one_hot(game.infoset_board, _board_classes(game)) * is_dealt[tree.round[node], None]
-    own = game.infoset_player[:, None]
-    chips = torch.cat([tree.chips[node].gather(1, own), tree.chips[node].gather(1, 1 - own)], 1) / tree.chips.max()
+    player = game.infoset_player[:, None]
+    chips = tree.chips[node].gather(1, torch.cat([player, 1 - player], 1)) / tree.chips.max()
     columns = [
         one_hot(tree.round[node], tree.rounds),
         _history_bits(game)[node],

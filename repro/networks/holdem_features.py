@@ -19,7 +19,7 @@ from torch import Tensor
 from repro.games.betting import RAISE, BettingTree
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards
-from repro.networks.features import Columns
+from repro.networks.features import FeatureColumns
 
 _PER_POSITION = 3
 
@@ -40,7 +40,7 @@ class HoldemFeatures:
         self._sets = (2, *self._cards.streets[1:])
         state = self._state.shape[1]
         starts = [state + i * self._wide for i in range(len(self._sets))]
-        self.columns = Columns(slice(0, state), tuple(slice(s, s + self._wide) for s in starts))
+        self.columns = FeatureColumns(slice(0, state), tuple(slice(s, s + self._wide) for s in starts))
         # Where the columns of the set begin that each card of hand and board is in.
         self._first_column = torch.tensor([s for s, k in zip(starts, self._sets, strict=True) for _ in range(k)])
         self._first_column = self._first_column.to(game.device)
@@ -60,13 +60,13 @@ class HoldemFeatures:
         x[:, self.columns.state] = self._state.index_select(0, node)
         round_ = self._game.tree.round.index_select(0, node)
         for r in range(self._game.tree.rounds):
-            here = (round_ == r).nonzero().flatten()
-            if len(here) == len(x):
+            in_round = (round_ == r).nonzero().flatten()
+            if len(in_round) == len(x):
                 self._show_cards(x, r, cell)
-            elif len(here):
-                part = x.index_select(0, here)
-                self._show_cards(part, r, cell.index_select(0, here))
-                x.index_copy_(0, here, part)
+            elif len(in_round):
+                part = x.index_select(0, in_round)
+                self._show_cards(part, r, cell.index_select(0, in_round))
+                x.index_copy_(0, in_round, part)
         return x, self._game.tree.legal.index_select(0, node)
 
     def fixed_rows(self, infosets: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,11 +75,11 @@ class HoldemFeatures:
         x = torch.zeros(len(node), self.columns.count, device=node.device)
         round_ = self._game.tree.round.index_select(0, node)
         for r in range(self._game.tree.rounds):
-            here = round_ == r
+            in_round = round_ == r
             shown = torch.zeros_like(x)
             # Rows of other rounds show some cell or other, and count nothing.
-            self._show_cards(shown, r, torch.where(here, cell, 0))
-            x += shown * here[:, None]
+            self._show_cards(shown, r, torch.where(in_round, cell, 0))
+            x += shown * in_round[:, None]
         x[:, self.columns.state] = self._state.index_select(0, node)
         return x, self._game.tree.legal.index_select(0, node)
 

@@ -8,14 +8,14 @@ from functools import lru_cache
 from torch import Tensor
 
 from repro.games.game import Game
-from repro.networks.features import Columns, feature_columns, infoset_features
+from repro.networks.features import FeatureColumns, feature_columns, infoset_features
 from repro.networks.holdem_features import HoldemFeatures
 
 Inputs = Callable[[Tensor], tuple[Tensor, Tensor]]
 """`[n]` infosets -> features `[n, features]` and legal mask `[n, actions]` bool."""
 
 
-def network_inputs(game: Game) -> tuple[Inputs, Columns]:
+def network_inputs(game: Game) -> tuple[Inputs, FeatureColumns]:
     """How to make a network's inputs, and what their columns are."""
     if game.cards.features == "cards":
         features = _holdem_features(game)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from repro.config import NetworkConfig
-from repro.networks.features import Columns
+from repro.networks.features import FeatureColumns
 
 _MASKED = -1e9
 
@@ -119,7 +119,7 @@ class Network(nn.Module):
         return self.head(self.body(x), legal)
 
 
-def value_network(config: NetworkConfig, columns: Columns, actions: int, state_scale: float = 1.0) -> Network:
+def value_network(config: NetworkConfig, columns: FeatureColumns, actions: int, state_scale: float = 1.0) -> Network:
     """The advantage network: the configured body with a dueling head, or with none for `fc` and `deep_cfr`.
 
     `dnet` has one output more: the state's value, times `state_scale`.
@@ -133,7 +133,7 @@ def value_network(config: NetworkConfig, columns: Columns, actions: int, state_s
     return Network(_body(config, columns), Dueling(config.width, actions))
 
 
-def average_network(config: NetworkConfig, columns: Columns, actions: int) -> Network:
+def average_network(config: NetworkConfig, columns: FeatureColumns, actions: int) -> Network:
     """The average-strategy network: the configured body, one more layer (but for `fc`, `deep_cfr`), masked softmax.
 
     That of `dnet` is fully connected, of as many layers.
@@ -150,7 +150,7 @@ def average_network(config: NetworkConfig, columns: Columns, actions: int) -> Ne
     return Network(body, MaskedSoftmax())
 
 
-def dnet(columns: Columns, width: int, actions: int, state_scale: float) -> Network:
+def dnet(columns: FeatureColumns, width: int, actions: int, state_scale: float) -> Network:
     """D2CFR's value network [Li et al., Sec. III]: a shared trunk, then the two branches of `StateAndAdvantages`."""
     body = nn.Sequential()
     for i in range(_DNET_LAYERS - 3):
@@ -167,7 +167,7 @@ def fc(features: int, width: int, actions: int, layers: int, head: nn.Module) ->
     return Network(body, head)
 
 
-def deep_cfr(columns: Columns, width: int, card_width: int, actions: int, head: nn.Module) -> Network:
+def deep_cfr(columns: FeatureColumns, width: int, card_width: int, actions: int, head: nn.Module) -> Network:
     """Deep CFR's network [Brown et al. 2018, Fig. 1]: seven layers, embeddings and output not counted.
 
     Cards: an embedding per set (see `repro.networks.holdem_features`), then three layers, which the later paper makes
@@ -191,7 +191,7 @@ def deep_cfr(columns: Columns, width: int, card_width: int, actions: int, head: 
     return Network(body, head)
 
 
-def _body(config: NetworkConfig, columns: Columns) -> nn.Sequential:
+def _body(config: NetworkConfig, columns: FeatureColumns) -> nn.Sequential:
     """Features to `width` normalised ones; the last layers are the same in both architectures."""
     width = config.width
     if config.architecture == "brown":
@@ -201,7 +201,7 @@ def _body(config: NetworkConfig, columns: Columns) -> nn.Sequential:
     return nn.Sequential(first, nn.ReLU(), Residual(width), nn.ReLU(), Normalise())
 
 
-def _branches(columns: Columns, width: int, card_width: int) -> Merge:
+def _branches(columns: FeatureColumns, width: int, card_width: int) -> Merge:
     """The two branches of Brown et al. [2018, Fig. 1], as in the SD-CFR authors' code, and the layer that joins them.
 
     Cards: each set (private hand, board) has a layer of its own, where the paper sums embeddings of its cards; then

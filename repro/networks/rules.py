@@ -18,22 +18,22 @@ from torch import Tensor, nn
 
 from repro.networks.modules import Dueling, MaskedLinear, MaskedSoftmax, Merge, Normalise, Residual, StateAndAdvantages
 
-Array = NDArray[np.float32]
+Float32Array = NDArray[np.float32]
 
 
-def forward(layers: list[Layer], x: Array) -> Array:
+def forward(layers: list[Layer], x: Float32Array) -> Float32Array:
     for layer in layers:
         x = layer.forward(x)
     return x
 
 
-def backward(layers: list[Layer], dy: Array) -> Array:
+def backward(layers: list[Layer], dy: Float32Array) -> Float32Array:
     for layer in reversed(layers):
         dy = layer.backward(dy)
     return dy
 
 
-def _grad(parameter: Tensor) -> Array:
+def _grad(parameter: Tensor) -> Float32Array:
     assert parameter.grad is not None, "the network's parameters must be held by a FlatOptimizer"
     return parameter.grad.numpy()
 
@@ -50,10 +50,10 @@ class Layer(ABC):
         self.is_first = True
 
     @abstractmethod
-    def forward(self, x: Array) -> Array: ...
+    def forward(self, x: Float32Array) -> Float32Array: ...
 
     @abstractmethod
-    def backward(self, dy: Array) -> Array: ...
+    def backward(self, dy: Float32Array) -> Float32Array: ...
 
 
 class _Linear(Layer):
@@ -72,7 +72,7 @@ class _Linear(Layer):
         self.dx = np.empty((rows, self.weight.shape[1]), np.float32)
         self.ones = np.ones(rows, np.float32)
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Float32Array) -> Float32Array:
         if len(x) != self.rows:
             self._allocate(len(x))
         self.x = x
@@ -81,7 +81,7 @@ class _Linear(Layer):
             y += self.bias[0]
         return y
 
-    def backward(self, dy: Array) -> Array:
+    def backward(self, dy: Float32Array) -> Float32Array:
         np.matmul(dy.T, self.x, out=self.weight_grad)
         if self.bias is not None:
             np.dot(self.ones, dy, out=self.bias[1])
@@ -98,7 +98,7 @@ class _Residual(_Linear):
         self.identity = np.eye(len(self.weight), dtype=np.float32)
         self.matrix = np.empty_like(self.weight)
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Float32Array) -> Float32Array:
         # x + W x = (1 + W) x, and one small matrix is cheaper to add to than all rows.
         np.add(self.weight, self.identity, out=self.matrix)
         return super().forward(x)
@@ -115,16 +115,17 @@ class MergeRule(Layer):
         self.bias, self.bias_grad = module.linear.bias.data.numpy(), _grad(module.linear.bias)
         # The product with the branches' outputs side by side is the sum of each one's product with its own columns.
         weight, weight_grad = module.linear.weight.data.numpy(), _grad(module.linear.weight)
-        mine = [slice(i * module.inputs, (i + 1) * module.inputs) for i in range(len(self.branches))]
-        self.weights, self.weight_grads = [weight[:, c] for c in mine], [weight_grad[:, c] for c in mine]
-        self.distinct: list[tuple[Array, NDArray[np.int64]]] = []
+        branch_columns = [slice(i * module.inputs, (i + 1) * module.inputs) for i in range(len(self.branches))]
+        self.weights = [weight[:, c] for c in branch_columns]
+        self.weight_grads = [weight_grad[:, c] for c in branch_columns]
+        self.distinct: list[tuple[Float32Array, NDArray[np.int64]]] = []
 
     def mark_first(self) -> None:
         super().mark_first()
         for layers in self.branches:
             layers[0].mark_first()
 
-    def tabulate(self, table: Array) -> bool:
+    def tabulate(self, table: Float32Array) -> bool:
         """Take rows from this table from now on, if it repeats itself enough for that to pay."""
         self.distinct = []
         for columns in self.columns:
@@ -143,7 +144,7 @@ class MergeRule(Layer):
         """Set the rows of the table that `forward` and `backward` are about."""
         self.which = [which[rows] for _, which in self.distinct]
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Float32Array) -> Float32Array:
         self.features = x.shape[1]
         inputs = [rows for rows, _ in self.distinct] or [x[:, c] for c in self.columns]
         self.outputs = [forward(layers, rows) for layers, rows in zip(self.branches, inputs, strict=True)]
@@ -156,16 +157,16 @@ class MergeRule(Layer):
             y += part
         return y
 
-    def backward(self, dy: Array) -> Array:
+    def backward(self, dy: Float32Array) -> Float32Array:
         np.dot(np.ones(len(dy), np.float32), dy, out=self.bias_grad)
         dx = None if self.is_first else np.zeros((len(dy), self.features), np.float32)
         for i, layers in enumerate(self.branches):
-            mine = dy
+            branch_dy = dy
             if self.distinct:
-                mine = np.zeros((len(self.outputs[i]), dy.shape[1]), np.float32)
-                torch.from_numpy(mine).index_add_(0, torch.from_numpy(self.which[i]), torch.from_numpy(dy))
-            np.matmul(mine.T, self.outputs[i], out=self.weight_grads[i])
-            below = backward(layers, np.matmul(mine, self.weights[i]))
+                branch_dy = np.zeros((len(self.outputs[i]), dy.shape[1]), np.float32)
+                torch.from_numpy(branch_dy).index_add_(0, torch.from_numpy(self.which[i]), torch.from_numpy(dy))
+            np.matmul(branch_dy.T, self.outputs[i], out=self.weight_grads[i])
+            below = backward(layers, np.matmul(branch_dy, self.weights[i]))
             if dx is not None:
                 dx[:, self.columns[i]] += below
         return dy if dx is None else dx
@@ -176,14 +177,14 @@ class _ReLU(Layer):
         del module
         self.zeros = np.empty(0, np.float32)
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Float32Array) -> Float32Array:
         if self.zeros.shape != x.shape:
             self.zeros = np.zeros_like(x)
         # A scalar zero would take three times as long.
         self.y = np.maximum(x, self.zeros, out=x if self.may_overwrite else None)
         return self.y
 
-    def backward(self, dy: Array) -> Array:
+    def backward(self, dy: Float32Array) -> Float32Array:
         dy *= self.y > 0
         return dy
 
@@ -192,7 +193,7 @@ class _Normalise(Layer):
     def __init__(self, module: Normalise) -> None:
         self.eps = module.eps
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Float32Array) -> Float32Array:
         # A product with a vector is the cheapest way to a row mean.
         self.mean_of = np.full(x.shape[1], 1 / x.shape[1], np.float32)
         y = x - np.dot(x, self.mean_of)[:, None]
@@ -202,7 +203,7 @@ class _Normalise(Layer):
         self.y = y
         return y
 
-    def backward(self, dy: Array) -> Array:
+    def backward(self, dy: Float32Array) -> Float32Array:
         along = np.einsum("ij,ij->i", dy, self.y) / np.float32(dy.shape[1])
         mean = np.dot(dy, self.mean_of)
         dy -= self.y * along[:, None]
@@ -225,20 +226,20 @@ class Head(ABC):
         return legal
 
     @abstractmethod
-    def forward(self, x: Array) -> Array: ...
+    def forward(self, x: Float32Array) -> Float32Array: ...
 
     @abstractmethod
-    def backward(self, dy: Array) -> Array: ...
+    def backward(self, dy: Float32Array) -> Float32Array: ...
 
 
 class _MaskedLinear(Head):
     def __init__(self, module: MaskedLinear) -> None:
         del module
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Float32Array) -> Float32Array:
         return x * self.legal
 
-    def backward(self, dy: Array) -> Array:
+    def backward(self, dy: Float32Array) -> Float32Array:
         return dy * self.legal
 
 
@@ -246,11 +247,11 @@ class _MaskedSoftmax(Head):
     def __init__(self, module: MaskedSoftmax) -> None:
         del module
 
-    def mask(self, legal: NDArray[np.bool_]) -> Array:
+    def mask(self, legal: NDArray[np.bool_]) -> Float32Array:
         """To be added: 0 or minus infinity."""
         return np.where(legal, np.float32(0), np.float32(-np.inf))
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Float32Array) -> Float32Array:
         y = x + self.legal
         y -= reduce(np.maximum, y.T)[:, None]
         np.exp(y, out=y)
@@ -258,7 +259,7 @@ class _MaskedSoftmax(Head):
         self.y = y
         return y
 
-    def backward(self, dy: Array) -> Array:
+    def backward(self, dy: Float32Array) -> Float32Array:
         dy = dy * self.y
         dy -= self.y * _sum(dy)
         return dy
@@ -268,7 +269,7 @@ class _Dueling(Head):
     def __init__(self, module: Dueling) -> None:
         self.advantage, self.value = rules_of(module.advantage), rules_of(module.value)
 
-    def mask(self, legal: NDArray[np.bool_]) -> Array:
+    def mask(self, legal: NDArray[np.bool_]) -> Float32Array:
         return legal.astype(np.float32)
 
     def prepare(self, legal: NDArray[np.bool_]) -> None:
@@ -279,11 +280,11 @@ class _Dueling(Head):
         super().select(rows)
         self.share = self.shares.take(rows, axis=0)
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Float32Array) -> Float32Array:
         advantage, value = forward(self.advantage, x), forward(self.value, x)
         return (advantage + (value - _sum(advantage * self.share))) * self.legal
 
-    def backward(self, dy: Array) -> Array:
+    def backward(self, dy: Float32Array) -> Float32Array:
         dy *= self.legal
         total = _sum(dy)
         dx = backward(self.advantage, dy - total * self.share)
@@ -296,18 +297,18 @@ class _StateAndAdvantages(Head):
         self.action, self.state = rules_of(module.action), rules_of(module.state)
         self.state_scale = np.float32(module.state_scale)
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Float32Array) -> Float32Array:
         action, value = forward(self.action, x), forward(self.state, x)
         return np.concatenate([(action - value) * self.legal, self.state_scale * value], 1)
 
-    def backward(self, dy: Array) -> Array:
+    def backward(self, dy: Float32Array) -> Float32Array:
         advantages = dy[:, :-1] * self.legal
         dx = backward(self.action, advantages)
         dx += backward(self.state, self.state_scale * dy[:, -1:] - _sum(advantages))
         return dx
 
 
-def _sum(x: Array) -> Array:
+def _sum(x: Float32Array) -> Float32Array:
     """`[n, actions]` to `[n, 1]`; of short rows a product with a vector is the cheapest sum."""
     return x @ np.ones((x.shape[1], 1), np.float32)
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from repro.errors import ReproError
-from repro.networks.features import Columns
+from repro.networks.features import FeatureColumns
 from repro.networks.inputs import Inputs, network_inputs
 from repro.networks.modules import parameter_count, value_network
 from repro.policies.base import HandStrategies, Mixture
@@ -59,11 +59,11 @@ def reservoir_members(count: int, capacity: int, seed: int, player: int) -> list
     """
     rng = np.random.default_rng((seed, player, capacity))
     draws = rng.random((count, 2))
-    kept = list(range(min(count, capacity)))
+    reservoir = list(range(min(count, capacity)))
     for i in range(capacity, count):
         if draws[i, 0] < capacity / (i + 1):
-            kept[int(draws[i, 1] * capacity)] = i
-    return sorted(kept)
+            reservoir[int(draws[i, 1] * capacity)] = i
+    return sorted(reservoir)
 
 
 class NetworkSampling(Mixture):
@@ -126,8 +126,8 @@ class NetworkSampling(Mixture):
         position = torch.multinomial(self.weight, hands, replacement=True, generator=generator)
 
         def strategies(infosets: Tensor, hand: Tensor) -> Tensor:
-            whose, order = position.index_select(0, hand).sort()
-            present, rows = whose.unique_consecutive(return_counts=True)
+            drawn, order = position.index_select(0, hand).sort()
+            present, rows = drawn.unique_consecutive(return_counts=True)
             decisions = infosets.index_select(0, order).split(rows.tolist())
             answers = torch.cat([self.strategy(p, i) for p, i in zip(present.tolist(), decisions, strict=True)])
             return torch.empty_like(answers).index_copy_(0, order, answers)
@@ -143,7 +143,7 @@ class BM(Readout):
     """
 
     @cached_property
-    def _inputs(self) -> tuple[Inputs, Columns]:
+    def _inputs(self) -> tuple[Inputs, FeatureColumns]:
         return network_inputs(self.game)
 
     def seats(self, snapshot: Snapshot) -> list[NetworkSampling]:

@@ -22,15 +22,15 @@ NOT_SUCH_A_FILE = (
 """What reading a stored tensor file of another kind ends in."""
 
 
-def check_same_game(path: Path | str, what: str, found: Game, game: Game) -> None:
+def check_same_game(path: Path | str, kind: str, stored: Game, game: Game) -> None:
     """Refuse a file that was made for another game.
 
     Raises:
-        ReproError: `found`, the file's game, is not `game`.
+        ReproError: `stored`, the file's game, is not `game`.
     """
-    if (found.name, found.parameters) != (game.name, game.parameters):
+    if (stored.name, stored.parameters) != (game.name, game.parameters):
         raise ReproError(
-            f"{path} holds {what} for game {found.name} with {found.parameters}, not for {game.name} with "
+            f"{path} holds {kind} for game {stored.name} with {stored.parameters}, not for {game.name} with "
             f"{game.parameters}."
         )
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from repro.errors import ReproError
 from repro.games.game import Game
-from repro.networks.features import Columns
+from repro.networks.features import FeatureColumns
 from repro.networks.inputs import Inputs, network_inputs
 from repro.networks.modules import average_network
 from repro.policies.base import Policy
@@ -58,16 +58,16 @@ class NetworkPolicy:
 
     @torch.no_grad()
     def probabilities(self, infosets: Tensor) -> Tensor:
-        found = torch.empty(len(infosets), self._opening.shape[1], device=infosets.device)
-        mine = infosets - self._first
-        is_early = mine < len(self._opening)
+        probabilities = torch.empty(len(infosets), self._opening.shape[1], device=infosets.device)
+        row = infosets - self._first
+        is_early = row < len(self._opening)
         early, late = is_early.nonzero().flatten(), (~is_early).nonzero().flatten()
-        found.index_copy_(0, early, self._opening.index_select(0, mine.index_select(0, early)).float())
+        probabilities.index_copy_(0, early, self._opening.index_select(0, row.index_select(0, early)).float())
         for rows in late.split(_AT_ONCE):
             some = infosets.index_select(0, rows)
             features, legal = self._inputs(some)
-            found.index_copy_(0, rows, self._read(some, self._network(features, legal), legal))
-        return found
+            probabilities.index_copy_(0, rows, self._read(some, self._network(features, legal), legal))
+        return probabilities
 
 
 class Seats:
@@ -82,10 +82,10 @@ class Seats:
         answers = [
             p.probabilities(infosets.index_select(0, rows)) for p, rows in zip(self._policies, parts, strict=True)
         ]
-        found = torch.empty(len(infosets), answers[0].shape[1], dtype=answers[0].dtype, device=infosets.device)
+        probabilities = torch.empty(len(infosets), answers[0].shape[1], dtype=answers[0].dtype, device=infosets.device)
         for rows, answer in zip(parts, answers, strict=True):
-            found.index_copy_(0, rows, answer.to(found.dtype))
-        return found
+            probabilities.index_copy_(0, rows, answer.to(probabilities.dtype))
+        return probabilities
 
 
 class Uniform:
@@ -107,7 +107,7 @@ class AverageNetwork(Readout):
     """
 
     @cached_property
-    def _inputs(self) -> tuple[Inputs, Columns]:
+    def _inputs(self) -> tuple[Inputs, FeatureColumns]:
         return network_inputs(self.game)
 
     def seats(self, snapshot: Snapshot) -> list[NetworkPolicy]:

@@ -124,13 +124,13 @@ class SnapshotFolder:
         Raises:
             ReproError: there is none, or it is damaged.
         """
-        known = self.iterations
-        wanted = iteration if iteration is not None else max(known, default=0)
-        if wanted not in known:
-            there = ", ".join(map(str, known)) or "none"
-            raise ReproError(f"{self.folder} has no snapshot of iteration {wanted}; there are those of {there}.")
-        stored = _load(self.folder / f"{wanted:07d}.pt")
-        return Snapshot(wanted, stored["counts"], stored["state"], self.history(wanted))
+        available = self.iterations
+        number = iteration if iteration is not None else max(available, default=0)
+        if number not in available:
+            listed = ", ".join(map(str, available)) or "none"
+            raise ReproError(f"{self.folder} has no snapshot of iteration {number}; there are those of {listed}.")
+        stored = _load(self.folder / f"{number:07d}.pt")
+        return Snapshot(number, stored["counts"], stored["state"], self.history(number))
 
     def history(self, iteration: int) -> dict[str, list[History]]:
         """The rows of all iterations up to one; empty where an algorithm has none."""

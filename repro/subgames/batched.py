@@ -18,10 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from repro.engine.compiled import Array
 from repro.errors import ReproError
 from repro.subgames.kernels import BEST, DECISION, FOLDED, MEAN, UPDATE, Part, Rule
 from repro.subgames.solver import AS_IS, FIRST_LOOK, LOOKS, Solution, Variant, full_boards, parts, rule
-from repro.subgames.subgames import Array, Deck, Subgame
+from repro.subgames.subgames import Deck, Subgame
 
 _ENTRIES = 500_000_000
 """Pairs of an action and a hand in a batch, at the most. Their tables take 8 bytes each, what is computed on the way
@@ -84,17 +85,17 @@ def _places(first: Array, second: Array, tie: Array, device: torch.device) -> Pl
     n = len(first)
     cards = np.stack([first, second], 2)
     number = np.stack([np.searchsorted(np.unique(row), row) for row in cards])
-    left = int(number.max()) + 1
+    num_cards = int(number.max()) + 1
     begin = np.stack([np.searchsorted(row, row, side="left") for row in tie])
     # `counts[h]`: how many of the first h hands have each card.
-    holds = (number[..., None] == np.arange(left)).any(2)
-    counts = np.concatenate([np.zeros((n, 1, left), int), holds.cumsum(1)], 1)
-    holders = np.argsort(~holds.transpose(0, 2, 1), axis=2, kind="stable")[:, :, : left - 1]
+    holds = (number[..., None] == np.arange(num_cards)).any(2)
+    counts = np.concatenate([np.zeros((n, 1, num_cards), int), holds.cumsum(1)], 1)
+    holders = np.argsort(~holds.transpose(0, 2, 1), axis=2, kind="stable")[:, :, : num_cards - 1]
     row = np.arange(n)[:, None, None]
-    found = (
+    indices = (
         number, holders, begin, tie, counts[row, begin[:, :, None], number], counts[row, tie[:, :, None], number],
     )  # fmt: skip
-    return Places(*(torch.from_numpy(np.ascontiguousarray(x)).long().to(device) for x in found))
+    return Places(*(torch.from_numpy(np.ascontiguousarray(x)).long().to(device) for x in indices))
 
 
 class _Round:
@@ -156,16 +157,16 @@ class _Round:
         return [values[i] for i in range(len(self._kind))]
 
     def _terminals(self, player: int, reach: list[Tensor]) -> dict[int, Tensor]:
-        rows = self.part.theirs[player]
-        theirs = torch.stack([reach[row] for row in rows.tolist()], 1).double()
-        met = self.places.met(theirs)
-        won = self.places.won(theirs, met) if self._showdowns else met
-        found = {}
+        rows = self.part.opponent_rows[player]
+        opponent_reach = torch.stack([reach[row] for row in rows.tolist()], 1).double()
+        met = self.places.met(opponent_reach)
+        won = self.places.won(opponent_reach, met) if self._showdowns else met
+        values = {}
         for node, column in self.part.ends[player].tolist():
             folded = self._kind[node] == FOLDED
             pay = self.pay[:, node, None] * (1 - 2 * player if folded else 1)
-            found[node] = (pay * (met if folded else won)[:, column]).float()
-        return found
+            values[node] = (pay * (met if folded else won)[:, column]).float()
+        return values
 
     def _learn(self, edges: slice, regret: Tensor, played: Tensor, how: Rule) -> None:
         after = self.regrets[edges] + regret
@@ -245,14 +246,15 @@ class BatchedSolver:
         """The values now."""
         cfv = (self.values() / self._pot[:, None, None]).cpu().numpy()
         rest = zip(cfv, self.matchup.cpu().numpy(), exploitability.tolist(), strict=True)
-        return [Solution(values, matchup, found, self.iterations) for values, matchup, found in rest]
+        return [Solution(values, matchup, reached, self.iterations) for values, matchup, reached in rest]
 
     def _tensor(self, array: Array) -> Tensor:
         return torch.from_numpy(array).to(self._device)
 
     def _sweep(self, player: int, mode: int, how: Rule) -> Tensor:
-        theirs = self._ranges[:, 1 - player].float()
-        opening = [torch.ones_like(theirs), theirs] if player == 0 else [theirs, torch.ones_like(theirs)]
+        opponent_range = self._ranges[:, 1 - player].float()
+        own_reach = torch.ones_like(opponent_range)
+        opening = [own_reach, opponent_range] if player == 0 else [opponent_range, own_reach]
         if self._turn is None:
             return self._on_boards(player, mode, how, opening)[0]
         strategies = self._turn.down(opening, mode)
@@ -270,11 +272,11 @@ class BatchedSolver:
             reach.append(factor * before.gather(1, self._hand.flatten(1)).view(-1, self._hand.shape[2]))
         strategies = self._river.down(reach, mode)
         values = self._river.up(player, mode, how, reach, strategies, {})
-        found = []
+        entry_values = []
         for entry in range(self._river.part.entries):
             value = values[entry].view(len(self._hand), -1)
-            found.append(torch.zeros_like(opening[0]).scatter_add_(1, self._hand.flatten(1), value))
-        return found
+            entry_values.append(torch.zeros_like(opening[0]).scatter_add_(1, self._hand.flatten(1), value))
+        return entry_values
 
 
 def _unordered(deck: Deck, subgames: Sequence[Subgame], device: torch.device) -> Places:
@@ -286,20 +288,20 @@ def _unordered(deck: Deck, subgames: Sequence[Subgame], device: torch.device) ->
 def solve_batched(
     subgames: Sequence[Subgame], variant: Variant, tolerance: float, device: torch.device | str, most: int = 10_000
 ) -> list[Solution]:
-    """`repro.subgames.solver.solve` of many, in order."""
+    """`repro.subgames.solver.solve_subgame` of many, in order."""
     groups = defaultdict(list)
     for number, subgame in enumerate(subgames):
         groups[_shape(parts(subgame.betting()))].append(number)
-    found: dict[int, Solution] = {}
+    solutions: dict[int, Solution] = {}
     for numbers in groups.values():
         first = subgames[numbers[0]]
         edges, hands = len(parts(first.betting())[-1].child), first.ranges.shape[1]
         most_at_a_time = max(1, _ENTRIES // (edges * hands * len(first.deck.full_boards(first.board))))
         for begin in range(0, len(numbers), most_at_a_time):
             some = numbers[begin : begin + most_at_a_time]
-            mine = _solved([subgames[n] for n in some], variant, tolerance, device, most)
-            found.update((some[place], solution) for place, solution in mine)
-    return [found[number] for number in range(len(subgames))]
+            solved = _solved([subgames[n] for n in some], variant, tolerance, device, most)
+            solutions.update((some[place], solution) for place, solution in solved)
+    return [solutions[number] for number in range(len(subgames))]
 
 
 def _shape(tree: Sequence[Part]) -> tuple[bytes, ...]:
@@ -316,13 +318,13 @@ def _solved(
         while solver.iterations < min(look, most):
             solver.iterate()
         reached = solver.exploitability()
-        done = reached <= tolerance
+        stopped = reached <= tolerance
         if solver.iterations >= most:
-            done[:] = True
-        if bool(done.any()):
-            for place, solution, finished in zip(places, solver.solutions(reached), done.tolist(), strict=True):
+            stopped[:] = True
+        if bool(stopped.any()):
+            for place, solution, finished in zip(places, solver.solutions(reached), stopped.tolist(), strict=True):
                 if finished:
                     yield place, solution
-            places = [place for place, finished in zip(places, done.tolist(), strict=True) if not finished]
-            solver.keep(~done)
+            places = [place for place, finished in zip(places, stopped.tolist(), strict=True) if not finished]
+            solver.keep(~stopped)
         look = int(np.ceil(look * LOOKS))

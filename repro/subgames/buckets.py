@@ -22,10 +22,11 @@ from sklearn.metrics import pairwise_distances_argmin
 from threadpoolctl import threadpool_limits
 
 from repro.abstraction.showdown_strength import full_board_shares
+from repro.engine.compiled import Array
 from repro.seeding import numpy_generator
 from repro.subgames.sampling import showdown_strengths
 from repro.subgames.stored import Stored, write_whole
-from repro.subgames.subgames import Array, Deck
+from repro.subgames.subgames import Deck
 
 K_MEANS, K_MEDIANS = "k_means", "k_medians"
 _METRIC = {K_MEANS: "euclidean", K_MEDIANS: "manhattan"}
@@ -63,11 +64,11 @@ def distribution(deck: Deck, board: tuple[int, ...]) -> Array:
     possible = np.not_equal(hands[None, :, :], last[:, None, None]).all(2)
     edges = np.arange(1, _BINS) / _BINS
     below = (strength[:, :, None] < edges) & possible[:, :, None]
-    found: Array = (below.sum(0) / possible.sum(0)[:, None]).astype(np.float32)
-    return found
+    cdf: Array = (below.sum(0) / possible.sum(0)[:, None]).astype(np.float32)
+    return cdf
 
 
-class Buckets:
+class HandBuckets:
     """Which bucket each hand is in.
 
     Args:
@@ -91,24 +92,25 @@ class Buckets:
         if boards.shape[1] == 5:
             # One number per hand: all boards at a time.
             deck = self._deck
-            shares = np.take_along_axis(full_board_shares(deck.ranks, deck.suits, boards), deck.left(boards), 1)
+            hands = deck.remaining_hands(boards)
+            shares = np.take_along_axis(full_board_shares(deck.ranks, deck.suits, boards), hands, 1)
             return nearest(shares.reshape(-1, 1), self.centres, self.recipe.clustering).reshape(shares.shape)
         different, which = np.unique(boards, axis=0, return_inverse=True)
-        found: Array = np.stack([self.of_board(tuple(board)) for board in different.tolist()])[which]
-        return found
+        bucket: Array = np.stack([self.of_board(tuple(board)) for board in different.tolist()])[which]
+        return bucket
 
 
-def find(recipe: BucketRecipe) -> Buckets:
+def find(recipe: BucketRecipe) -> HandBuckets:
     """Cluster the hands of a sample of boards."""
     deck, draw = Deck(recipe.ranks, recipe.suits), numpy_generator(recipe.seed, "buckets")
     boards = [tuple(draw.choice(deck.cards, recipe.board_cards, replace=False).tolist()) for _ in range(_BOARDS)]
     points = np.concatenate([distribution(deck, board) for board in boards])
     most = _POINTS_PER_BUCKET * recipe.buckets
     points = points[draw.permutation(len(points))[:most]]
-    return Buckets(recipe, cluster(points, recipe.buckets, draw, recipe.clustering))
+    return HandBuckets(recipe, cluster_centres(points, recipe.buckets, draw, recipe.clustering))
 
 
-def stored(root: Path, recipe: BucketRecipe) -> Buckets:
+def stored(root: Path, recipe: BucketRecipe) -> HandBuckets:
     """`find`, done once: centres are kept in a file of the folder `root`."""
     path = root / f"buckets-{recipe.key}.npy"
     if not path.exists():
@@ -116,7 +118,7 @@ def stored(root: Path, recipe: BucketRecipe) -> Buckets:
         content = io.BytesIO()
         np.save(content, find(recipe).centres)
         write_whole(path, content.getvalue())
-    return Buckets(recipe, np.load(path))
+    return HandBuckets(recipe, np.load(path))
 
 
 def alike(deck: Deck, boards: Array) -> Array:
@@ -126,7 +128,7 @@ def alike(deck: Deck, boards: Array) -> Array:
     )
 
 
-def cluster(points: Array, clusters: int, draw: np.random.Generator, clustering: str = K_MEANS) -> Array:
+def cluster_centres(points: Array, clusters: int, draw: np.random.Generator, clustering: str = K_MEANS) -> Array:
     """`[clusters, d]` centres of `[n, d]` points, sorted by their mean.
 
     Fewer, where there are not so many different points.
@@ -159,8 +161,8 @@ def _medians(points: Array, centres: Array) -> Array:
 def nearest(points: Array, centres: Array, clustering: str = K_MEANS) -> Array:
     """`[n]` int32 the nearest centre of each of `[n, d]` points."""
     if points.shape[1] > 1:
-        found: Array = pairwise_distances_argmin(points, centres, metric=_METRIC[clustering]).astype(np.int32)
-        return found
+        index: Array = pairwise_distances_argmin(points, centres, metric=_METRIC[clustering]).astype(np.int32)
+        return index
     # In one dimension, of which rivers have a hundred million, the place among the middles between centres.
     order = np.argsort(centres[:, 0], kind="stable")
     middle = (centres[order[1:], 0] + centres[order[:-1], 0]) / 2

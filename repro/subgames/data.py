@@ -19,16 +19,17 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler
 
 from repro.config.fields import above_up_to, at_least
 from repro.config.schema import Config
+from repro.engine.compiled import Array
 from repro.errors import ReproError
 from repro.games.isomorphism import Coding
 from repro.seeding import generator, numpy_generator
 from repro.subgames import buckets
-from repro.subgames.buckets import BucketRecipe, Buckets
+from repro.subgames.buckets import BucketRecipe, HandBuckets
 from repro.subgames.config import SubgamesConfig
 from repro.subgames.dataset import Dataset as Store
-from repro.subgames.dataset import Recipe, Samples
+from repro.subgames.dataset import Recipe, SubgameSamples
 from repro.subgames.encoding import CFV, averaged, encoding_error, error, expected, sizes, squared_error, summed
-from repro.subgames.subgames import STACK, Array, Subgames
+from repro.subgames.subgames import STACK, Subgames
 
 
 @dataclass
@@ -71,12 +72,12 @@ class Batch:
         inputs: `[n, inputs]` both players' ranges over buckets, the share of the stack that is in the pot, and without
             buckets a 1 for each card of the board.
         target: `[n, 2, b]` values in pots, averaged over buckets.
-        there: `[n, 1, b]` whether the board leaves any hand of the bucket.
+        occupied: `[n, 1, b]` whether the board leaves any hand of the bucket.
     """
 
     inputs: Tensor
     target: Tensor
-    there: Tensor
+    occupied: Tensor
 
     def to(self, device: torch.device) -> Batch:
         """The same on a device; Lightning calls this."""
@@ -189,9 +190,9 @@ class SubgameData(pl.LightningDataModule):
             if stage != "validate":
                 training.append(parts_of(whole, ~held))
             validation.append(parts_of(whole, held))
-            truths.append(parts_of(truth, held))
-            mine = truths[-1]
-            ideal.append(encoding_error(mine.cfv, mine.matchup, mine.bucket, self.buckets, self._target))
+            validated = parts_of(truth, held)
+            truths.append(validated)
+            ideal.append(encoding_error(validated.cfv, validated.matchup, validated.bucket, self.buckets, self._target))
         self.truth, self.encoding_error = _joined(truths), error(torch.cat(ideal))
         self.predicting_zero = error(squared_error(self.truth.cfv, torch.zeros(())))
         self._validation = Encoded(_joined(validation))
@@ -242,7 +243,7 @@ class SubgameData(pl.LightningDataModule):
             start = end
 
     @cached_property
-    def _stored_buckets(self) -> Buckets | None:
+    def _stored_buckets(self) -> HandBuckets | None:
         return None if self._recipe is None else buckets.stored(self._folder, self._recipe)
 
     @cached_property
@@ -256,9 +257,9 @@ class SubgameData(pl.LightningDataModule):
         """`[n, hands]` int64 bucket of each hand, or without buckets its number among those of the deck."""
         if self._stored_buckets is not None:
             return self._stored_buckets.of_boards(boards).astype(np.int64)
-        return self._subgames.deck.left(boards)
+        return self._subgames.deck.remaining_hands(boards)
 
-    def _encoded(self, samples: Samples, truth: Truth) -> Batch:
+    def _encoded(self, samples: SubgameSamples, truth: Truth) -> Batch:
         pot = torch.from_numpy(samples.pot / (2 * STACK)).float()[:, None]
         ranges = summed(truth.ranges, truth.bucket, self.buckets).flatten(1)
         values = truth.cfv if self._target == CFV else expected(truth.cfv, truth.matchup)
@@ -266,8 +267,8 @@ class SubgameData(pl.LightningDataModule):
         if self._recipe is None:
             board = torch.zeros(len(samples), self._subgames.deck.cards)
             inputs.append(board.scatter_(1, torch.from_numpy(samples.board).long(), 1.0))
-        there = sizes(truth.bucket, self.buckets)[:, None] > 0
-        return Batch(torch.cat(inputs, 1), averaged(values, truth.bucket, self.buckets), there)
+        occupied = sizes(truth.bucket, self.buckets)[:, None] > 0
+        return Batch(torch.cat(inputs, 1), averaged(values, truth.bucket, self.buckets), occupied)
 
     def _held_out(self, boards: Array) -> Array:
         """`[n]` whether a subgame is for validation: a random share of the canonical boards is."""
@@ -289,20 +290,20 @@ def validation_data(subgames: Subgames, algorithm: SubgameDataConfig, target: st
         ReproError: as `SubgameData.setup`.
     """
     data = SubgameData(subgames, algorithm, target, 0, folder)
-    known = _READ.get(data.measured_on)
-    if known is None:
+    cached = _READ.get(data.measured_on)
+    if cached is None:
         data.setup("validate")
         return data
-    return known
+    return cached
 
 
-Columns = TypeVar("Columns", Batch, Truth)
+BatchOrTruth = TypeVar("BatchOrTruth", Batch, Truth)
 
 
-def parts_of(whole: Columns, rows: Tensor | slice) -> Columns:
+def parts_of(whole: BatchOrTruth, rows: Tensor | slice) -> BatchOrTruth:
     """Some of the subgames."""
     return type(whole)(**{f.name: getattr(whole, f.name)[rows] for f in fields(whole)})
 
 
-def _joined(parts: Sequence[Columns]) -> Columns:
+def _joined(parts: Sequence[BatchOrTruth]) -> BatchOrTruth:
     return type(parts[0])(**{f.name: torch.cat([getattr(p, f.name) for p in parts]) for f in fields(parts[0])})

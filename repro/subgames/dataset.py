@@ -26,12 +26,13 @@ from pathlib import Path
 
 import numpy as np
 
+from repro.engine.compiled import Array
 from repro.errors import ReproError
 from repro.subgames.batched import solve_batched
 from repro.subgames.sampling import random_subgame
 from repro.subgames.solver import Solution, SolverConfig, solve_all
 from repro.subgames.stored import Stored, write_whole
-from repro.subgames.subgames import Array, Deck, Subgames, matchups
+from repro.subgames.subgames import Deck, Subgames, matchups
 
 _SHARD = {4: 10, 5: 250}
 """Subgames in a shard, by the cards on the board: seconds of work."""
@@ -76,7 +77,7 @@ class Recipe(Stored):
 
 
 @dataclass(frozen=True)
-class Samples:
+class SubgameSamples:
     """Solved subgames; the arrays are described above."""
 
     board: Array
@@ -94,10 +95,10 @@ class Samples:
         return matchups(deck, self.board, self.ranges)
 
     @staticmethod
-    def joined(parts: Iterable[Samples]) -> Samples:
+    def joined(parts: Iterable[SubgameSamples]) -> SubgameSamples:
         """All of them, in order."""
         rows = [vars(part) for part in parts]
-        return Samples(**{name: np.concatenate([row[name] for row in rows]) for name in rows[0]})
+        return SubgameSamples(**{name: np.concatenate([row[name] for row in rows]) for name in rows[0]})
 
 
 class Dataset:
@@ -112,7 +113,7 @@ class Dataset:
     def __init__(self, root: Path, recipe: Recipe, device: str = "cpu") -> None:
         self.recipe, self.folder, self._device = recipe, root / recipe.name, device
 
-    def shard(self, number: int, threads: int) -> Samples:
+    def shard(self, number: int, threads: int) -> SubgameSamples:
         """A shard, made first if it is missing, with so many subgames solved at a time.
 
         Raises:
@@ -124,15 +125,15 @@ class Dataset:
             fcntl.flock(lock, fcntl.LOCK_EX)
             return _read(self._sound(number) or self._make(number, threads))
 
-    def load(self, subgames: int) -> Samples:
+    def load(self, subgames: int) -> SubgameSamples:
         """The first so many subgames, which must be stored.
 
         Raises:
             ReproError: some are missing or damaged.
         """
-        return Samples.joined(self.shards(subgames))
+        return SubgameSamples.joined(self.shards(subgames))
 
-    def shards(self, subgames: int) -> Iterator[Samples]:
+    def shards(self, subgames: int) -> Iterator[SubgameSamples]:
         """`load`, a shard at a time. Nothing is read if a shard's file is missing."""
         shards = range(-(-subgames // self.recipe.shard))
         missing = [number for number in shards if not self._path(number).exists()]
@@ -144,7 +145,7 @@ class Dataset:
                 raise self._lacking([number], len(shards))
             samples = _read(data)
             last = subgames - number * self.recipe.shard
-            yield Samples(**{name: column[:last] for name, column in vars(samples).items()})
+            yield SubgameSamples(**{name: column[:last] for name, column in vars(samples).items()})
 
     def _lacking(self, numbers: Sequence[int], shards: int) -> ReproError:
         return ReproError(
@@ -180,7 +181,7 @@ class Dataset:
         write_whole(path.with_suffix(".json"), json.dumps({"sha256": checksum}).encode())
         return buffer.getvalue()
 
-    def solved(self, numbers: Sequence[int], threads: int) -> Samples:
+    def solved(self, numbers: Sequence[int], threads: int) -> SubgameSamples:
         """Subgames by their numbers, solved now.
 
         Raises:
@@ -191,27 +192,27 @@ class Dataset:
             random_subgame(recipe.seed, n, recipe.board_cards, deck, recipe.least_pot, recipe.strength, recipe.ties)
             for n in numbers
         ]
-        tolerance, found = recipe.solver.tolerance, list[Solution]()
+        tolerance, solutions = recipe.solver.tolerance, list[Solution]()
         if self._device == "cpu":
-            found += solve_all(subgames, recipe.solver, tolerance, threads, _MOST_ITERATIONS)
+            solutions += solve_all(subgames, recipe.solver, tolerance, threads, _MOST_ITERATIONS)
         else:
-            found += solve_batched(subgames, recipe.solver, tolerance, self._device, _MOST_ITERATIONS)
-        for number, solution in zip(numbers, found, strict=True):
+            solutions += solve_batched(subgames, recipe.solver, tolerance, self._device, _MOST_ITERATIONS)
+        for number, solution in zip(numbers, solutions, strict=True):
             if not (solution.exploitability <= tolerance and np.isfinite(solution.cfv).all()):
                 raise ReproError(
                     f"subgame {number} is exploitable by {solution.exploitability:.2%} of the pot after "
                     f"{solution.iterations:,} iterations, which is more than algorithm.solver.tolerance, "
                     f"{tolerance:.2%}; allow more, or use another CFR."
                 )
-        return Samples(
+        return SubgameSamples(
             board=np.array([s.board for s in subgames], np.int8), pot=np.array([s.pot for s in subgames]),
             ranges=np.array([s.ranges for s in subgames], np.float32),
-            cfv=np.array([s.cfv for s in found], np.float32),
-            exploitability=np.array([s.exploitability for s in found], np.float32),
-            iterations=np.array([s.iterations for s in found], np.int32),
+            cfv=np.array([s.cfv for s in solutions], np.float32),
+            exploitability=np.array([s.exploitability for s in solutions], np.float32),
+            iterations=np.array([s.iterations for s in solutions], np.int32),
         )  # fmt: skip
 
 
-def _read(data: bytes) -> Samples:
+def _read(data: bytes) -> SubgameSamples:
     with np.load(io.BytesIO(data)) as arrays:
-        return Samples(**{name: arrays[name] for name in arrays.files})
+        return SubgameSamples(**{name: arrays[name] for name in arrays.files})

@@ -19,14 +19,14 @@ CFV, EV = "cfv", "ev"
 
 def summed(ranges: Tensor, bucket: Tensor, buckets: int) -> Tensor:
     """`[n, 2, hands]` -> `[n, 2, buckets]` the sum over each bucket's hands."""
-    found = ranges.new_zeros(*ranges.shape[:2], buckets)
-    return found.scatter_add_(2, bucket[:, None].expand_as(ranges), ranges)
+    sums = ranges.new_zeros(*ranges.shape[:2], buckets)
+    return sums.scatter_add_(2, bucket[:, None].expand_as(ranges), ranges)
 
 
 def sizes(bucket: Tensor, buckets: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """`[n, buckets]` how many hands are in each bucket."""
-    found = torch.zeros(len(bucket), buckets, dtype=dtype, device=bucket.device)
-    return found.scatter_add_(1, bucket, torch.ones_like(bucket, dtype=dtype))
+    counts = torch.zeros(len(bucket), buckets, dtype=dtype, device=bucket.device)
+    return counts.scatter_add_(1, bucket, torch.ones_like(bucket, dtype=dtype))
 
 
 def averaged(values: Tensor, bucket: Tensor, buckets: int) -> Tensor:

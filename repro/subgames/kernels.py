@@ -37,7 +37,7 @@ class Part(NamedTuple):
         slot: `[nodes, 2]` row of each player's reach.
         entries: how many.
         dealt: nodes of kind `DEALT`, in the order of the next round's entries.
-        theirs: per player, rows of the opponent's reach that terminal nodes need, each once.
+        opponent_rows: per player, rows of the opponent's reach that terminal nodes need, each once.
         ends: per player, `[terminal nodes, 2]` the node and which of those rows it needs.
     """
 
@@ -49,11 +49,11 @@ class Part(NamedTuple):
     slot: Array
     entries: int
     dealt: Array
-    theirs: tuple[Array, Array]
+    opponent_rows: tuple[Array, Array]
     ends: tuple[Array, Array]
 
 
-class Boards(NamedTuple):
+class FullBoards(NamedTuple):
     """Full boards, each with the hands that it leaves, weakest first.
 
     Attributes:
@@ -143,11 +143,11 @@ def _down(part: Part, table: Array, space: Buffers) -> None:
         if part.kind[i] != DECISION:
             continue
         _normalised(table, part.edges[i], part.edges[i + 1], space.strategy, space.sum)
-        mine = space.reach[part.slot[i, part.actor[i]]]
+        actor_reach = space.reach[part.slot[i, part.actor[i]]]
         for e in range(part.edges[i], part.edges[i + 1]):
             row, into = space.strategy[e], space.reach[2 * part.entries + e]
             for h in range(hands):
-                into[h] = mine[h] * row[h]
+                into[h] = actor_reach[h] * row[h]
 
 
 # -- terminal nodes --------------------------------------------------------------------------------------------------
@@ -168,11 +168,11 @@ def _accumulate(first: Array, second: Array, x: Array, columns: int, total: Arra
     total[:] = 0.0
     of_card[:] = 0.0
     for h in range(len(first)):
-        mine, one, other = x[h], of_card[first[h]], of_card[second[h]]
+        hand_reach, one, other = x[h], of_card[first[h]], of_card[second[h]]
         for t in range(columns):
-            total[t] += mine[t]
-            one[t] += mine[t]
-            other[t] += mine[t]
+            total[t] += hand_reach[t]
+            one[t] += hand_reach[t]
+            other[t] += hand_reach[t]
 
 
 @compiled
@@ -190,16 +190,16 @@ def _not_weaker(
             for t in range(columns):
                 into[t] = total[t] - one[t] - other[t]
         for h in range(begin, end):
-            mine, one, other = x[h], of_card[first[h]], of_card[second[h]]
+            hand_reach, one, other = x[h], of_card[first[h]], of_card[second[h]]
             for t in range(columns):
-                total[t] += mine[t]
-                one[t] += mine[t]
-                other[t] += mine[t]
+                total[t] += hand_reach[t]
+                one[t] += hand_reach[t]
+                other[t] += hand_reach[t]
         for h in range(begin, end):
-            mine, into, one, other = x[h], won[h], of_card[first[h]], of_card[second[h]]
+            hand_reach, into, one, other = x[h], won[h], of_card[first[h]], of_card[second[h]]
             for t in range(columns):
                 # The hand itself is in the sums of both its cards.
-                into[t] += total[t] - one[t] - other[t] + mine[t]
+                into[t] += total[t] - one[t] - other[t] + hand_reach[t]
         begin = end
 
 
@@ -207,18 +207,18 @@ def _not_weaker(
 def _met(first: Array, second: Array, x: Array, columns: int, total: Array, of_card: Array) -> None:
     """Turn `x` into all hands that each can meet."""
     for h in range(len(first)):
-        mine, one, other = x[h], of_card[first[h]], of_card[second[h]]
+        hand_reach, one, other = x[h], of_card[first[h]], of_card[second[h]]
         for t in range(columns):
-            mine[t] += total[t] - one[t] - other[t]
+            hand_reach[t] += total[t] - one[t] - other[t]
 
 
 @compiled
 def _beaten(met: Array, columns: int, won: Array) -> None:
     """Turn `won` from twice the weaker and once the equal hands into the weaker minus the stronger ones."""
     for h in range(len(won)):
-        mine, into = met[h], won[h]
+        hand_met, into = met[h], won[h]
         for t in range(columns):
-            into[t] -= mine[t]
+            into[t] -= hand_met[t]
 
 
 @compiled
@@ -229,7 +229,7 @@ def _terminals(
 
     Many nodes are done at a time: what takes time is to find the sums of a hand's two cards, not to add to them.
     """
-    rows, ends = part.theirs[player], part.ends[player]
+    rows, ends = part.opponent_rows[player], part.ends[player]
     sign = np.float32(1 - 2 * player)
     for begin in range(0, len(rows), _COLUMNS):
         end = min(begin + _COLUMNS, len(rows))
@@ -327,7 +327,7 @@ def _up(part: Part, player: int, mode: int, regrets: Array, sums: Array, rule: R
 
 @compiled
 def _on_boards(
-    part: Part, boards: Boards, player: int, mode: int, regrets: Array, sums: Array, rule: Rule, opening: Array,
+    part: Part, boards: FullBoards, player: int, mode: int, regrets: Array, sums: Array, rule: Rule, opening: Array,
     below: Array, space: Buffers,
 ) -> None:  # fmt: skip
     """One sweep of the last round, over all boards.
@@ -358,27 +358,27 @@ def _on_boards(
 
 @compiled
 def sweep_river(
-    part: Part, boards: Boards, player: int, mode: int, regrets: Array, sums: Array, rule: Rule, theirs: Array,
-    value: Array, space: Buffers,
+    part: Part, boards: FullBoards, player: int, mode: int, regrets: Array, sums: Array, rule: Rule,
+    opponent_range: Array, value: Array, space: Buffers,
 ) -> None:  # fmt: skip
     """One pass over a river subgame for `player`: an update, or the value of the average strategy or the best response.
 
     Args:
         regrets, sums: `[1, edges, hands]`, updated if that is the mode.
-        theirs: `[hands]` the opponent's range.
+        opponent_range: `[hands]` the opponent's range.
         value: `[hands]`, to be filled: what each of the player's hands wins, in chips, times the probability that the
             opponent holds any hand that it can meet.
     """
-    opening = np.ones((2, len(theirs)), np.float32)
-    opening[1 - player] = theirs
+    opening = np.ones((2, len(opponent_range)), np.float32)
+    opening[1 - player] = opponent_range
     value[:] = 0.0
     _on_boards(part, boards, player, mode, regrets, sums, rule, opening, value.reshape(1, -1), space)
 
 
 @compiled
 def sweep_turn(
-    turn: Part, river: Part, hands: tuple[Array, Array], boards: Boards, player: int, mode: int,
-    tables: tuple[Array, Array, Array, Array], rule: Rule, theirs: Array, value: Array, before: Buffers,
+    turn: Part, river: Part, hands: tuple[Array, Array], boards: FullBoards, player: int, mode: int,
+    tables: tuple[Array, Array, Array, Array], rule: Rule, opponent_range: Array, value: Array, before: Buffers,
     after: Buffers, opening: Array, below: Array,
 ) -> None:  # fmt: skip
     """The same for a turn subgame.
@@ -389,7 +389,7 @@ def sweep_turn(
         opening, below: space, as `_on_boards` has it.
     """
     before.reach[player] = 1.0
-    before.reach[1 - player] = theirs
+    before.reach[1 - player] = opponent_range
     _down(turn, tables[0] if mode == UPDATE else tables[1], before)
     for k in range(len(turn.dealt)):
         for p in range(2):

@@ -135,7 +135,7 @@ class ValueErrors(Evaluation):
         return f"{', '.join(parts)} % of the pot" if parts else ""
 
     def measure(self, subject: Subject) -> Measured:
-        return {name: self._of_readout(subject, name) for name in self.names(subject.asked)}
+        return {name: self._of_readout(subject, name) for name in self.names(subject.readout_names)}
 
     def _of_readout(self, subject: Subject, name: str) -> dict[str, float]:
         readout = subject.readouts[name]
@@ -243,7 +243,7 @@ class ValueNetwork(Training):
 
     def _loss(self, batch: Batch, which: str) -> Tensor:
         wrong = huber_loss(self.network(batch.inputs), batch.target, reduction="none", delta=1.0)
-        total, values = (wrong * batch.there).sum(), 2 * float(batch.there.sum())
+        total, values = (wrong * batch.occupied).sum(), 2 * float(batch.occupied.sum())
         sums = self._sums[which]
         sums[0] += float(total.detach())
         sums[1] += values

@@ -11,9 +11,10 @@ from collections import defaultdict
 import numpy as np
 
 from repro.algorithms.solver import discount_factor
+from repro.engine.compiled import Array
 from repro.games.betting import SHOWDOWN
 from repro.subgames.solver import Variant
-from repro.subgames.subgames import Array, Subgame
+from repro.subgames.subgames import Subgame
 
 
 class PlainSolver:
@@ -34,15 +35,15 @@ class PlainSolver:
         holds = np.zeros((len(hands), deck.cards))
         np.put_along_axis(holds, hands, 1.0, 1)
         apart = np.equal(holds @ holds.T, 0).astype(float)
-        self._apart, self._wins, self._left = apart, list[Array](), list[Array]()
+        self._apart, self._wins, self._possible = apart, list[Array](), list[Array]()
         boards = deck.full_boards(subgame.board)
         for board in boards:
-            left = np.isin(hands, board, invert=True).all(1)
+            possible = np.isin(hands, board, invert=True).all(1)
             strength = np.zeros(len(hands), int)
-            strength[left] = deck.strength(board, hands[left])
+            strength[possible] = deck.strength(board, hands[possible])
             better = np.sign(strength[:, None] - strength[None])
-            self._wins.append(better * apart * np.outer(left, left))
-            self._left.append(left.astype(float))
+            self._wins.append(better * apart * np.outer(possible, possible))
+            self._possible.append(possible.astype(float))
         self._chance = 1 / max(len(boards) - 4, 1)
         self._ranges = subgame.ranges / subgame.ranges.sum(1, keepdims=True)
         shape = (self._tree.child.shape[1], len(hands))
@@ -74,14 +75,14 @@ class PlainSolver:
             return float(tree.stake[node]) * (wins @ reach[1 - player])
         if board < 0 and tree.round[node] == 1:
             return np.sum([
-                self._value(node, b, [r * self._left[b] * (self._chance if p != player else 1.0)
+                self._value(node, b, [r * self._possible[b] * (self._chance if p != player else 1.0)
                                       for p, r in enumerate(reach)], player, mode)
-                for b in range(len(self._left))
+                for b in range(len(self._possible))
             ], axis=0)  # fmt: skip
         return self._decision(node, board, reach, player, mode)
 
     def _seen(self, board: int) -> Array | float:
-        return self._left[board] if board >= 0 else 1.0
+        return self._possible[board] if board >= 0 else 1.0
 
     def _decision(self, node: int, board: int, reach: list[Array], player: int, mode: str) -> Array:
         child, actor = self._tree.child[node].tolist(), int(self._tree.player[node])

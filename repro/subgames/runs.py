@@ -14,6 +14,7 @@ import torch
 from repro.algorithms.base import Iterative
 from repro.config.fields import at_least, one_of
 from repro.config.schema import AlgorithmConfig, Config, register_algorithm, register_evaluation
+from repro.engine.compiled import Array
 from repro.evaluation.base import Evaluation, Measured, Subject
 from repro.games.game import Game
 from repro.policies.readout import Readout
@@ -21,9 +22,9 @@ from repro.policies.snapshot import Snapshot
 from repro.subgames import buckets
 from repro.subgames.buckets import K_MEANS, K_MEDIANS, BucketRecipe
 from repro.subgames.config import SubgameReadout, SubgamesConfig, folder_of
-from repro.subgames.dataset import Dataset, Recipe, Samples
+from repro.subgames.dataset import Dataset, Recipe, SubgameSamples
 from repro.subgames.encoding import CFV, EV, encoding_error, error
-from repro.subgames.subgames import Array, Subgames
+from repro.subgames.subgames import Subgames
 
 
 @dataclass
@@ -103,7 +104,7 @@ class SolvedSubgames(Iterative):
             "solver_iterations": float(samples.iterations.mean()),
         }
 
-    def use(self, samples: Samples) -> None:
+    def use(self, samples: SubgameSamples) -> None:
         """Take in the iteration's subgames. Solving and storing them is all that this class does."""
 
     def counts(self) -> dict[str, float]:
@@ -133,7 +134,7 @@ class EncodingErrors(SolvedSubgames):
         self._sums = dict.fromkeys((CFV, EV), 0.0)
         self._newest: dict[str, dict[str, float]] = {}
 
-    def use(self, samples: Samples) -> None:
+    def use(self, samples: SubgameSamples) -> None:
         bucket = torch.from_numpy(self._bucket(samples)).long()
         matchup = torch.from_numpy(samples.matchups(self.subgames.deck))
         cfv = torch.from_numpy(samples.cfv).double()
@@ -142,7 +143,7 @@ class EncodingErrors(SolvedSubgames):
             self._newest[kind] = {"error": error(squares), "squared_error": 1e4 * float(squares.mean())}
             self._sums[kind] += len(samples) * self._newest[kind]["error"]
 
-    def _bucket(self, samples: Samples) -> Array:
+    def _bucket(self, samples: SubgameSamples) -> Array:
         """`[n, hands]` bucket of each hand."""
         deck = self.subgames.deck
         if self._buckets is None:
@@ -182,7 +183,7 @@ class EncodingErrorMetrics(Evaluation):
 
     def measure(self, subject: Subject) -> Measured:
         measured = {}
-        for name in self.names(subject.asked):
+        for name in self.names(subject.readout_names):
             readout = subject.readouts[name]
             assert isinstance(readout, MeasuredErrors)
             measured[name] = readout.metrics(subject.snapshot)

@@ -21,9 +21,10 @@ from __future__ import annotations
 import numpy as np
 
 from repro.abstraction.showdown_strength import full_board_shares
+from repro.engine.compiled import Array
 from repro.errors import ReproError
 from repro.seeding import numpy_generator
-from repro.subgames.subgames import CHOICES, EQUITY, LEAST_POT, MADE_HAND, POTS, RANDOM, STACK, Array, Deck, Subgame
+from repro.subgames.subgames import CHOICES, EQUITY, LEAST_POT, MADE_HAND, POTS, RANDOM, STACK, Deck, Subgame
 
 
 def random_subgame(
@@ -91,6 +92,6 @@ def random_range(strength: Array, draw: np.random.Generator, ties: str = RANDOM)
         halves = np.stack([np.where(split, size // 2, size), np.where(split, size - size // 2, 0)], 1).ravel()
         shares = np.stack([weaker, share - weaker], 1).ravel()
         size, share = halves[halves > 0], shares[halves > 0]
-    found = np.empty(len(strength))
-    found[order] = share
-    return found
+    weights = np.empty(len(strength))
+    weights[order] = share
+    return weights

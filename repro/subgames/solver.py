@@ -18,11 +18,12 @@ import numpy as np
 
 from repro.algorithms.solver import MOST_EXPONENT, Discounts, discount_factor
 from repro.config.fields import above, between
+from repro.engine.compiled import Array
 from repro.errors import ReproError
 from repro.games.betting import SHOWDOWN, BettingTree
 from repro.subgames import kernels
-from repro.subgames.kernels import BEST, DEALT, DECISION, FOLDED, MEAN, SHOWN, UPDATE, Boards, Part, Rule
-from repro.subgames.subgames import Array, Subgame
+from repro.subgames.kernels import BEST, DEALT, DECISION, FOLDED, MEAN, SHOWN, UPDATE, FullBoards, Part, Rule
+from repro.subgames.subgames import Subgame
 
 FIRST_LOOK, LOOKS = 24, 1.15
 """Exploitability is measured after so many iterations, and again each time that they have grown by this factor."""
@@ -107,12 +108,12 @@ class SubgameSolver:
             raise ReproError("a subgame's ranges must have some two hands that can meet.")
         # Ranges are probabilities in here.
         self._ranges = subgame.ranges / subgame.ranges.sum(1, keepdims=True)
-        self._theirs = self._ranges[::-1].astype(np.float32)
+        self._opponent_ranges = self._ranges[::-1].astype(np.float32)
         self.matchup = matchup / subgame.ranges.sum(1)[::-1, None]
-        boards, left = self._boards.first.shape
+        boards, hands_per_board = self._boards.first.shape
         # Regrets and summed strategies.
-        self._on_river = _pair(boards, len(self._river.child), left)
-        self._space = kernels.buffers(self._river, left)
+        self._on_river = _pair(boards, len(self._river.child), hands_per_board)
+        self._space = kernels.buffers(self._river, hands_per_board)
         if self._turn:
             self._on_turn = _pair(len(self._turn.child), len(hands))
             self._turn_space = kernels.buffers(self._turn, len(hands))
@@ -143,18 +144,19 @@ class SubgameSolver:
         return Solution(self.values() / self.subgame.pot, self.matchup, exploitability, self.iterations)
 
     def _sweep(self, player: int, mode: int, how: Rule) -> Array:
-        value, theirs, river, boards = _floats(len(self._hands[0])), self._theirs[player], self._river, self._boards
+        value, opponent_range = _floats(len(self._hands[0])), self._opponent_ranges[player]
+        river, boards = self._river, self._boards
         if self._turn is None:
-            kernels.sweep_river(river, boards, player, mode, *self._on_river, how, theirs, value, self._space)
+            kernels.sweep_river(river, boards, player, mode, *self._on_river, how, opponent_range, value, self._space)
         else:
             kernels.sweep_turn(
-                self._turn, river, self._hands, boards, player, mode, (*self._on_turn, *self._on_river), how, theirs,
-                value, self._turn_space, self._space, *self._between,
+                self._turn, river, self._hands, boards, player, mode, (*self._on_turn, *self._on_river), how,
+                opponent_range, value, self._turn_space, self._space, *self._between,
             )  # fmt: skip
         return value
 
 
-def solve(subgame: Subgame, variant: Variant, tolerance: float, most: int = 10_000) -> Solution:
+def solve_subgame(subgame: Subgame, variant: Variant, tolerance: float, most: int = 10_000) -> Solution:
     """Iterate until the exploitability is at most `tolerance` (a fraction of the pot), or `most` times.
 
     The solution says what was reached.
@@ -172,9 +174,9 @@ def solve(subgame: Subgame, variant: Variant, tolerance: float, most: int = 10_0
 def solve_all(
     subgames: Iterable[Subgame], variant: Variant, tolerance: float, threads: int, most: int = 10_000
 ) -> Iterator[Solution]:
-    """`solve` many, so many at a time, in order."""
+    """`solve_subgame` of many, so many at a time, in order."""
     with ThreadPoolExecutor(threads) as pool:
-        yield from pool.map(lambda subgame: solve(subgame, variant, tolerance, most), subgames)
+        yield from pool.map(lambda subgame: solve_subgame(subgame, variant, tolerance, most), subgames)
 
 
 def _floats(*shape: int) -> Array:
@@ -190,11 +192,11 @@ def _pair(*shape: int) -> tuple[Array, Array]:
 
 def parts(tree: BettingTree) -> list[Part]:
     """A betting tree of one or two rounds as the kernels want it, a part per round."""
-    found, entries = [], [0]
+    rounds, entries = [], [0]
     for round_ in range(tree.rounds):
         part, entries = _part(tree, round_, entries, last=round_ == tree.rounds - 1)
-        found.append(part)
-    return found
+        rounds.append(part)
+    return rounds
 
 
 def _part(tree: BettingTree, round_: int, entries: list[int], last: bool) -> tuple[Part, list[int]]:
@@ -225,14 +227,14 @@ def _part(tree: BettingTree, round_: int, entries: list[int], last: bool) -> tup
 
 
 def _ends(kind: list[int], slot: list[tuple[int, int]]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """`Part.theirs` and `Part.ends`."""
+    """`Part.opponent_rows` and `Part.ends`."""
     nodes = [i for i, k in enumerate(kind) if k in (FOLDED, SHOWN)]
-    theirs, ends = [], []
+    opponent_rows, ends = [], []
     for player in range(2):
         rows, which = np.unique(np.array([slot[i][1 - player] for i in nodes], np.int64), return_inverse=True)
-        theirs.append(rows)
+        opponent_rows.append(rows)
         ends.append(np.stack([np.array(nodes, np.int64), which], 1))
-    return (theirs[0], theirs[1]), (ends[0], ends[1])
+    return (opponent_rows[0], opponent_rows[1]), (ends[0], ends[1])
 
 
 def _kind(tree: BettingTree, node: int, round_: int, last: bool) -> int:
@@ -244,7 +246,7 @@ def _kind(tree: BettingTree, node: int, round_: int, last: bool) -> int:
     return SHOWN if winner == SHOWDOWN else DECISION
 
 
-def full_boards(subgame: Subgame, hands: Array, merge: bool = True) -> Boards:
+def full_boards(subgame: Subgame, hands: Array, merge: bool = True) -> FullBoards:
     """The full boards, with their hands in order of strength; of those that renaming suits makes equal, one.
 
     Args:
@@ -252,7 +254,7 @@ def full_boards(subgame: Subgame, hands: Array, merge: bool = True) -> Boards:
         hands: that its board leaves.
         merge: False to have all boards.
     """
-    deck, found, copies = subgame.deck, [], []
+    deck, sorted_hands, copies = subgame.deck, [], []
     full, renamings = deck.full_boards(subgame.board), _symmetries(subgame, hands)[: None if merge else 1]
     for board in full:
         last = board[-1]
@@ -262,19 +264,19 @@ def full_boards(subgame: Subgame, hands: Array, merge: bool = True) -> Boards:
         if min(images) < last:
             # It is the image of a board before.
             continue
-        left = np.flatnonzero(~np.isin(hands, board).any(1))
-        strength = deck.strength(board, hands[left])
+        remaining = np.flatnonzero(~np.isin(hands, board).any(1))
+        strength = deck.strength(board, hands[remaining])
         order = np.argsort(strength, kind="stable")
         tie = np.searchsorted(strength[order], strength[order], side="right")
-        found.append((*hands[left[order]].T, tie))
+        sorted_hands.append((*hands[remaining[order]].T, tie))
         # The board itself comes first.
-        copies.append(np.stack([place[left[order]] for place in images.values()]))
-    first, second, tie = (np.stack(column) for column in zip(*found, strict=True))
+        copies.append(np.stack([place[remaining[order]] for place in images.values()]))
+    first, second, tie = (np.stack(column) for column in zip(*sorted_hands, strict=True))
     most = max(len(c) for c in copies)
     hand = np.stack([np.pad(c, ((0, most - len(c)), (0, 0))) for c in copies])
     # Two hands leave all of them but those with one of their cards.
     chance = 1.0 / max(len(full) - 4, 1)
-    return Boards(first, second, tie, hand, np.array([len(c) for c in copies]), chance)
+    return FullBoards(first, second, tie, hand, np.array([len(c) for c in copies]), chance)
 
 
 def _symmetries(subgame: Subgame, hands: Array) -> list[tuple[Array, Array]]:
@@ -282,7 +284,7 @@ def _symmetries(subgame: Subgame, hands: Array) -> list[tuple[Array, Array]]:
 
     The first one renames nothing.
     """
-    deck, every, found = subgame.deck, np.arange(subgame.deck.cards), []
+    deck, every, renamings = subgame.deck, np.arange(subgame.deck.cards), []
     if len(subgame.board) == 5:
         # No card is to come that could be spared.
         return [(every, np.arange(len(hands)))]
@@ -294,5 +296,5 @@ def _symmetries(subgame: Subgame, hands: Array) -> list[tuple[Array, Array]]:
             continue
         place = number[cards[hands[:, 0]], cards[hands[:, 1]]]
         if np.array_equal(subgame.ranges[:, place], subgame.ranges):
-            found.append((cards, place))
-    return found
+            renamings.append((cards, place))
+    return renamings

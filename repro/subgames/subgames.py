@@ -6,19 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import comb
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from repro.engine.compiled import compiled
+from repro.engine.compiled import Array, compiled
 from repro.errors import ReproError
 from repro.games import hand_strength
 from repro.games.betting import BettingRound, BettingRules, BettingTree, compile_tree
 from repro.games.isomorphism import cards_of, combination
-
-Array = NDArray[Any]
 
 STACK = 20_000.0
 """Chips of each player before the first card [DEVN, Sec. 6: as DeepStack's]."""
@@ -59,7 +55,7 @@ class Deck:
         """`[hands]` numbers of hands `[hands, 2]` among all of the deck, in colexicographic order."""
         return combination(torch.from_numpy(hands)).numpy()
 
-    def left(self, boards: Array) -> Array:
+    def remaining_hands(self, boards: Array) -> Array:
         """`[n, cards]` boards -> `[n, hands]` numbers, among all of the deck, of the hands that each board leaves."""
         has = (_every_hand(self.cards)[:, :, None] == np.arange(self.cards)).any(1).T
         free = ~np.logical_or.reduce([has[column] for column in boards.T])
@@ -130,8 +126,8 @@ class Subgame:
 
     def matchups(self) -> Array:
         """`[2, hands]` probability that the opponent holds any hand that each hand can meet [DEVN, eq. 5]."""
-        found: Array = matchups(self.deck, np.array([self.board]), self.ranges[None])[0]
-        return found
+        matchup: Array = matchups(self.deck, np.array([self.board]), self.ranges[None])[0]
+        return matchup
 
 
 @dataclass(frozen=True)
@@ -202,34 +198,34 @@ def matchups(deck: Deck, boards: Array, ranges: Array) -> Array:
 
     In O(hands): all of the opponent's range, less the hands with either card, and the hand itself, which has both.
     """
-    boards, found = np.asarray(boards, np.int64), np.empty((len(boards), 2, comb(deck.cards - boards.shape[1], 2)))
-    assert np.shape(ranges) == found.shape, f"ranges are {np.shape(ranges)}, not {found.shape}"
-    _fill_matchups(boards, np.asarray(ranges, np.float64), deck.cards, found)
-    return found
+    boards, matchup = np.asarray(boards, np.int64), np.empty((len(boards), 2, comb(deck.cards - boards.shape[1], 2)))
+    assert np.shape(ranges) == matchup.shape, f"ranges are {np.shape(ranges)}, not {matchup.shape}"
+    _fill_matchups(boards, np.asarray(ranges, np.float64), deck.cards, matchup)
+    return matchup
 
 
 @compiled
-def _fill_matchups(boards: Array, ranges: Array, cards: int, found: Array) -> None:
-    """`matchups`, into `found`; hands in colexicographic order, as everywhere."""
+def _fill_matchups(boards: Array, ranges: Array, cards: int, matchup: Array) -> None:
+    """`matchups`, into `matchup`; hands in colexicographic order, as everywhere."""
     holds = np.zeros(cards)
     for n in range(len(boards)):
-        left = np.ones(cards, np.bool_)
+        free = np.ones(cards, np.bool_)
         for card in boards[n]:
-            left[card] = False
+            free[card] = False
         for player in range(2):
-            theirs, mine = ranges[n, 1 - player], found[n, player]
+            opponent_range, own_matchup = ranges[n, 1 - player], matchup[n, player]
             holds[:] = 0.0
             for fill in range(2):
-                hand, total = 0, theirs.sum()
+                hand, total = 0, opponent_range.sum()
                 for high in range(cards):
                     for low in range(high):
-                        if not (left[high] and left[low]):
+                        if not (free[high] and free[low]):
                             continue
                         if fill:
-                            met = total - holds[high] - holds[low] + theirs[hand]
+                            met = total - holds[high] - holds[low] + opponent_range[hand]
                             # Where no hand can be met, subtraction leaves rounding errors.
-                            mine[hand] = met if met > 1e-12 * total else 0.0
+                            own_matchup[hand] = met if met > 1e-12 * total else 0.0
                         else:
-                            holds[high] += theirs[hand]
-                            holds[low] += theirs[hand]
+                            holds[high] += opponent_range[hand]
+                            holds[low] += opponent_range[hand]
                         hand += 1

@@ -26,8 +26,8 @@ _LINE_EVERY_SECONDS = 30.0
 
 def console(file: TextIO) -> Console:
     """A console as wide as the terminal, or of a fixed width where output goes to a file."""
-    found = Console(file=file)
-    return found if found.is_terminal else Console(file=file, width=_WIDTH_IN_A_FILE)
+    default = Console(file=file)
+    return default if default.is_terminal else Console(file=file, width=_WIDTH_IN_A_FILE)
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class Watcher:
         for job, record in zip(self._jobs, records, strict=True):
             if record.state == RUNNING:
                 bar = ProgressBar(total=max(1, record.iterations), completed=record.iteration, width=24)
-                left = record.remaining_seconds
-                eta = f"{_duration(left)} left" if left is not None else "starting"
+                remaining = record.remaining_seconds
+                eta = f"{_duration(remaining)} left" if remaining is not None else "starting"
                 table.add_row(job.label, bar, f"{record.iteration}/{record.iterations}", eta, record.headline)
             elif record.state == FAILED:
                 table.add_row(job.label, Text("failed", style="red"), "", "", record.message)
@@ -99,11 +99,11 @@ class Watcher:
         return grid
 
     def _summary(self, records: list[RunRecord]) -> str:
-        done = sum(s.state in _DONE for s in records)
-        text = f"{done} of {len(records)} runs done, {_duration(time.monotonic() - self._started)} so far"
-        left = self._remaining(records)
-        if left is not None and done < len(records):
-            text += f", about {_duration(left)} left"
+        num_done = sum(s.state in _DONE for s in records)
+        text = f"{num_done} of {len(records)} runs done, {_duration(time.monotonic() - self._started)} so far"
+        remaining = self._remaining(records)
+        if remaining is not None and num_done < len(records):
+            text += f", about {_duration(remaining)} left"
         running = [(j, s) for j, s in zip(self._jobs, records, strict=True) if s.state == RUNNING and s.iteration]
         detail = "; ".join(f"{j.label} {s.iteration}/{s.iterations} {s.headline}".rstrip() for j, s in running)
         return f"{text} [{detail}]" if detail and not self._console.is_terminal else text

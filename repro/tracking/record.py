@@ -81,9 +81,9 @@ class RunRecord:
     def note_made_with(self, facts: dict[str, str]) -> None:
         """Add what a process that trains is made of."""
         for name, value in facts.items():
-            known = self.made_with.setdefault(name, [])
-            if value not in known:
-                known.append(value)
+            recorded = self.made_with.setdefault(name, [])
+            if value not in recorded:
+                recorded.append(value)
 
     @property
     def remaining_seconds(self) -> float | None:
@@ -103,8 +103,8 @@ def read(folder: Path) -> RunRecord:
     """The record in a training's folder; "not started" if there is none that can be read."""
     try:
         content = json.loads((folder / _FILE).read_text())
-        known = {f.name for f in fields(RunRecord)}
-        return RunRecord(**{k: v for k, v in content.items() if k in known})
+        field_names = {f.name for f in fields(RunRecord)}
+        return RunRecord(**{k: v for k, v in content.items() if k in field_names})
     except (OSError, ValueError, AttributeError, TypeError):
         return RunRecord()
 

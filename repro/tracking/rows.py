@@ -26,8 +26,8 @@ class TrainingRows:
 
     def begin(self, iteration: int) -> None:
         """Keep what is known of iterations up to this one, from which training goes on."""
-        kept = {step: metrics for step, metrics in self.read().items() if step <= iteration}
-        write_durably(self._path, "".join(_line(step, metrics) for step, metrics in kept.items()), sync=True)
+        earlier = {step: metrics for step, metrics in self.read().items() if step <= iteration}
+        write_durably(self._path, "".join(_line(step, metrics) for step, metrics in earlier.items()), sync=True)
 
     def append(self, iteration: int, metrics: Mapping[str, float]) -> None:
         """Add an epoch's; values that are not finite are left out."""
@@ -91,9 +91,9 @@ class EvaluationRows:
 
     def forget_after(self, iteration: int) -> None:
         """Drop what was measured of later iterations, which training will come to again."""
-        kept = {step: metrics for step, metrics in self.rows.items() if step <= iteration}
-        if kept != self.rows:
-            self.rows = kept
+        earlier = {step: metrics for step, metrics in self.rows.items() if step <= iteration}
+        if earlier != self.rows:
+            self.rows = earlier
             self._write()
 
     def _write(self) -> None:

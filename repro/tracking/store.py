@@ -109,21 +109,21 @@ def experiment_id(client: MlflowClient, name: str, artifacts: Path) -> str:
     Raises:
         ReproError: the experiment was deleted in the UI.
     """
-    found = client.get_experiment_by_name(name)
-    if found is None:
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
         try:
             return str(client.create_experiment(name, artifact_location=artifacts.resolve().as_uri()))
         except MlflowException:
             # Another process was faster.
-            found = client.get_experiment_by_name(name)
-            if found is None:
+            experiment = client.get_experiment_by_name(name)
+            if experiment is None:
                 raise
-    if found.lifecycle_stage != "active":
+    if experiment.lifecycle_stage != "active":
         raise ReproError(
             f"the MLflow experiment {name!r} was deleted; restore it with `mlflow experiments restore "
-            f"--experiment-id {found.experiment_id}`, or choose another output_dir."
+            f"--experiment-id {experiment.experiment_id}`, or choose another output_dir."
         )
-    return str(found.experiment_id)
+    return str(experiment.experiment_id)
 
 
 class MLflowRuns:
@@ -159,16 +159,16 @@ class MLflowRuns:
         self.created = False
         self._ids: dict[str, str] = {}
         for readout, name in names.items():
-            run = self._known(record.mlflow.get(readout))
+            run = self._active_run(record.mlflow.get(readout))
             if run is None:
                 above = {"mlflow.parentRunId": self._ids[TRAINING]} if readout != TRAINING else {}
-                own = {KEY_TAG: key, READOUT_TAG: readout, **above}
-                run = client.create_run(experiment, tags=own, run_name=name)
+                run_tags = {KEY_TAG: key, READOUT_TAG: readout, **above}
+                run = client.create_run(experiment, tags=run_tags, run_name=name)
                 self.created = True
             self._ids[readout] = record.mlflow[readout] = str(run.info.run_id)
             self._bring_up_to_date(readout, run, params[readout], tags)
 
-    def _known(self, run_id: str | None) -> Run | None:
+    def _active_run(self, run_id: str | None) -> Run | None:
         """The run of an id; None if this store has none, or it was deleted in the UI."""
         try:
             run = self._client.get_run(run_id) if run_id else None
@@ -206,9 +206,9 @@ class MLflowRuns:
         run_id = self._ids[readout]
         lacking: list[Metric] = []
         for name in {name for metrics in rows.values() for name in metrics}:
-            known = {metric.step for metric in self._client.get_metric_history(run_id, name)}
-            values = {step: metrics[name] for step, metrics in rows.items() if name in metrics and step not in known}
-            lacking += [metric for step, value in values.items() for metric in self._metrics({name: value}, step)]
+            logged_steps = {metric.step for metric in self._client.get_metric_history(run_id, name)}
+            lacking_steps = [step for step, metrics in rows.items() if name in metrics and step not in logged_steps]
+            lacking += [m for step in lacking_steps for m in self._metrics({name: rows[step][name]}, step)]
         for start in range(0, len(lacking), _METRICS_AT_ONCE):
             self._write(readout, lacking[start : start + _METRICS_AT_ONCE])
         self._last[readout] = max([self._last[readout], *rows])

@@ -1,4 +1,4 @@
-"""Small Hold'em games and random deals, and `Explicit`: games with one board over explicit deals, in NumPy.
+"""Hold'em with one board over explicit deals, in NumPy, and the small games that it is asked about.
 
 `Explicit` goes through every two hands and every board, suits told apart. It shares no code with the package, which is
 asked for one thing only: which row of its table a hand reads.
@@ -16,9 +16,7 @@ import numpy as np
 import torch
 
 from repro.games import Game, load
-from repro.games.holdem import HoldemCards
-
-HOLDEM = ("fhp", "fhp_limit", "fhp5", "hunl_pot")
+from tests.helpers.reference_poker import betting_of
 
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "fhp": ("fhp", {"ranks": 4, "suits": 2}),
@@ -38,25 +36,9 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def game_of(key):
+def game_of(key: str) -> Game:
     name, parameters = SMALL[key]
     return load(name, **parameters)
-
-
-def betting_of(game: Game) -> list[str]:
-    """Per betting node, its actions as letters; rounds are divided by "/"."""
-    return ["/".join("".join("fcr"[a] for a in actions) for actions in history) for history in game.tree.histories]
-
-
-def cards_in(game: Game) -> HoldemCards:
-    assert isinstance(game.cards, HoldemCards)
-    return game.cards
-
-
-def random_deals(n: int, cards: HoldemCards, seed: int) -> torch.Tensor:
-    """`[n, 4 + board]` hands and board."""
-    draw = torch.rand(n, cards.ranks * cards.suits, generator=torch.Generator().manual_seed(seed))
-    return draw.topk(4 + cards.board_cards[-1], 1).indices
 
 
 def best_five(cards, suits, ranks):
@@ -138,8 +120,7 @@ class Explicit:
             cells.append(cell)
         self.situations = tuple(len(cell) for cell in cells)
         self.row = {}
-        for node, betting in enumerate(game.tree.histories):
-            history = "/".join("".join("fcr"[a] for a in actions) for actions in betting)
+        for node, history in enumerate(betting_of(game)):
             if not self.ended(history):
                 cell = cells["/" in history]
                 wanted = int(game.first_infoset[node]) + cell

@@ -1,4 +1,4 @@
-"""Hold'em games by a short name, and Deep CFR on decks so small that every strategy fits a table, in milliseconds."""
+"""Hold'em games by a short name and their deals; Deep CFR on decks so small that every strategy fits a table."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ import torch
 from torch import Tensor
 from torch.nn.utils import vector_to_parameters
 
+from repro.abstraction import Abstraction
+from repro.abstraction.one_board import OneBoardBuckets
 from repro.algorithms.deep_cfr import DeepCFR
-from repro.algorithms.strategies import Asked
 from repro.config import NetworkConfig, ReadoutConfig
 from repro.games import Game, load
 from repro.games.holdem import HoldemCards
 from repro.networks.holdem_features import HoldemFeatures
 from repro.networks.modules import value_network
 from repro.policies.regret_matching import regret_matching
-from tests.small import small_config
+from tests.helpers.deep_cfr import small_config
+from tests.helpers.draws import seeded
+from tests.helpers.training import advanced
+
+HOLDEM = ("fhp", "fhp_limit", "fhp5", "hunl_pot")
+"""Names of games."""
 
 GAMES: dict[str, tuple[str, dict[str, Any]]] = {
     "fhp": ("fhp", {}),
@@ -46,9 +52,21 @@ def cards_in(game: Game) -> HoldemCards:
     return game.cards
 
 
+def random_deals(n: int, cards: HoldemCards, seed: int) -> Tensor:
+    """`[n, 4 + board]` hands and board."""
+    draw = torch.rand(n, cards.ranks * cards.suits, generator=seeded(seed))
+    return draw.topk(4 + cards.board_cards[-1], 1).indices
+
+
+def board_buckets(grouped: Abstraction) -> Tensor:
+    """`[cells]` the bucket of each cell on the one board."""
+    assert isinstance(grouped.buckets, OneBoardBuckets)
+    return grouped.buckets.of_cells(1, torch.arange(grouped.game.cards.cells[1]))
+
+
 def drawn_infosets(game: Game, n: int, seed: int) -> tuple[Tensor, list[int], list[list[int]]]:
     """Infosets of random nodes and random deals, the rounds mixed; their nodes, and the cards as they were dealt."""
-    cards, draw = cards_in(game), torch.Generator().manual_seed(seed)
+    cards, draw = cards_in(game), seeded(seed)
     decisions = (game.tree.player >= 0).nonzero().flatten()
     # As many of every round as of any other: most nodes are late.
     rounds = game.tree.round[decisions]
@@ -73,18 +91,11 @@ def holdem_model(game: Game, seed: int = 0, **changes: Any) -> DeepCFR:
 
 
 def trained(game: Game, iterations: int = 6, seed: int = 0, **changes: Any) -> DeepCFR:
-    model = holdem_model(game, seed, iterations=iterations, **changes)
-    for _ in range(iterations):
-        model.training_step(None, 0)
-    return model
-
-
-def asked(model: DeepCFR) -> Asked:
-    assert isinstance(model.strategies, Asked)
-    return model.strategies
+    return advanced(holdem_model(game, seed, iterations=iterations, **changes), iterations)
 
 
 def every(game: Game) -> Tensor:
+    """All infosets."""
     return torch.arange(game.infosets)
 
 

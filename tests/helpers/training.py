@@ -1,29 +1,25 @@
-"""Trainings without a run around them: broken off and resumed, read out and measured."""
+"""Trainings without a run around them: advanced, broken off and resumed, read out and measured."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytorch_lightning as pl
-import torch
 
 from repro.algorithms.base import Training
 from repro.config.checks import check_settings, check_with_game
-from repro.config.schema import AlgorithmConfig, Config, NetworkConfig
+from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, ReadoutConfig
 from repro.evaluation.averages import tabulated
 from repro.evaluation.base import Evaluation, Measured, Subject
 from repro.evaluation.measures import Exploitability
 from repro.games import Game
 from repro.policies import TabularPolicy
 from repro.policies.readout import Readout
+from repro.policies.snapshot import Snapshot
 
 Model = TypeVar("Model", bound=pl.LightningModule)
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def config_of(
@@ -38,6 +34,11 @@ def built(game: Any, config: Config) -> Any:
     check_settings(config)
     check_with_game(config, game)
     return config.algorithm.build(game, config)
+
+
+def config_of_model(model: Any) -> Config:
+    """The configuration of a training that was made without one."""
+    return config_of(model.algorithm, model.network, model.seed)
 
 
 def readouts_of(game: Any, config: Config) -> dict[str, Readout]:
@@ -58,6 +59,39 @@ def tables_of(game: Game, config: Config, training: Training) -> dict[str, Tabul
     """What each read-out plays now, in a game with an exact engine."""
     subject = subject_of(game, config, training)
     return {name: tabulated(game, subject.seats(name)) for name in subject.readouts}
+
+
+def metrics_of(
+    model: Any, *evaluations: Evaluation, others: dict[str, Any] | None = None, snapshot: Snapshot | None = None
+) -> Measured:
+    """What evaluations (default: exploitability) and the training itself say of all read-outs, without the clock."""
+    readouts = readouts_of(model.game, config_of_model(model))
+    now = model.snapshot() if snapshot is None else snapshot
+    subject = Subject(model.game, model.seed, now, readouts, others or {})
+    counts = {name: value for name, value in now.counts.items() if name != "wall_seconds"}
+    metrics: Measured = {name: {**counts, **readout.notes(now)} for name, readout in readouts.items()}
+    for evaluation in evaluations or (Exploitability(),):
+        for name, values in evaluation.measure(subject).items():
+            metrics[name].update(values)
+    return metrics
+
+
+def seats_of(model: Any, readout: ReadoutConfig, snapshot: Snapshot | None = None) -> Sequence[Any]:
+    """What a read-out plays, as after the last iteration or as in another snapshot."""
+    kind = model.algorithm.READOUTS[readout.kind]
+    return kind(model.game, config_of_model(model), readout).seats(model.snapshot() if snapshot is None else snapshot)
+
+
+def average_policy_of(model: Any, capacity: int | None = None) -> TabularPolicy:
+    """SD-CFR's average strategy at all infosets of a small game."""
+    return tabulated(model.game, seats_of(model, ReadoutConfig("ensemble", capacity)))
+
+
+def advanced(model: Model, steps: int) -> Model:
+    """The model after so many training steps more."""
+    for _ in range(steps):
+        model.training_step(None, 0)
+    return model
 
 
 def trainer(epochs: int, folder: Path) -> pl.Trainer:

@@ -13,7 +13,8 @@ from repro.config import NetworkConfig, ReadoutConfig
 from repro.games import Game
 from repro.networks.inputs import network_inputs
 from repro.policies import TabularPolicy
-from tests.trained import config_of, seeded, tables_of
+from tests.helpers.draws import seeded
+from tests.helpers.training import config_of, tables_of
 
 ONE_LAYER = NetworkConfig("fc", 32, 1)
 

@@ -1,4 +1,4 @@
-"""B^M of strategies that are given as tables: networks that are nothing but their table."""
+"""Strategies made by hand, and B^M of strategies given as tables: networks that are nothing but their table."""
 
 from __future__ import annotations
 
@@ -9,8 +9,37 @@ from torch import Tensor, nn
 
 from repro.evaluation.averages import tabulated
 from repro.games import Game
-from repro.policies import uniform
+from repro.games.betting import CALL, RAISE
+from repro.policies import TabularPolicy, deterministic_policy, uniform
 from repro.policies.ensemble import NetworkSampling
+from tests.helpers.draws import seeded
+
+
+def preferring(game: Game, *actions: int) -> TabularPolicy:
+    """The first of `actions` that is legal, always."""
+    order = torch.zeros(game.num_actions)
+    for i, action in enumerate(actions):
+        order[action] = 3 - i
+    choice = (order * game.legal).argmax(1)
+    return TabularPolicy(torch.nn.functional.one_hot(choice, game.num_actions).double())
+
+
+def seated(game: Game, first: Tensor, second: Tensor) -> Tensor:
+    """The table that plays `first` in seat 0 and `second` in seat 1."""
+    table = second.clone()
+    table[game.player_slice[0]] = first[game.player_slice[0]]
+    return table
+
+
+def strategies_that_differ(game: Game) -> list[Tensor]:
+    """Six strategies whose reaches and values lie far apart, the later ones the more passive."""
+    tables = []
+    for i in range(6):
+        lean = torch.zeros(game.num_actions, dtype=torch.float64)
+        lean[RAISE if i < 3 else CALL] = 1.0
+        table = (deterministic_policy(game, seeded(i)).table + lean * (1 + i % 3)) * game.legal
+        tables.append(table / table.sum(1, keepdim=True))
+    return tables
 
 
 class TableNetwork(nn.Module):

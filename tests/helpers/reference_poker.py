@@ -6,9 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
-from repro.policies import deterministic_policy, random_policy, uniform
+from repro.games import Game
 
 # Small enough for plain Python. Odd numbers of everything: one suit, no raises, a first bet that is larger than the
 # second, fractions of chips, two cards left in the deck.
@@ -148,11 +147,17 @@ class Reference:
         return value if player == 0 else -value
 
 
+def betting_of(game: Game) -> list[str]:
+    """Per betting node, its history as the references write it."""
+    return ["/".join("".join("fcr"[a] for a in actions) for actions in history) for history in game.tree.histories]
+
+
 def infosets_of(game):
     """The infosets of a game, in its order, as `Reference` names them."""
+    betting = betting_of(game)
     columns = (game.infoset_player, game.infoset_hand, game.infoset_board, game.infoset_node)
     for player, hand, board, node in zip(*(c.tolist() for c in columns), strict=True):
-        history = "/".join("".join("fcr"[a] for a in actions) for actions in game.tree.histories[node])
+        history = betting[node]
         yield player, hand, board if "/" in history else None, history
 
 
@@ -162,24 +167,3 @@ def strategy_of(game, table):
         infoset: {a: p for a, p, legal in zip("fcr", row, allowed, strict=True) if legal}
         for infoset, row, allowed in zip(infosets_of(game), table.tolist(), game.legal.tolist(), strict=True)
     }
-
-
-def policies_of(game):
-    """A few policies of every kind, `(name, policy)`."""
-    generator = torch.Generator().manual_seed(17)
-    yield "uniform", uniform(game)
-    for i in range(3):
-        yield f"random {i}", random_policy(game, generator)
-    for i in range(3):
-        yield f"deterministic {i}", deterministic_policy(game, generator)
-
-
-def seated(game, first, second):
-    """The table that plays `first` in seat 0 and `second` in seat 1."""
-    table = second.clone()
-    table[game.player_slice[0]] = first[game.player_slice[0]]
-    return table
-
-
-def random_table(game, seed):
-    return random_policy(game, torch.Generator().manual_seed(seed)).table

@@ -11,8 +11,9 @@ from mlflow import MlflowClient
 
 from repro.config.keys import training_key
 from repro.config.schema import Config
+from repro.launching import execute
 from repro.measuring import measured_rows
-from repro.planning import plan
+from repro.planning import Run, plan
 from repro.trained import run_folder
 
 SMALL = (
@@ -36,6 +37,18 @@ def call(*overrides: str, module: str = "run") -> subprocess.CompletedProcess[st
 def configs(*overrides: str, multirun: bool = True) -> list[Config]:
     """Of the runs that a command line asks for."""
     return [config for run in plan(overrides, multirun).runs for config in run.configs]
+
+
+def planned(*overrides: str) -> Run:
+    """The one run that a command line without `-m` asks for."""
+    (run,) = plan(overrides, multirun=False).runs
+    return run
+
+
+def executed(*overrides: str) -> str:
+    """The state that this run ended in, done in this process."""
+    run = planned(*overrides)
+    return execute(run.configs, run.labels)
 
 
 def key_of(*overrides: str) -> str:
