@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import shutil
@@ -114,7 +115,7 @@ class Trials:
         """Names of what can be done to this kind, most important first."""
         everywhere = {"kill at a moment": self.kill_at_a_moment, "signal": self.signal, "damaged file": self.damage}
         if self._reference.kind.sweep:
-            return everywhere
+            return {"kill of a worker": self.kill_a_worker, **everywhere}
         aimed = {"kill at an event": self.kill_at_an_event, "full disk": self.fill, "file too large": self.limit}
         return {**aimed, **everywhere, "locked database": self.lock}
 
@@ -135,6 +136,15 @@ class Trials:
                 outcome = self._disturbed("kill at a moment", output, signals=((self._moment(), signal.SIGKILL),))
                 if not outcome.killed:
                     break
+
+    def kill_a_worker(self) -> None:
+        """Kill one process of several: the others' runs go on, and the command says which did not end."""
+        with self._trial("kill of a worker") as output:
+            outcome = self._disturbed("kill of a worker", output, worker_after=self._moment())
+            self._told("kill of a worker", outcome, "a worker was killed")
+            ended = sum(json.loads(p.read_text())["state"] == "finished" for p in output.glob("runs/*/run.json"))
+            if outcome.status == 1 and ended < len(self._reference.traces.keys) - 1:
+                self._problem("kill of a worker", "others stopped", outcome.printed)
 
     def signal(self) -> None:
         """Ask it to stop."""

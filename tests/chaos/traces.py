@@ -37,6 +37,11 @@ class Traces:
     states: Counter[str]
     artifacts: Counter[str]
 
+    @property
+    def keys(self) -> set[str]:
+        """Of the trainings."""
+        return {key for key, _ in self.params}
+
 
 def read(output: Path) -> Traces:
     """Of an output folder, without the suite's own code."""

@@ -19,6 +19,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,7 @@ def run(
     act: Act | None = None,
     *,
     signals: tuple[tuple[float, int], ...] = (),
+    worker_after: float | None = None,
     file_size: int | None = None,
 ) -> Outcome:
     """Do a command in a process of its own.
@@ -133,6 +135,7 @@ def run(
         arguments: of `repro.run`, as typed in a shell.
         act: what is done at events; None looks at none.
         signals: (seconds after the start, signal) to be sent to the process and its children.
+        worker_after: seconds after the start when one of its children is killed.
         file_size: bytes that a file may have at most; writing more fails.
     """
     log = output.with_name(f"{output.name}.log")
@@ -140,7 +143,11 @@ def run(
     child = os.fork()
     if child == 0:
         _be([*shlex.split(arguments), f"output_dir={output}"], output, log, act, file_size)
-    status = _wait(child, [(started + after, number) for after, number in signals], started + _PATIENCE_SECONDS)
+    dues = [(started + after, partial(os.killpg, child, number)) for after, number in signals]
+    if worker_after is not None:
+        dues.append((started + worker_after, partial(_kill_a_worker, child)))
+    dues.append((started + _PATIENCE_SECONDS, partial(os.killpg, child, signal.SIGKILL)))
+    status = _wait(child, dues)
     seconds = time.monotonic() - started
     return Outcome(os.waitstatus_to_exitcode(status), log.read_text(errors="replace"), seconds)
 
@@ -172,17 +179,29 @@ def _be(arguments: list[str], output: Path, log: Path, act: Act | None, file_siz
         os._exit(status)
 
 
-def _wait(child: int, signals: list[tuple[float, int]], deadline: float) -> int:
-    """The child's status; it is killed when it takes too long."""
-    pending = sorted([*signals, (deadline, signal.SIGKILL)])
+def _wait(child: int, dues: list[tuple[float, Callable[[], None]]]) -> int:
+    """The child's status; what is due at some time is done then."""
+    pending = sorted(dues, key=lambda due: due[0])
     while True:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             _end_group(child)
             return status
         while pending and time.monotonic() >= pending[0][0]:
-            os.killpg(child, pending.pop(0)[1])
+            pending.pop(0)[1]()
         time.sleep(0.002)
+
+
+def _kill_a_worker(parent: int) -> None:
+    """Kill the first of a command's workers, as a kernel does that runs out of memory; none may have started yet."""
+    for path in sorted(Path("/proc").glob("[0-9]*"), key=lambda p: int(p.name)):
+        try:
+            is_child = f"PPid:\t{parent}\n" in (path / "status").read_text()
+            if is_child and b"resource_tracker" not in (path / "cmdline").read_bytes():
+                os.kill(int(path.name), signal.SIGKILL)
+                return
+        except (FileNotFoundError, ProcessLookupError):  # It has ended meanwhile.
+            continue
 
 
 def _end_group(leader: int) -> None:
