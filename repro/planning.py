@@ -43,6 +43,8 @@ _PUBLISHED = ("custom", "paper")
 """Scales that depart from nothing."""
 MOST_RUNS = 10_000
 """That a command line can ask for."""
+_LAUNCHED_WITH = ("plan", "number", "folder", "hydra")
+"""Keys of `conf/launch.yaml`, and Hydra's own."""
 MOST_AT_ONCE = 1024
 """Runs that can be done at once."""
 _SEED = re.compile("seed=(0|[1-9][0-9]*)")
@@ -306,6 +308,8 @@ def _check_departures(cfg: DictConfig, job: Sequence[str]) -> None:
     Raises:
         ReproError: it has not.
     """
+    for override in (override for override in job if override.lstrip("+~").startswith("departures")):
+        raise ReproError(f"{override}: departures follow from scale and experiment, leave them out.")
     experiments = [override.partition("=")[2] for override in job if override.startswith("experiment=")]
     if not experiments or cfg.scale in _PUBLISHED:
         return
@@ -381,6 +385,11 @@ def _check_launching(overrides: Sequence[str]) -> None:
         # Hydra's own, which its schema does not have.
         cfg.hydra.pop("env", None)
     check_keys(cfg)
+    for key in map(str, cfg):
+        if key not in _LAUNCHED_WITH:
+            raise ReproError(f"{key} is nothing that Hydra knows; `--info defaults` prints what there is.")
+    if any("hydra.searchpath" in line for line in launching):
+        raise ReproError("hydra.searchpath is for Hydra alone; give a folder of configurations with --config-dir.")
     at_once = cfg.hydra.launcher.get("n_jobs", 1)
     if not (at_once == -1 or 1 <= at_once <= MOST_AT_ONCE):
         raise ReproError(f"hydra.launcher.n_jobs is {at_once}; it must be from 1 to {MOST_AT_ONCE}, or -1 (all cores).")

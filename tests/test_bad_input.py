@@ -7,7 +7,7 @@ import pytest
 from repro import evaluate, run
 from repro.config import memory
 from repro.errors import ReproError
-from repro.planning import check_sizes, plan
+from repro.planning import check_sizes, measured_otherwise, plan
 from tests.helpers.commands import SMALL, configs
 
 KEY = "0123456789ab"
@@ -57,6 +57,10 @@ def refused(*overrides: str, multirun: bool = False) -> str:
         (["algorithm.average='${seed}'"], "algorithm.average is 0; it must have the keys of a RegressionConfig."),
         (["seed='${sede}'"], "seed: Interpolation key 'sede' not found"),
         (["algorithm.module=nonsense"], "algorithm.module is 'nonsense'; it must be a file that can be imported ("),
+        (["algorithm.readouts.sd_cfr.kind=5"], "algorithm.readouts.sd_cfr.kind is 5; it must be the name of a kind"),
+        (["departures=foo"], "departures=foo: departures follow from scale and experiment, leave them out."),
+        (["+hydra/foo=bar"], "hydra/foo is nothing that Hydra knows"),
+        (["hydra.searchpath=[file:///x]"], "hydra.searchpath is for Hydra alone; give a folder of configurations with"),
         (["+hydra.launcher.x=1"], "hydra.launcher.x is no key of this configuration"),
         (["hydra.launcher.n_job=1", "hydra/launcher=joblib"], "(did you mean hydra.launcher.n_jobs?)."),
         (
@@ -138,7 +142,7 @@ def test_misspelt_requests_for_measurements(monkeypatch, tmp_path, words, senten
     if words[0] == KEY:
         (config,) = configs(*SMALL, multirun=False)
         with pytest.raises(ReproError) as caught:
-            evaluate.measured_otherwise(config, words[1:])
+            measured_otherwise(config, words[1:])
     else:
         with pytest.raises(ReproError) as caught:
             evaluate.run(words, str(tmp_path))

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from hydra import compose
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
@@ -74,7 +75,7 @@ def cases(everything: Sequence[Any], usual: int) -> list[Any]:
 @cache
 def composed(base: tuple[str, ...]) -> DictConfig:
     with planning._composing(None):
-        return planning.compose("config", list(base))
+        return compose("config", list(base))
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> Callable[[tuple[str, ...], str],
     What Hydra does for keys that are no choices of a file is to apply them to what is composed.
     """
 
-    def compose(_: str, overrides: Sequence[str]) -> DictConfig:
+    def composed_with_more(_: str, overrides: Sequence[str]) -> DictConfig:
         base = next(base for base in sorted(BASES, key=len, reverse=True) if base == tuple(overrides[: len(base)]))
         config = composed(base).copy()
         more = OverridesParser.create().parse_overrides(list(overrides[len(base) :]))
@@ -93,7 +94,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> Callable[[tuple[str, ...], str],
 
     for base in BASES:
         composed(base)
-    monkeypatch.setattr(planning, "compose", compose)
+    monkeypatch.setattr(planning, "compose", composed_with_more)
     return accepted
 
 

@@ -135,9 +135,11 @@ def readout_of(name: str, readout: Any) -> ReadoutConfig:
         raise ReproError(f"{key}: the name must be of a-z, 0-9 and _, and not '{TRAINING}'.")
     allowed_keys = [f.name for f in fields(ReadoutConfig)]
     unknown = sorted(map(str, readout.keys() - set(allowed_keys))) if isinstance(readout, Mapping) else []
-    if unknown or not isinstance(readout, Mapping) or not isinstance(readout.get("kind"), str):
+    if unknown or not isinstance(readout, Mapping):
         hint = did_you_mean(unknown[0], allowed_keys) if unknown else ""
         raise ReproError(f"{key} is {readout}; it must be a mapping with the keys {' and '.join(allowed_keys)}{hint}.")
+    if not isinstance(readout.get("kind"), str):
+        raise ReproError(f"{key}.kind is {readout.get('kind')!r}; it must be the name of a kind of read-outs.")
     capacity = readout.get("capacity")
     if capacity is not None and (isinstance(capacity, bool) or not isinstance(capacity, int)):
         raise ReproError(f"{key}.capacity is {capacity!r}; it must be a whole number or null.")
@@ -216,9 +218,11 @@ def check(node: Any, prefix: str = "") -> None:
     Raises:
         ReproError: names the key, the value and what is allowed.
     """
+    kind: Any = type(node)
+    schemas_of = _schemas(kind)
     for f in fields(node):
         key, value = f"{prefix}{f.name}", getattr(node, f.name)
-        schemas = _schemas(type(node))[f.name]
+        schemas = schemas_of[f.name]
         if value is not None and schemas and not isinstance(value, schemas):
             # An interpolation may give anything.
             raise ReproError(f"{key} is {value!r}; it must have the keys of a {schemas[0].__name__}.")

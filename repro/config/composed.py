@@ -33,7 +33,7 @@ def check_keys(node: DictConfig, prefix: str = "") -> None:
         ReproError: names the key, and the nearest one that there is.
     """
     known = _schema_of(node)
-    for key in node:
+    for key in map(str, node):
         full = f"{prefix}{key}"
         if known is not None and key not in known:
             raise ReproError(_unknown(full, known, node))
@@ -56,6 +56,7 @@ def _everywhere(node: Any) -> Iterator[str]:
     while waiting:
         prefix, part = waiting.pop()
         for key, value in part.items() if isinstance(part, dict) else ():
+            assert isinstance(key, str)
             yield f"{prefix}{key}"
             waiting.append((f"{prefix}{key}.", value))
 

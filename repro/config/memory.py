@@ -68,12 +68,13 @@ def size(count: float) -> str:
 
 
 def network_bytes(network: NetworkConfig | None, networks: int) -> Iterator[tuple[str, float]]:
-    """What so many networks of an architecture take while they are trained, their inputs and outputs apart."""
+    """What so many networks of an architecture take while they are trained, with one input and one output."""
     if network is None:
         return
     bytes_each = 4 * _NUMBERS_PER_PARAMETER * networks
     # Every architecture has at least one layer between two layers of its width, but for `fc` and `prelu`.
-    between = 1 if network.layers is None else max(network.layers - 1, 0)
-    yield "network.width", float(bytes_each * between * network.width**2)
+    between = 1 if network.layers is None else network.layers - 1
+    if network.layers != 0:
+        yield "network.width", float(bytes_each * network.width * (between * network.width + 2))
     if network.card_width is not None:
         yield "network.card_width", float(bytes_each * network.card_width**2)
