@@ -23,6 +23,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -434,8 +435,9 @@ OmegaConf.register_new_resolver("run_key", _key_of, replace=True)
 
 def quoted(text: str) -> str:
     """A text as a value in an override, whatever characters it has."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    # An interpolation is escaped by a backslash, and so are backslashes before it.
+    literal = re.sub(r"(\\*)\$\{", lambda match: f"{2 * match[1]}\\${{", text)
+    return str(QuotedString(literal, Quote.single).with_quotes())
 
 
 def labels(runs: Sequence[Run]) -> list[str]:

@@ -40,6 +40,12 @@ def test_the_name_of_an_ordinary_folder_is_as_it_was(tmp_path):
     assert default_uri(tmp_path) == f"sqlite:///{tmp_path}/mlflow.db"
 
 
+@pytest.mark.parametrize("name", [*NAMES, "a\\b", "a\\", "a\\'b", "${a}", "a\\${b}", "a\\\\${seed}'"])
+def test_any_text_can_be_the_value_of_an_override(name):
+    (run,) = plan([*SMALL, f"output_dir={quoted(name)}"], multirun=False).runs
+    assert run.config.output_dir == name
+
+
 @pytest.mark.slow
 @pytest.mark.makes_a_database
 @pytest.mark.parametrize("name", ["a b", "a?b#c%20d", "a'b\"c", "a=b,c$d"])

@@ -218,7 +218,7 @@ class Disagreement(Evaluation):
         for key in ("first", "second"):
             name = getattr(self, key)
             if name not in algorithm.readouts:
-                yield key, name, f"the read-outs of this run are {', '.join(algorithm.readouts)}"
+                yield key, repr(name), f"the read-outs of this run are {', '.join(algorithm.readouts)}"
             elif (algorithm.readouts[name].kind == "ensemble") != (key == "first"):
                 yield key, name, "the first must be an ensemble, the second none"
 

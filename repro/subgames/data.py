@@ -67,7 +67,8 @@ class SubgameDataConfig(SubgamesConfig):
     def bytes_needed(self, config: Config, game: Subgames) -> Iterator[tuple[str, float]]:
         buckets = game.deck.cards if self.buckets is None else self.buckets
         if config.network is not None and self.buckets is not None:
-            yield "algorithm.buckets", 2 * 2 * 4.0 * self.buckets * config.network.width
+            larger = "algorithm.buckets" if self.buckets > config.network.width else "network.width"
+            yield larger, 2 * 2 * 4.0 * self.buckets * config.network.width
         # Inputs and targets of both players.
         yield "algorithm.subgames", 2 * 2 * 4.0 * buckets * self.subgames
         yield from network_bytes(config.network, 1)
