@@ -315,10 +315,11 @@ class Command:
                 interrupted = error
         self._close(runs)
         last = watcher.records()
-        failed = report(jobs, last, interrupted)
         if isinstance(interrupted, KeyboardInterrupt):
+            with suppress(OSError):  # The terminal may be gone.
+                report(jobs, last, interrupted)
             raise interrupted
-        return 1 if failed else 0
+        return 1 if report(jobs, last, interrupted) else 0
 
     @contextmanager
     def _hydra(self) -> Iterator[DictConfig | None]:

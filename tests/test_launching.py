@@ -127,6 +127,7 @@ def test_a_forced_command_that_was_stopped_before_its_run_is_resumed(tmp_path, m
     assert executed(*overrides) == records.SKIPPED
 
 
+@pytest.mark.slow
 def test_a_forced_run_that_was_stopped_continues_without_force_and_begins_anew_with_it(tmp_path):
     overrides = (*SMALL, "algorithm.iterations=10", f"output_dir={tmp_path}")
     folder = folder_of(tmp_path, *overrides)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,12 +16,12 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from repro import evaluate, figure, launching, match, run, stopping
+from repro import evaluate, figure, launching, leftovers, match, run, stopping
 from repro.evaluation.measures import Exploitability
 from repro.planning import Run
 from repro.tracking import record as records
 from repro.tracking.checkpoints import Checkpoints
-from tests.helpers.commands import SMALL, executed, key_of, only_folder, planned, results, tracked
+from tests.helpers.commands import SMALL, command, executed, folder_of, key_of, only_folder, planned, results, tracked
 
 SHORT = (*SMALL, "algorithm.iterations=10")
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
@@ -189,3 +191,35 @@ def test_a_worker_that_is_stopped_closes_its_run(worker, tmp_path, monkeypatch, 
 def test_a_worker_whose_run_fails_says_what_the_run_says(worker, tmp_path):
     assert worker("algorithm.value.batch_size=100000") == records.FAILED
     assert records.read(only_folder(tmp_path)).message.startswith("algorithm.value.batch_size is 100000, but only")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_with_database")
+@pytest.mark.parametrize(("number", "of_all"), [(signal.SIGTERM, False), (signal.SIGHUP, True)])
+def test_a_sweep_is_closed(tmp_path, number, of_all):
+    """By a signal to the command alone, and to all of its processes, as when a terminal is closed."""
+    overrides = (*SMALL, "algorithm.iterations=3000", f"output_dir={tmp_path}", "checkpoint_every_seconds=0")
+    sweep = ("-m", *overrides, "seed=range(4)", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    process = subprocess.Popen(command(*sweep), stderr=subprocess.PIPE, text=True, start_new_session=True)
+    folders = [folder_of(tmp_path, *overrides, f"seed={seed}") for seed in range(2)]
+    while process.poll() is None and not all(records.read(folder).iteration >= 3 for folder in folders):
+        time.sleep(0.1)
+    (os.killpg if of_all else os.kill)(process.pid, number)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == SIGNALS[number], told
+    # Where a terminal is closed, loky's own processes complain after it.
+    assert "interrupted; repeat the command to continue from the last checkpoints.\n" in told
+    assert [records.read(folder).state for folder in folders] == [records.INTERRUPTED] * 2
+    assert {run.info.status for run in tracked(tmp_path)[1]} == {"KILLED"}
+    assert not list((tmp_path / "commands").iterdir())
+    time.sleep(2 * launching.LOOK_EVERY_SECONDS + 1)
+    for folder in folders:
+        with leftovers._if_free(folder) as free:
+            assert free, "no process is left"
+
+
+@pytest.mark.slow
+def test_a_run_on_a_gpu_has_a_process_that_is_not_forked(worker, tmp_path, monkeypatch):
+    """Here on the CPU, and only that it can be done."""
+    monkeypatch.setattr(launching, "get_context", lambda _: multiprocessing.get_context("spawn"))
+    assert worker() == records.FINISHED
