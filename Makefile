@@ -11,16 +11,25 @@ JOBS ?= $(if $(filter cuda,$(DEVICE)),1,$(shell env -u OMP_NUM_THREADS nproc))
 # FORCE=1 runs again what is finished.
 FORCE ?=
 OUTPUT ?= outputs
+# As it was typed, whatever characters it has.
+export REPRO_OUTPUT := $(value OUTPUT)
 PORT ?= 5000
+KILLS ?= 200
 TARGETS := $(sort $(basename $(notdir $(wildcard paper_figures/*.md))))
-FIGURE_FLAGS = --scale $(SCALE) --jobs $(JOBS) --output '$(OUTPUT)' --device $(DEVICE) $(if $(filter-out 0 no false,$(FORCE)),--force)
+FIGURE_FLAGS = --scale '$(SCALE)' --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' $(if $(filter-out 0 no false,$(FORCE)),--force)
+
+# The URI of the MLflow store in a folder.
+STORE = $(RUN) -c 'import sys, pathlib; from repro.tracking.store import default_uri; print(default_uri(pathlib.Path(sys.argv[1])))'
 
 # One run is one thread: several runs beat several threads on networks this small.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
+# MLflow reports how it is used to its makers unless this is set.
+export MLFLOW_DISABLE_TELEMETRY ?= true
 
-.PHONY: help list figures $(TARGETS) draw publish test test-quick bench ui lint format clean
+COMMANDS := help list figures draw publish test test-quick chaos bench ui lint format clean
+.PHONY: $(COMMANDS) $(TARGETS)
 
 help:  ## print this
 	@grep -hE '^[a-z$$()A-Z-]+:.*?## ' $(MAKEFILE_LIST) | sed 's/$$(TARGETS)/TARGET/' | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -48,12 +57,15 @@ test: $(VENV)/test  ## run the tests
 test-quick: $(VENV)/test  ## the quick subset, under two minutes
 	@$(RUN) -m pytest -m "not slow" -n $(JOBS) tests
 
+chaos: $(VENV)/test  ## kill and disturb all kinds of run 200 times, and see what is left of it (KILLS=200)
+	@$(RUN) -m tests.chaos --kills '$(KILLS)' --report "$$REPRO_OUTPUT/chaos.json"
+
 bench: $(VENV)/test  ## measure speed beside OpenSpiel's, in one run
-	@$(RUN) -m repro.bench --output $(OUTPUT)/bench.json
+	@$(RUN) -m repro.bench --output "$$REPRO_OUTPUT/bench.json"
 
 ui: $(VENV)/runtime  ## open the MLflow UI on this machine only (PORT=5000)
-	@mkdir -p $(OUTPUT)
-	$(VENV)/bin/mlflow ui --backend-store-uri sqlite:///$(abspath $(OUTPUT))/mlflow.db --host 127.0.0.1 --port $(PORT)
+	@mkdir -p "$$REPRO_OUTPUT"
+	$(VENV)/bin/mlflow ui --backend-store-uri "$$($(STORE) "$$REPRO_OUTPUT")" --host 127.0.0.1 --port $(PORT)
 
 lint: $(VENV)/test  ## check style and types
 	$(VENV)/bin/ruff check .
@@ -67,6 +79,10 @@ format: $(VENV)/test  ## format the code
 clean:  ## remove the environment and caches; outputs stay
 	rm -rf $(VENV) *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Whatever is no target.
+.DEFAULT:
+	@$(PYTHON) -c 'import difflib, sys; word, *known = sys.argv[1:]; near = difflib.get_close_matches(word, known, 1); sys.exit(f"error: make knows no target {word!r}" + (f" (did you mean {near[0]}?)." if near else "; make without a target lists them."))' '$@' $(COMMANDS) $(TARGETS)
 
 # torch is installed first and pinned: left to itself, pip fetches the newest build with gigabytes of CUDA packages.
 # TORCH_INDEX=URL takes torch from another package index, such as PyTorch's own one for CPU-only builds.

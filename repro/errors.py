@@ -1,4 +1,4 @@
-"""The one error class that a user is meant to read."""
+"""The error classes that a user is meant to read."""
 
 
 class ReproError(Exception):
@@ -7,3 +7,7 @@ class ReproError(Exception):
     Entry points print the message alone and exit with status 2; every other exception is a fault of ours and
     keeps its traceback.
     """
+
+
+class StorageError(ReproError):
+    """A disk or an MLflow store that does not work now; a run that meets it is interrupted, and can be continued."""

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from repro.errors import ReproError
+from repro.faults import disk_faults_told
 from repro.launching import Command, prepare_output
 from repro.planning import Run, measured_otherwise, union
 from repro.stopping import CAN_BE_REPEATED, stoppable
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
+@disk_faults_told()
 def run(words: Sequence[str], output: str, config_dir: str | None = None) -> int:
     """Measure, and report; returns the exit status.
 

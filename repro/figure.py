@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import json
 import os
 import shlex
@@ -25,8 +26,11 @@ import pandas as pd
 
 from paper_figures import claims as claims_of
 from paper_figures import frame, page
+from repro import durable
 from repro.errors import ReproError
+from repro.faults import disk_faults_told
 from repro.stopping import CAN_BE_REPEATED, stoppable
+from repro.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from repro.config.schema import Config
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 SCALES = ("smoke", "laptop", "night", "paper")
+MOST_JOBS = 1024
 ALL = "figures"
 """Names all targets."""
 
@@ -93,7 +98,8 @@ def module_of(target: str) -> ModuleType:
         ReproError: unknown target.
     """
     if target not in targets():
-        raise ReproError(f"target {target!r} is unknown; the targets are {', '.join(targets())}.")
+        hint = did_you_mean(target, [*targets(), ALL, "list"])
+        raise ReproError(f"target {target!r} is unknown{hint}; the targets are {', '.join(targets())}.")
     module = importlib.import_module(f"paper_figures.{target}")
     needed = ("TITLE", "GAME", "SHOWS", "SWEEPS", "draw", "claims", "table")
     lacking = [name for name in needed if not hasattr(module, name)]
@@ -187,7 +193,7 @@ def make(names: Sequence[str], options: Options) -> int:
 
 def _run(runs: Sequence[Run], planned: dict[str, tuple[list[PlannedSweep], list[Run]]], options: Options) -> int:
     from repro.launching import Command, prepare_output  # noqa: PLC0415
-    from repro.planning import stages, union  # noqa: PLC0415
+    from repro.planning import check_sizes, stages, union  # noqa: PLC0415
 
     if options.force:
         runs = [replace(run, configs=[replace(config, force=True) for config in run.configs]) for run in runs]
@@ -200,6 +206,7 @@ def _run(runs: Sequence[Run], planned: dict[str, tuple[list[PlannedSweep], list[
     output = prepare_output(str(options.output))
     if not due:
         return 0
+    check_sizes(due)
     launcher = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={options.jobs}"]
     command = Command(output, due[0].config.tracking_uri, launcher)
     return command.do(stages(due))
@@ -227,7 +234,7 @@ def _collect_and_draw(target: str, sweeps: Sequence[PlannedSweep], options: Opti
     provenance = {"drawn_on": time.strftime("%Y-%m-%d"), "sweeps": [provenance_of(sweep) for sweep in sweeps]}
     folder.mkdir(parents=True, exist_ok=True)
     frame.write(data, folder / "data.csv")
-    (folder / "provenance.json").write_text(json.dumps(provenance, indent=2) + "\n")
+    durable.write(folder / "provenance.json", (json.dumps(provenance, indent=2) + "\n").encode())
     draw(module, data, folder, target)
 
 
@@ -252,6 +259,7 @@ def collect(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataF
 def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
     """What a sweep's runs were made with, and how they depart from the published setting."""
     from repro.config.keys import flatten, hyperparameters, training_config, training_key  # noqa: PLC0415
+    from repro.measuring import evaluated_with  # noqa: PLC0415
     from repro.tracking import record as records  # noqa: PLC0415
     from repro.trained import run_folder  # noqa: PLC0415
 
@@ -263,6 +271,7 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
     return {
         "command": sweep.command,
         **{fact: sorted({v for record in run_records for v in record.made_with.get(fact, [])}) for fact in facts},
+        "evaluated_with": sorted({commit for config in sweep.configs for commit in evaluated_with(config)}),
         "sweep": sweep.name,
         "seeds": sorted({config.seed for config in sweep.configs}),
         "wall_seconds": [round(record.wall_seconds, 1) for record in run_records],
@@ -298,12 +307,24 @@ def _values(flat: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def draw(module: ModuleType, data: pd.DataFrame, folder: Path, target: str) -> None:
     """Write png and pdf, `claims.json`, and print the verdicts."""
-    folder.mkdir(parents=True, exist_ok=True)
-    figure = module.draw(data)
+    _write_drawn(*_drawn(module, data), folder, target)
+
+
+def _drawn(module: ModuleType, data: pd.DataFrame) -> tuple[dict[str, bytes], Sequence[claims_of.Claim]]:
+    """The picture's files by their endings, and the verdicts."""
+    figure, files = module.draw(data), dict[str, bytes]()
     for ending in ("png", "pdf"):
+        content = io.BytesIO()
         # No creation date in the file: the same data gives the same bytes.
-        figure.savefig(folder / f"{target}.{ending}", metadata={"CreationDate": None} if ending == "pdf" else None)
-    claims = module.claims(data)
+        figure.savefig(content, format=ending, metadata={"CreationDate": None} if ending == "pdf" else None)
+        files[ending] = content.getvalue()
+    return files, module.claims(data)
+
+
+def _write_drawn(files: dict[str, bytes], claims: Sequence[claims_of.Claim], folder: Path, target: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for ending, content in files.items():
+        durable.write(folder / f"{target}.{ending}", content)
     claims_of.write(claims, folder / "claims.json")
     _print_claims(claims)
     print(f"figure, data and verdicts: {folder}")
@@ -329,12 +350,25 @@ def draw_again(target: str, options: Options) -> None:
     """Draw from the exported CSV alone.
 
     Raises:
-        ReproError: there is none.
+        ReproError: there is none, or it does not hold what the target is drawn from.
     """
-    folder = options.folder(target)
-    if not (folder / "data.csv").exists():
-        raise ReproError(f"{folder / 'data.csv'} does not exist; make the figure first.")
-    draw(module_of(target), frame.read(folder / "data.csv"), folder, target)
+    folder, module = options.folder(target), module_of(target)
+    path = folder / "data.csv"
+    if not path.exists():
+        raise ReproError(f"{path} does not exist; make the figure first.")
+    data = frame.read(path)
+    for column, needed in (("target", target), ("scale", options.scale)):
+        others = sorted(set(data[column]) - {needed})
+        if others:
+            raise ReproError(f"{path} holds data of {column} {others[0]!r}, not of {needed!r}.")
+    try:
+        files, claims = _drawn(module, data)
+    except Exception as error:  # What draws runs' results can fail in any way on what is none.
+        raise ReproError(
+            f"{path} does not hold what {target} is drawn from ({type(error).__name__}); make the figure again, which "
+            "repeats no finished run."
+        ) from error
+    _write_drawn(files, claims, folder, target)
 
 
 def publish(target: str, options: Options) -> None:
@@ -364,7 +398,7 @@ def main() -> int:
     """Entry point; exit status 2 for a faulty request, 1 if a run failed."""
     parser = argparse.ArgumentParser(prog="python -m repro.figure", description=__doc__)
     parser.add_argument("targets", nargs="+", metavar="target", help=f"targets, '{ALL}', or 'list'")
-    parser.add_argument("--scale", default="laptop", choices=SCALES)
+    parser.add_argument("--scale", default="laptop", help=f"{', '.join(SCALES)} (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: cores)")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder")
@@ -380,6 +414,7 @@ def main() -> int:
         return 2
 
 
+@disk_faults_told()
 def _answer(arguments: argparse.Namespace, options: Options) -> int:
     if arguments.targets == ["list"]:
         list_targets()
@@ -387,8 +422,11 @@ def _answer(arguments: argparse.Namespace, options: Options) -> int:
     names = targets() if arguments.targets == [ALL] else arguments.targets
     for target in names:
         module_of(target)
-    if options.jobs < 1:
-        raise ReproError(f"--jobs is {options.jobs}; it must be at least 1.")
+    if options.scale not in SCALES:
+        hint = did_you_mean(options.scale, SCALES)
+        raise ReproError(f"--scale is {options.scale!r}; it must be one of {', '.join(SCALES)}{hint}.")
+    if not 1 <= options.jobs <= MOST_JOBS:
+        raise ReproError(f"--jobs is {options.jobs}; it must be from 1 to {MOST_JOBS}.")
     each: Callable[[str, Options], None] | None = None
     if arguments.publish or arguments.draw:
         each = publish if arguments.publish else draw_again

@@ -37,13 +37,14 @@ from rich.table import Table
 from repro import leftovers
 from repro.config.keys import as_plain, from_plain, training_key
 from repro.config.schema import Config
-from repro.errors import ReproError
+from repro.errors import ReproError, StorageError
+from repro.faults import disk_faults_told
 from repro.planning import CONF, Run, labels, quoted
 from repro.stopping import stopped_by_signals
 from repro.tracking import record as records
 from repro.tracking.progress import Job, Watcher, console
 from repro.tracking.record import FAILED, FINISHED, INTERRUPTED, SKIPPED, RunRecord
-from repro.trained import run_folder
+from repro.trained import record_of, run_folder
 
 _INVOCATION = "REPRO_INVOCATION"
 COMMAND_PROCESS = "REPRO_COMMAND_PROCESS"
@@ -149,6 +150,15 @@ def execute(configs: Sequence[Config], of: Mapping[str, str]) -> str:
     end_with_the_command()
     configs = without_force(configs)
     folder = run_folder(configs[0].output_dir, Run(configs, of).key)
+    try:
+        with disk_faults_told():
+            return _execute_locked(configs, of, folder)
+    except StorageError as error:
+        print(f"run {folder.name} did not begin: {error}", file=sys.stderr, flush=True)
+        return INTERRUPTED
+
+
+def _execute_locked(configs: Sequence[Config], of: Mapping[str, str], folder: Path) -> str:
     # A run of several seeds does the runs of each, and nobody else may do one of them meanwhile.
     folders = {folder, *(run_folder(c.output_dir, training_key(c)) for c in configs)}
     with ExitStack() as stack:
@@ -182,25 +192,48 @@ def _wait_for(lock: IO[str], key: str) -> None:
 
 
 def _execute_alone(configs: Sequence[Config], of: Mapping[str, str], folder: Path) -> str:
-    record = records.read(folder)
+    record = record_of(folder, configs[0])
     record.taken_up(os.environ.get(_INVOCATION, ""))
-    records.write(folder, record)
     try:
-        from repro.training import train  # noqa: PLC0415  (imports Lightning and MLflow, which takes seconds)
+        with disk_faults_told():
+            records.write(folder, record)
+            from repro.training import train  # noqa: PLC0415  (imports Lightning and MLflow, which takes seconds)
 
-        record.state = train(configs, of, folder, record)
+            record.state = train(configs, of, folder, record)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second.
         record.state, record.message = INTERRUPTED, "repeat the command to continue"
-        records.write(folder, record)
+        _note(folder, record)
         raise KeyboardInterrupt from None
+    except StorageError as error:
+        record.state, record.message = INTERRUPTED, f"{error} Repeat the command to continue."
     except ReproError as error:
         record.state, record.message = FAILED, str(error)
     except Exception as error:  # One failed run must not stop the others of a sweep.
-        log = folder / "error.txt"
-        log.write_text(traceback.format_exc())
-        record.state, record.message = FAILED, f"{type(error).__name__}: {error} (traceback in {log})"
-    records.write(folder, record)
+        record.state, record.message = FAILED, f"{type(error).__name__}: {error} ({_kept_traceback(folder)})"
+    _note(folder, record)
     return record.state
+
+
+def _note(folder: Path, record: RunRecord) -> None:
+    """Write what became of a run; where the disk does not take it, say so on the terminal."""
+    try:
+        records.write(folder, record)
+    except OSError as error:
+        print(
+            f"run {folder.name}: {record.state}; {record.message} Its record could not be written ({error.strerror}).",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
+
+
+def _kept_traceback(folder: Path) -> str:
+    """Where the traceback of the current exception is: in a file of the run, or printed."""
+    log = folder / "error.txt"
+    try:
+        records.write_durably(log, traceback.format_exc())
+    except OSError:
+        traceback.print_exc()
+        return "traceback above"
+    return f"traceback in {log}"
 
 
 @cache
@@ -346,7 +379,7 @@ class Command:
                 continue
             if record.state == records.RUNNING:
                 record.state = INTERRUPTED
-                records.write(folder, record)
+                _note(folder, record)
             for config in run.configs:
                 close(self._client, records.read(run_folder(self._output, training_key(config))))
 

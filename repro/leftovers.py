@@ -9,16 +9,17 @@ from __future__ import annotations
 import fcntl
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repro.errors import StorageError
 from repro.tracking import record as records
 from repro.tracking.record import INTERRUPTED, RUNNING
 from repro.trained import CONFIG, run_folder
 
 if TYPE_CHECKING:
-    from mlflow import MlflowClient  # it takes seconds to import
+    from repro.tracking.store import Store  # it takes seconds to import
 
 LOCK = "lock"
 """Name of the file that whoever does a run holds, in the run's folder, and a command in its own."""
@@ -124,7 +125,7 @@ def _are_useless(folder: Path) -> bool:
 # -- MLflow ----------------------------------------------------------------------------------------------------------
 
 
-def close_runs(client: MlflowClient, output: Path, is_own: bool) -> None:
+def close_runs(client: Store, output: Path, is_own: bool) -> None:
     """Show of trainings that MLflow shows as going on, though their processes are gone, that they were KILLED.
 
     Args:
@@ -132,12 +133,13 @@ def close_runs(client: MlflowClient, output: Path, is_own: bool) -> None:
     """
     from repro.tracking import store  # noqa: PLC0415  (imports MLflow, which takes seconds)
 
-    for key, run_ids in store.running(client).items():
-        folder = run_folder(output, key)
-        if not folder.is_dir():
-            continue
-        with _if_free(folder) as free:
-            known = records.read(folder).mlflow.values()
-            for run_id in run_ids if free else ():
-                if is_own or run_id in known:
-                    client.set_terminated(run_id, "KILLED")
+    with suppress(StorageError):  # Only shown; whatever else the command does with the store tells of its fault.
+        for key, run_ids in store.running(client).items():
+            folder = run_folder(output, key)
+            if not folder.is_dir():
+                continue
+            with _if_free(folder) as free:
+                known = records.read(folder).mlflow.values()
+                for run_id in run_ids if free else ():
+                    if is_own or run_id in known:
+                        client.set_terminated(run_id, "KILLED")

@@ -41,6 +41,23 @@ class Results:
                 rows = evaluation_rows(folder, config, name, readout)
                 self._rows[name, readout] = files.setdefault(rows.key, rows)
 
+    def _check_rows(self) -> None:
+        """Refuse to go on where a damaged file held what cannot be measured again.
+
+        Raises:
+            ReproError: it did.
+        """
+        stored = SnapshotFolder(self.folder / "snapshots").iterations
+        for (name, _), rows in self._rows.items():
+            done = {i for i in self.due(self.evaluations[name]) if i <= max(stored, default=0)}
+            lost = sorted(done - rows.rows.keys() - set(stored)) if rows.damaged else []
+            if lost:
+                raise ReproError(
+                    f"{rows.path} is damaged, and of the {len(lost)} iterations whose measurements it lacks, the first "
+                    f"of them {lost[0]}, the snapshots are not kept: remove the file to go on without them, or train "
+                    "again with force=true."
+                )
+
     def due(self, evaluation: Evaluation) -> list[int]:
         """The iterations after which an evaluation measures."""
         algorithm = self.config.algorithm
@@ -55,6 +72,11 @@ class Results:
             for iteration in stored & set(self.due(self.evaluations[name])) - set(rows.rows):
                 lacking.setdefault(iteration, {}).setdefault(name, []).append(readout)
         return dict(sorted(lacking.items()))
+
+    @property
+    def made_with(self) -> set[str]:
+        """The commits that measured it."""
+        return {commit for stored in self._rows.values() for commit in stored.made_with}
 
     def rows(self) -> dict[str, Metrics]:
         """Per read-out, everything that is known of the evaluations asked for."""
@@ -79,6 +101,7 @@ class Measuring(Results):
         self.game = game
         self.readouts = readout_objects(game, config)
         self._others: dict[str, Other] = {}
+        self._check_rows()
         for (name, readout), stored in self._rows.items():
             self.evaluations[name].recall(readout, stored.rows)
 
@@ -162,6 +185,11 @@ def is_done(config: Config) -> bool:
     record = records.read(folder)
     is_trained = record.trained and record.exported and not records.is_asked_anew(folder)
     return is_trained and not Results(config, folder).lacking(snapshots_of(folder))
+
+
+def evaluated_with(config: Config) -> set[str]:
+    """The commits that made the evaluations that a run asks for."""
+    return Results(config, run_folder(config.output_dir, training_key(config))).made_with
 
 
 def measured_rows(config: Config) -> list[tuple[str, str, int, float]]:

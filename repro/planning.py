@@ -9,32 +9,45 @@ written down.
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
-from itertools import chain, count, product
+from itertools import chain, count, islice, product
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import HydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
-from repro.config.checks import check_settings, check_with_game, game_for_checks, readout_of, settings
+from repro.config import checks
+from repro.config.checks import check_with_game, game_for_checks, readout_of, settings
+from repro.config.composed import check_keys, one_sentence
 from repro.config.keys import hyperparameters, register_schemas, training_key
+from repro.config.memory import check_memory
 from repro.config.schema import Config
 from repro.errors import ReproError
+from repro.suggestions import did_you_mean
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 _PUBLISHED = ("custom", "paper")
 """Scales that depart from nothing."""
+MOST_RUNS = 10_000
+"""That a command line can ask for."""
+_LAUNCHED_WITH = ("plan", "number", "folder", "hydra")
+"""Keys of `conf/launch.yaml`, and Hydra's own."""
+MOST_AT_ONCE = 1024
+"""Runs that can be done at once."""
 _SEED = re.compile("seed=(0|[1-9][0-9]*)")
 _KEYS: dict[tuple[str, ...], str] = {}
 _REFERENCED: dict[tuple[str, ...], DictConfig] = {}
@@ -159,20 +172,26 @@ def plan(overrides: Sequence[str], multirun: bool, config_dir: str | None = None
     Raises:
         ReproError: one sentence about the first thing that is wrong.
     """
-    try:
-        with _composing(config_dir):
-            jobs = _jobs(overrides, multirun)
-            runs = [_run(cfg, job) for cfg, job in zip(_composed(jobs), jobs, strict=True)]
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ReproError(one_sentence(error)) from error
-    except (ValueError, AssertionError) as error:
-        # What Hydra raises for a choice that is no name, such as network=null, says neither key nor value.
-        raise ReproError(f"bad configuration: {' '.join(overrides)}: {error}") from error
+    with _composing(config_dir, overrides):
+        _check_launching(overrides)
+        jobs = _jobs(overrides, multirun)
+        runs = [_run(cfg, job) for cfg, job in zip(_composed(jobs), jobs, strict=True)]
     for run in runs:
         for config in run.configs:
             check_with_game(config, game_for_checks(config))
-    _check_different(runs)
+    _check_together(runs)
     return Sweep(overrides, multirun, runs)
+
+
+def check_sizes(runs: Iterable[Run]) -> None:
+    """Refuse runs that surely need more memory than this machine has; others may have more, and plan them here.
+
+    Raises:
+        ReproError: names the key, its value, and both sizes.
+    """
+    for run in runs:
+        for config in run.configs:
+            check_memory(config, game_for_checks(config))
 
 
 def measured_otherwise(config: Config, overrides: Sequence[str], config_dir: str | None = None) -> Config:
@@ -184,19 +203,19 @@ def measured_otherwise(config: Config, overrides: Sequence[str], config_dir: str
     Raises:
         ReproError: an override is about anything else, or wrong.
     """
-    try:
-        about = {line: line.lstrip("+~").partition("=")[0] for line in overrides}
-        for line, key in about.items():
-            if key.split(".")[0] not in ("evaluation", "tracking_uri") and not key.startswith("algorithm.readouts."):
-                raise ReproError(
-                    f"{line}: only evaluation, algorithm.readouts and tracking_uri can be given of a finished run."
-                )
-        with _composing(config_dir):
-            same = [f"{key}={getattr(config, key)}" for key in ("seed", "device", "threads")]
-            others = [line for line, key in about.items() if not key.startswith("algorithm.")]
-            cfg = compose("config", [*_SEARCHED, *same, *others])
-            _drop_what_is_not_measured(cfg, others)
-            composed = settings(cfg)
+    about = {line: line.lstrip("+~").partition("=")[0] for line in overrides}
+    for line, key in about.items():
+        if key.split(".")[0] not in ("evaluation", "tracking_uri") and not key.startswith("algorithm.readouts."):
+            hint = did_you_mean(key.split(".")[0], ("evaluation", "algorithm", "tracking_uri"))
+            raise ReproError(
+                f"{line}: only evaluation, algorithm.readouts and tracking_uri can be given of a finished run{hint}."
+            )
+    with _composing(config_dir, overrides):
+        same = [f"{key}={getattr(config, key)}" for key in ("seed", "device", "threads")]
+        others = [*same, *(line for line, key in about.items() if not key.startswith("algorithm."))]
+        cfg = compose("config", [*_SEARCHED, *others])
+        _drop_what_is_not_measured(cfg, others)
+        composed = settings(cfg)
         parser = OverridesParser.create()
         about_readouts = [line for line, key in about.items() if key.startswith("algorithm.")]
         plain = {name: {"kind": r.kind, "capacity": r.capacity} for name, r in config.algorithm.readouts.items()}
@@ -204,24 +223,35 @@ def measured_otherwise(config: Config, overrides: Sequence[str], config_dir: str
         for override in parser.parse_overrides(about_readouts):
             OmegaConf.update(readouts, override.key_or_group, override.value())
         merged: Any = OmegaConf.to_container(readouts.algorithm.readouts)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ReproError(one_sentence(error)) from error
     algorithm = replace(config.algorithm, readouts={name: readout_of(name, r) for name, r in merged.items()})
     changed = replace(config, evaluation=composed.evaluation, tracking_uri=composed.tracking_uri, algorithm=algorithm)
-    check_settings(changed)
+    checks.check_settings(changed)
     check_with_game(changed, game_for_checks(changed))
+    check_memory(changed, game_for_checks(changed), trains=False)
     return changed
 
 
 @contextmanager
-def _composing(config_dir: str | None) -> Iterator[None]:
-    """Hydra, ready to compose from `conf` and, before it, from a folder of the user's."""
+def _composing(config_dir: str | None, overrides: Sequence[str] = ()) -> Iterator[None]:
+    """Hydra, ready to compose from `conf` and, before it, from a folder of the user's.
+
+    Raises:
+        ReproError: what is composed of these overrides cannot be.
+    """
     register_schemas()
     global _SEARCHED, _FOLDERS
     _SEARCHED = [] if config_dir is None else [_searchpath(config_dir)]
     _FOLDERS = [] if config_dir is None else [Path(config_dir).absolute()]
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        yield
+        try:
+            yield
+        except (HydraException, OmegaConfBaseException, YAMLError) as error:
+            raise ReproError(one_sentence(error)) from error
+        except (ValueError, TypeError, AssertionError, AttributeError) as error:
+            # What Hydra raises for a choice that is no name, such as network=null, says neither key nor value; and for
+            # a key of what is null that "root" is.
+            reason = "one of these keys is part of what is null" if "for root" in str(error) else str(error)
+            raise ReproError(f"bad configuration: {' '.join(overrides)}: {' '.join(reason.split())}") from error
 
 
 _SEARCHED: list[str] = []
@@ -239,13 +269,11 @@ def _searchpath(config_dir: str) -> str:
     if not folder.is_dir():
         raise ReproError(f"--config-dir is {config_dir!r}; it must be a folder of configurations.")
     for path in sorted([*folder.glob("algorithm/*.yaml"), *folder.glob("game/*.yaml")]):
-        module = OmegaConf.select(OmegaConf.load(path), "module")
         try:
-            import_module(module or "repro")
-        except ImportError as error:
-            raise ReproError(
-                f"{path}: module is {module!r}; it must be a file that can be imported ({error})."
-            ) from error
+            module = OmegaConf.select(OmegaConf.load(path), "module")
+        except (OSError, ValueError, YAMLError, OmegaConfBaseException) as error:
+            raise ReproError(f"{path}: it must be a YAML file ({' '.join(str(error).split())}).") from error
+        checks.import_named(f"{path}: module", str(module or "repro"))
     return f"hydra.searchpath=[{quoted(f'file://{folder}')}]"
 
 
@@ -281,6 +309,8 @@ def _check_departures(cfg: DictConfig, job: Sequence[str]) -> None:
     Raises:
         ReproError: it has not.
     """
+    for override in (override for override in job if override.lstrip("+~").startswith("departures")):
+        raise ReproError(f"{override}: departures follow from scale and experiment, leave them out.")
     experiments = [override.partition("=")[2] for override in job if override.startswith("experiment=")]
     if not experiments or cfg.scale in _PUBLISHED:
         return
@@ -298,10 +328,16 @@ def _drop_what_is_not_measured(cfg: DictConfig, job: Sequence[str]) -> None:
     Raises:
         ReproError: the command line says something of one.
     """
+    known = [path.stem for folder in (CONF, *_FOLDERS) for path in folder.glob("evaluation/*.yaml")]
     for name in [name for name in cfg.evaluation if OmegaConf.get_type(cfg.evaluation, name) is dict]:
         for override in job:
-            if override.lstrip("+~").startswith(f"evaluation.{name}."):
-                raise ReproError(f"{override}: evaluation {name} is not selected; add evaluation=[{name}].")
+            if re.search(rf"evaluation\.{re.escape(name)}[.=]", override):
+                if name in known:
+                    raise ReproError(f"{override}: evaluation {name} is not selected; add evaluation=[{name}].")
+                raise ReproError(
+                    f"{override}: there is no evaluation {name}{did_you_mean(name, known)}; there are "
+                    f"{', '.join(sorted(known))}."
+                )
         with open_dict(cfg.evaluation):
             del cfg.evaluation[name]
 
@@ -311,18 +347,53 @@ def _jobs(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
     if not multirun:
         return [[line for line in overrides if not is_about_launching(line)]]
     values: dict[str, list[str]] = {}
-    for override in OverridesParser.create().parse_overrides(list(overrides)):
+    loader = GlobalHydra.instance().config_loader()
+    for override in OverridesParser.create(config_loader=loader).parse_overrides(list(overrides)):
         key = override.get_key_element()
         if is_about_launching(key):
             continue
         values.pop(key, None)
         if override.is_discrete_sweep():
-            values[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
+            swept = islice(override.sweep_string_iterator(), MOST_RUNS + 1)
+            values[key] = [f"{key}={value}" for value in swept]
         elif override.is_sweep_override():
             raise ReproError(f"{override.input_line}: a sweep must name its values, such as 1,2,3 or range(3).")
         else:
             values[key] = [str(override.input_line)]
+        if not values[key]:
+            raise ReproError(f"{override.input_line}: the sweep is empty; it must have at least one value.")
+    asked_for = math.prod(map(len, values.values()))
+    if asked_for > MOST_RUNS:
+        swept_over = " ".join(key for key, of_key in values.items() if len(of_key) > 1)
+        raise ReproError(f"sweeping over {swept_over} asks for more than {MOST_RUNS:,} runs; take fewer values.")
     return [list(job) for job in product(*values.values())]
+
+
+def _check_launching(overrides: Sequence[str]) -> None:
+    """Check what is Hydra's own, which is composed for itself when runs are launched.
+
+    Raises:
+        ReproError: a key is unknown, or a value impossible.
+    """
+    launching = [line for line in overrides if is_about_launching(line)]
+    if not launching:
+        return
+    hydra = GlobalHydra.instance().hydra
+    assert hydra is not None
+    needed = ["folder=none", "plan=none", "number=0"]
+    cfg = hydra.compose_config("launch", [*launching, *needed], RunMode.MULTIRUN, with_log_configuration=False)
+    with open_dict(cfg.hydra):
+        # Hydra's own, which its schema does not have.
+        cfg.hydra.pop("env", None)
+    check_keys(cfg)
+    for key in map(str, cfg):
+        if key not in _LAUNCHED_WITH:
+            raise ReproError(f"{key} is nothing that Hydra knows; `--info defaults` prints what there is.")
+    if any("hydra.searchpath" in line for line in launching):
+        raise ReproError("hydra.searchpath is for Hydra alone; give a folder of configurations with --config-dir.")
+    at_once = cfg.hydra.launcher.get("n_jobs", 1)
+    if not (at_once == -1 or 1 <= at_once <= MOST_AT_ONCE):
+        raise ReproError(f"hydra.launcher.n_jobs is {at_once}; it must be from 1 to {MOST_AT_ONCE}, or -1 (all cores).")
 
 
 def is_about_launching(override: str) -> bool:
@@ -330,8 +401,12 @@ def is_about_launching(override: str) -> bool:
     return override.lstrip("+~").startswith(("hydra/", "hydra."))
 
 
-def _check_different(runs: Sequence[Run]) -> None:
-    """Refuse batched runs that would do the same seeds at once."""
+def _check_together(runs: Sequence[Run]) -> None:
+    """Refuse runs that cannot be done by one command: other folders or stores, or the same seeds batched twice."""
+    for key in ("output_dir", "tracking_uri"):
+        values = list(dict.fromkeys(getattr(run.config, key) for run in runs))
+        if len(values) > 1:
+            raise ReproError(f"{key} is {' and '.join(map(repr, values[:2]))}; runs of one command share it.")
     keys = [training_key(config) for run in runs for config in run.configs]
     if len(set(keys)) < len(keys) and any(len(run.configs) > 1 for run in runs):
         raise ReproError(
@@ -340,8 +415,9 @@ def _check_different(runs: Sequence[Run]) -> None:
         )
 
 
-def _key_of(*overrides: str, _root_: DictConfig) -> str:
+def _key_of(*overrides: Any, _root_: DictConfig) -> str:
     """`${run_key:OVERRIDE,...}`: another run's key; seed, device and threads are the asking run's unless given."""
+    overrides = tuple(map(str, overrides))
     overridden = {override.partition("=")[0] for override in overrides}
     same = {key: _root_[key] for key in ("seed", "device", "threads") if key not in overridden}
     composed = (*_SEARCHED, *overrides)
@@ -359,27 +435,9 @@ OmegaConf.register_new_resolver("run_key", _key_of, replace=True)
 
 def quoted(text: str) -> str:
     """A text as a value in an override, whatever characters it has."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
-def one_sentence(error: BaseException) -> str:
-    """Hydra explains itself over several lines; keep what names the key, the value and what is allowed."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    cause = error.__cause__
-    if cause is not None and not isinstance(cause, ReproError):
-        lines += [line.strip() for line in str(cause).splitlines() if line.strip()]
-    drop = (
-        "full_key:",
-        "To append to your config",
-        "Config search path",
-        "provider=",
-        "object_type=",
-        "reference_type=",
-        "Check that",
-    )
-    informative = [line for line in dict.fromkeys(lines) if not line.startswith(drop)]
-    return "bad configuration: " + "; ".join(informative)
+    # An interpolation is escaped by a backslash, and so are backslashes before it.
+    literal = re.sub(r"(\\*)\$\{", lambda match: f"{2 * match[1]}\\${{", text)
+    return str(QuotedString(literal, Quote.single).with_quotes())
 
 
 def labels(runs: Sequence[Run]) -> list[str]:

@@ -18,10 +18,12 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from repro.config.composed import one_sentence
 from repro.config.keys import register_schemas
 from repro.errors import ReproError
+from repro.faults import disk_faults_told
 from repro.launching import Command, prepare_output
-from repro.planning import CONF, Sweep, is_about_launching, one_sentence, plan, stages
+from repro.planning import CONF, Sweep, check_sizes, is_about_launching, plan, stages
 from repro.stopping import CAN_BE_REPEATED, stoppable
 
 
@@ -64,8 +66,10 @@ def _ask_hydra() -> None:
     _show()
 
 
+@disk_faults_told()
 def run(sweep: Sweep) -> int:
     """Do the runs of a command line; returns the exit status."""
+    check_sizes(sweep.runs)
     first = sweep.runs[0].config
     output = prepare_output(first.output_dir)
     launcher = [line for line in sweep.overrides if is_about_launching(line)]

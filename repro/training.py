@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import sys
 import time
+import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,10 @@ from repro.algorithms.base import Training
 from repro.config.checks import TRAINING, check_with_game, game_of
 from repro.config.keys import hyperparameters, training_key
 from repro.config.schema import Config
-from repro.errors import ReproError
+from repro.errors import ReproError, StorageError
 from repro.evaluation.averages import tabulated
 from repro.evaluation.base import Measured
+from repro.faults import disk_faults_told, writing
 from repro.games.game import Game
 from repro.measuring import Measuring
 from repro.planning import Run
@@ -43,7 +45,7 @@ from repro.tracking.checkpoints import Checkpoints
 from repro.tracking.record import FINISHED, SKIPPED, RunRecord
 from repro.tracking.rows import TrainingRows
 from repro.tracking.store import MLflowRuns, default_uri, experiment_id, open_store
-from repro.trained import CONFIG, PORTABLE, run_folder, save_portable, snapshots_of, write_config
+from repro.trained import CONFIG, PORTABLE, record_of, run_folder, save_portable, snapshots_of, write_config
 
 _NO_FAULT_OF_A_CHECKPOINT = (OSError, MemoryError, torch.OutOfMemoryError)
 """Errors that say nothing of the checkpoint from which training was to start."""
@@ -71,6 +73,7 @@ class Seed:
             self.mlflow.log(readout, metrics, training.iteration)
 
 
+@disk_faults_told()
 def train(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, record: RunRecord) -> str:
     """Do a run, or continue it, or measure what lacks of it; returns its state.
 
@@ -82,6 +85,7 @@ def train(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, re
 
     Raises:
         ReproError: the run cannot be done as asked.
+        StorageError: it was interrupted, because a disk or MLflow does not work now; it can be continued.
     """
     config = configs[0]
     _quiet_lightning()
@@ -119,11 +123,14 @@ def _open(game: Any, config: Config, labels: Mapping[str, str], record: RunRecor
     folder = run_folder(config.output_dir, key)
     folder.mkdir(parents=True, exist_ok=True)
     write_config(folder, config)
-    record = records.read(folder) if record is None else record
+    record = record_of(folder, config) if record is None else record
     record.labels |= labels
     begins_anew = records.is_asked_anew(folder)
     if begins_anew:
         _begin_anew(folder, record)
+    # On the disk before any run in MLflow is made, so that one whose id a kill keeps out of the record is found again.
+    record.attempt = record.attempt or uuid.uuid4().hex
+    records.write(folder, record)
     if not record.trained:
         record.note_made_with({**provenance.code(), **provenance.hardware(), **provenance.versions()})
     measuring = Measuring(game, config, folder)
@@ -172,7 +179,8 @@ def _begin_anew(folder: Path, record: RunRecord) -> None:
     for file in (folder / "evaluations").glob("*.json"):
         file.unlink()
     record.trained = record.exported = False
-    record.wall_seconds, record.checkpoints, record.made_with, record.mlflow = 0.0, "", {}, {}
+    record.wall_seconds, record.checkpoints, record.attempt = 0.0, "", ""
+    record.made_with, record.mlflow = {}, {}
 
 
 def _is_trained(seed: Seed) -> bool:
@@ -306,12 +314,15 @@ def _in(folder: Path, logger: Mapping[str, Any]) -> dict[str, str]:
 def _closing_when_stopped(seeds: Sequence[Seed], where: Callable[[], str]) -> Iterator[None]:
     """Whatever ends a run before its time, its runs in MLflow say so, and where it was."""
     try:
-        yield
+        with disk_faults_told():
+            yield
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt | SystemExit)
         reason = "interrupted" if stopped else str(error)
-        for seed in seeds:
-            seed.mlflow.finish("KILLED" if stopped else "FAILED", f"{where()}: {reason}")
+        status = "KILLED" if stopped or isinstance(error, StorageError) else "FAILED"
+        with suppress(StorageError):  # What ended the run is told, and not that MLflow cannot be told.
+            for seed in seeds:
+                seed.mlflow.finish(status, f"{where()}: {reason}")
         raise
 
 
@@ -435,5 +446,6 @@ def _leave_strategy(seed: Seed, name: str, readout: Readout, snapshot: Snapshot)
         return
     path = seed.folder / name / "strategy.csv"
     path.parent.mkdir(exist_ok=True)
-    save_strategy(game, tabulated(game, readout.seats(snapshot)), path)
+    with writing(path, beside=path):
+        save_strategy(game, tabulated(game, readout.seats(snapshot)), path)
     seed.mlflow.artifact(name, path)

@@ -256,7 +256,7 @@ def test_capped_buffers_differ_between_seeds_and_players():
     ("name", "changes", "architecture", "sentence"),
     [
         ("leduc", {"opening": "table"}, "sd_cfr", "algorithm.opening is table; the strategies of the game leduc are"),
-        ("kuhn", {"strategies": "asked"}, "sd_cfr", "algorithm.opening is table; the game kuhn has one betting round"),
+        ("kuhn", {"strategies": "asked"}, "sd_cfr", "algorithm.opening is table where strategies are asked; the"),
         ("leduc", {"strategies": "asked", "memory": "aggregated"}, "sd_cfr", "algorithm.memory is aggregated; it sums"),
         ("hunl_pot", {"strategies": "listed"}, "sd_cfr", "algorithm.strategies is listed; the game hunl_pot has"),
         ("leduc", {"average": None}, "sd_cfr", "algorithm.readouts.deep_cfr.kind is average_network, but algorithm.av"),

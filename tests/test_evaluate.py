@@ -6,9 +6,11 @@ import pytest
 from mlflow import MlflowClient
 
 from repro import evaluate, training
+from repro.measuring import evaluated_with
+from repro.tracking import provenance
 from repro.tracking import record as records
 from repro.trained import run_folder
-from tests.helpers.commands import SMALL, call, executed, key_of, results
+from tests.helpers.commands import SMALL, call, executed, key_of, planned, results
 
 HOLDEM = (
     "game=fhp", "game.ranks=4", "game.suits=2", "algorithm=sd_cfr_and_deep_cfr", "network=deep_cfr", "network.width=8",
@@ -105,6 +107,17 @@ def test_what_is_no_finished_run_is_refused_in_one_sentence(outputs):
     done = call(key_of(*SMALL), "seed=3", "--output", str(outputs), module="evaluate")
     assert done.returncode == 2
     assert "only evaluation, algorithm.readouts and tracking_uri can be given" in done.stderr
+
+
+@pytest.mark.usefixtures("_nothing_trains")
+def test_what_is_measured_later_names_the_commit_that_measured_it(outputs, monkeypatch):
+    later = (*SMALL, "+algorithm.readouts.sd_cfr_7={kind: ensemble, capacity: 7}", f"output_dir={outputs}")
+    before = evaluated_with(planned(*later).config)
+    assert before == {provenance.commit()}
+    monkeypatch.setattr(provenance, "code", lambda: {"git_commit": "1234567", "git_dirty": "true"})
+    assert executed(*later) == records.FINISHED
+    assert evaluated_with(planned(*later).config) == before | {"1234567-dirty"}
+    assert evaluated_with(planned(*SMALL, f"output_dir={outputs}").config) == before
 
 
 def test_a_read_out_of_a_run_cannot_become_another_one(outputs):

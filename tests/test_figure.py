@@ -184,8 +184,17 @@ def test_ctrl_c_stops_everything(done, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["figure1", "figure99"], "error: target 'figure99' is unknown; the targets are d2cfr_choices, devn_samples, "),
-        (["figure1", "--jobs", "0"], "error: --jobs is 0; it must be at least 1."),
+        (
+            ["figure1", "figur2"],
+            "error: target 'figur2' is unknown (did you mean figure2?); the targets are d2cfr_choi",
+        ),
+        (["figuers"], "error: target 'figuers' is unknown (did you mean figures?); the targets are "),
+        (["figure1", "--jobs", "0"], "error: --jobs is 0; it must be from 1 to 1024."),
+        (["figure1", "--jobs", "1000000"], "error: --jobs is 1000000; it must be from 1 to 1024."),
+        (
+            ["figure1", "--scale", "smok"],
+            "--scale is 'smok'; it must be one of smoke, laptop, night, paper (did you mean",
+        ),
         (["figure1", "--draw", "--output", "nowhere"], "data.csv does not exist; make the figure first."),
         (["figure1", "--publish", "--output", "nowhere"], "holds no finished figure; make it first with `make figure1"),
     ],
@@ -198,6 +207,6 @@ def test_faulty_requests(done, monkeypatch, capsys, arguments, sentence):
 
 def test_an_unknown_target_is_refused():
     with pytest.raises(
-        ReproError, match="target 'figure99' is unknown; the targets are d2cfr_choices, devn_samples, devn_steps, "
+        ReproError, match="target 'chart' is unknown; the targets are d2cfr_choices, devn_samples, devn_steps, "
     ):
-        figure.module_of("figure99")
+        figure.module_of("chart")

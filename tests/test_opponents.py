@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,12 @@ def opponents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for overrides in (CFR, LEDUC, (*KUHN, "seed=1")):
         made(output, *overrides)
     return output
+
+
+def test_nothing_is_left_in_temporary_folders(opponents, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made(opponents, *KUHN, *against(f"cfr={key_of(*CFR)}", opponents_at="last"))
+    assert not list(tmp_path.iterdir())
 
 
 # -- one-card games: exact values ------------------------------------------------------------------------------------
@@ -172,7 +179,6 @@ def check_sampled(
     ("opponent", "at", "sentence"),
     [
         ("0123456789ab", "last", "there is no run with the key '0123456789ab'."),
-        ("../../etc", "last", "there is no run with the key '..'."),
         ("{leduc}", "last", "holds a run for game leduc with"),
         ("{networks}", "last", "its read-out is ''; the run of sd_cfr_and_deep_cfr has sd_cfr, deep_cfr: name one"),
         ("{networks}/average", "last", "its read-out is 'average'; the run of sd_cfr_and_deep_cfr has sd_cfr, deep"),
@@ -250,6 +256,9 @@ def broken_off(output: Path, *overrides: str) -> None:
     ("overrides", "sentence"),
     [
         (against("A=x"), "evaluation.match.opponents.A is x; the name must be of a-z, 0-9 and _."),
+        (against("a=../../etc"), "opponents.a is '../../etc'; it must be KEY, KEY/READOUT or /READOUT, where KEY is"),
+        (against("a="), "evaluation.match.opponents.a is ''; it must be KEY, KEY/READOUT or /READOUT"),
+        (against("""a=\"0123'56789ab\""""), "it must be KEY, KEY/READOUT or /READOUT"),
         (against("a=/average"), "evaluation.match.opponents.a is /average; the read-outs of this run are sd_cfr, deep"),
         (against(), "evaluation.match.opponents is empty; at least one is needed."),
         (against("a=x", hands=3), "evaluation.match.hands is 3; every deal is played twice, so it must be even."),

@@ -192,8 +192,8 @@ def test_a_record_is_replaced_whole(tmp_path):
     assert records.read(tmp_path).remaining_seconds == 14.0
     for content in ('{"state": "run', "null", "[]", '{"earlier": 3'):
         (tmp_path / "run.json").write_text(content)
-        assert records.read(tmp_path) == RunRecord()
-    (tmp_path / "run.json").write_text('{"state": "finished", "from_a_later_version": 1}')
+        assert records.read(tmp_path).state == records.DAMAGED
+    (tmp_path / "run.json").write_text('{"state": "finished", "trained": true, "from_a_later_version": 1}')
     assert records.read(tmp_path).state == records.FINISHED
 
 

@@ -20,11 +20,12 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from repro.algorithms.base import Algorithm, Training
-from repro.algorithms.memory import Aggregated, Memory, Minibatch, Reservoir
+from repro.algorithms.memory import Aggregated, Memory, Minibatch, Reservoir, reservoir_bytes
 from repro.algorithms.strategies import MOST_EVALUATED, Asked, Listed, Rectify, Strategies
 from repro.config.fields import above, at_least, one_of
+from repro.config.memory import network_bytes
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, RegressionConfig, register_algorithm
-from repro.engine.sampling import InfosetSamples, SamplingEngine, Traversals
+from repro.engine.sampling import BYTES_PER_DEAL, InfosetSamples, SamplingEngine, Traversals
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.networks.modules import Network, average_network, value_network
@@ -124,8 +125,8 @@ class DeepCFRConfig(AlgorithmConfig):
             )
         if self.tables_opening(game) and game.tree.rounds == 1:
             yield (
-                f"algorithm.opening is table; the game {game.name} has one betting round, which would leave nothing to "
-                "networks: use network."
+                f"algorithm.opening is table where strategies are asked; the game {game.name} has one betting "
+                "round, which would leave nothing to networks: use network."
             )
 
     def _problems_of_listed(self, game: Game) -> Iterator[str]:
@@ -142,6 +143,17 @@ class DeepCFRConfig(AlgorithmConfig):
                     f"algorithm.{which}.precision is {regression.precision}; the strategies of the game {game.name} "
                     "are listed, which takes fp32 only."
                 )
+
+    def bytes_needed(self, config: Config, game: Game) -> Iterator[tuple[str, float]]:
+        yield "algorithm.traversals", float(BYTES_PER_DEAL * self.traversals)
+        if self.memory == "reservoir":
+            entry = reservoir_bytes(game.num_actions)
+            yield "algorithm.value_capacity", 2.0 * entry * self.value_capacity
+            if self.average is not None:
+                yield "algorithm.strategy_capacity", 2.0 * entry * self.strategy_capacity
+            for key, regression in self.regressions.items():
+                yield f"algorithm.{key}.batch_size", float(entry * regression.batch_size)
+        yield from network_bytes(config.network, 2 if self.average is None else 4)
 
     def build(self, game: Game, config: Config) -> Training:
         assert config.network is not None

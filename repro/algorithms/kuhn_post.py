@@ -101,6 +101,10 @@ class KuhnPostConfig(AlgorithmConfig):
         if game.name != "kuhn":
             yield f"game is {game.name!r}; the algorithm {self.name} plays kuhn only."
 
+    def bytes_needed(self, config: Config, game: Game) -> Iterator[tuple[str, float]]:
+        # Two networks, each with a layer between its two hidden ones, and Adam's moments.
+        yield "algorithm.width", 2 * 4 * 4.0 * self.width**2
+
     def build(self, game: Game, config: Config) -> KuhnPost:
         return KuhnPost(game, self, config.seed)
 

@@ -22,7 +22,7 @@ from repro.algorithms.solver import Solver
 from repro.algorithms.tables import READOUTS, TabularCFR, readout_problems
 from repro.config.fields import at_least, one_of
 from repro.config.schema import AlgorithmConfig, Config, register_algorithm
-from repro.engine.sampling import SamplingEngine, Trajectories, Traversals
+from repro.engine.sampling import BYTES_PER_DEAL, SamplingEngine, Trajectories, Traversals
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.policies.base import Policy, TabularPolicy
@@ -62,6 +62,9 @@ class MCCFRConfig(AlgorithmConfig):
         if _makes_strategies_on_demand(game) and self.sampling != "external":
             yield f"algorithm.sampling is {self.sampling}; on Hold'em games it must be external."
         yield from readout_problems(self, game, self.buckets)
+
+    def bytes_needed(self, config: Config, game: Game) -> Iterator[tuple[str, float]]:
+        yield "algorithm.traversals", float(BYTES_PER_DEAL * self.traversals)
 
     def build(self, game: Game, config: Config) -> TabularCFR:
         return TabularCFR(self.solver(game, config.seed), self, config.seed)

@@ -92,6 +92,11 @@ def _player_rows(infosets: Tensor, first: int, count: int) -> Tensor:
     return rows
 
 
+def reservoir_bytes(columns: int) -> int:
+    """Of an entry of a `Reservoir`, at the least."""
+    return 8 + 4 * columns
+
+
 class Reservoir:
     """A uniform sample of everything ever added [Vitter 1985, Algorithm R].
 

@@ -26,13 +26,14 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from repro.algorithms.base import Algorithm, largest_divisor
-from repro.algorithms.memory import Minibatch, Reservoir
+from repro.algorithms.memory import Minibatch, Reservoir, reservoir_bytes
 from repro.algorithms.nfsp_strategies import AskedPlayer, ListedPlayer, PlayerStrategies, Probabilities
-from repro.algorithms.replay import Replay, Transitions
+from repro.algorithms.replay import BYTES_PER_TRANSITION, Replay, Transitions
 from repro.algorithms.strategies import MOST_EVALUATED
 from repro.config.fields import above, above_up_to, at_least, between, one_of
+from repro.config.memory import network_bytes
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, register_algorithm
-from repro.engine.sampling import InfosetSamples, SamplingEngine, sample_actions
+from repro.engine.sampling import BYTES_PER_DEAL, InfosetSamples, SamplingEngine, sample_actions
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.networks.features import FeatureColumns
@@ -89,6 +90,12 @@ class NFSPConfig(AlgorithmConfig):
         yield from purpose_problems(config.network, self.name)
         if self.strategies == "listed" and not game.listed:
             yield f"algorithm.strategies is listed; the game {game.name} has {game.infosets:,} infosets, use asked."
+
+    def bytes_needed(self, config: Config, game: Game) -> Iterator[tuple[str, float]]:
+        yield "algorithm.hands", float(BYTES_PER_DEAL * self.hands)
+        yield "algorithm.replay_capacity", 2.0 * BYTES_PER_TRANSITION * self.replay_capacity
+        yield "algorithm.reservoir_capacity", 2.0 * reservoir_bytes(game.num_actions) * self.reservoir_capacity
+        yield from network_bytes(config.network, 4)
 
     def build(self, game: Game, config: Config) -> NFSP:
         assert config.network is not None

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from repro.algorithms.memory import Minibatch
 
+BYTES_PER_TRANSITION = 16
+"""Of a transition in a `Replay`, at the least."""
+
 
 @dataclass(frozen=True)
 class Transitions:

@@ -32,7 +32,7 @@ from repro.algorithms.mccfr import MCCFRConfig
 from repro.algorithms.solver import MOST_EXPONENT, Solver, Updates, discount_factor, exponent_problems
 from repro.algorithms.tables import READOUTS, TabularCFR, readout_problems
 from repro.config.checks import check
-from repro.config.fields import between
+from repro.config.fields import between, maybe_infinite
 from repro.config.schema import AlgorithmConfig, Config, register_algorithm
 from repro.engine.sequence_form import SequenceForm
 from repro.errors import ReproError
@@ -49,8 +49,8 @@ class TabularCFRConfig(AlgorithmConfig):
 
     # After iteration t, positive regrets are multiplied by t^alpha / (t^alpha + 1), negative ones likewise with beta:
     # from -10 to 10, or infinity (inf on the command line, .inf in a file), which leaves them alone.
-    alpha: float = float("inf")
-    beta: float = float("inf")
+    alpha: float = maybe_infinite(float("inf"))
+    beta: float = maybe_infinite(float("inf"))
     # Iteration t counts t^gamma in the average strategy.
     gamma: float = between(0, MOST_EXPONENT, 0.0)
     # Set negative regrets to zero after every update (CFR+).

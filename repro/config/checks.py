@@ -7,20 +7,35 @@ algorithm is in that algorithm's `problems`, what is about an evaluation in its 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from functools import lru_cache
-from typing import Any
+from functools import cache, lru_cache
+from importlib import import_module
+from typing import Any, get_args, get_type_hints
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 
+from repro.config.composed import check_keys
+from repro.config.fields import LABEL
+from repro.config.lightning import lightning_problems
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, ReadoutConfig
 from repro.errors import ReproError
+from repro.suggestions import did_you_mean
 
 NAME = r"[a-z0-9_]+"
 """What names of read-outs and evaluations are made of."""
+
+MOST_SNAPSHOTS = 1_000_000
+"""That a run leaves, each of them a file."""
+
+MOST_WHOLE = 2**63 - 1
+"""Largest whole number that files and tensors hold."""
+
+LONGEST_SEEDS = 200
+"""Characters that the seeds of a batched run have, as its folder's name has them."""
 
 TRAINING = "training"
 """Where a read-out's name stands, the training itself; no read-out may have it."""
@@ -30,8 +45,9 @@ def settings(cfg: DictConfig) -> Config:
     """The composed configuration as checked dataclasses.
 
     Raises:
-        ReproError: a value is missing or out of range, or does not go with another.
+        ReproError: a key is unknown, or a value is missing or out of range, or does not go with another.
     """
+    check_keys(cfg)
     missing = OmegaConf.missing_keys(cfg)
     if missing:
         raise ReproError(f"{sorted(missing)[0]} has no value; give one on the command line or in the config.")
@@ -48,6 +64,11 @@ def check_settings(config: Config) -> None:
         ReproError: names the key, the value and what is allowed.
     """
     check(config)
+    name = config.game.get("name")
+    if not isinstance(name, str) or not re.fullmatch(LABEL, name):
+        raise ReproError(f"game.name is {name!r}; it must be the name of a game, such as leduc.")
+    if config.algorithm.module:
+        import_named("algorithm.module", config.algorithm.module)
     for problem in _problems(config):
         raise ReproError(problem)
 
@@ -63,6 +84,18 @@ def check_with_game(config: Config, game: Any) -> None:
     for name, evaluation in config.evaluation.items():
         for key, value, allowed in evaluation.problems(game, config.algorithm):
             raise ReproError(f"evaluation.{name}.{key} is {value}; {allowed}.")
+
+
+def import_named(key: str, module: str) -> None:
+    """Import a file that a configuration names.
+
+    Raises:
+        ReproError: it cannot be imported.
+    """
+    try:
+        import_module(module)
+    except (ImportError, TypeError, ValueError) as error:
+        raise ReproError(f"{key} is {module!r}; it must be a file that can be imported ({error}).") from error
 
 
 def game_of(config: Config) -> Any:
@@ -101,8 +134,12 @@ def readout_of(name: str, readout: Any) -> ReadoutConfig:
     if not re.fullmatch(NAME, name) or name == TRAINING:
         raise ReproError(f"{key}: the name must be of a-z, 0-9 and _, and not '{TRAINING}'.")
     allowed_keys = [f.name for f in fields(ReadoutConfig)]
-    if not isinstance(readout, Mapping) or "kind" not in readout or not set(readout) <= set(allowed_keys):
-        raise ReproError(f"{key} is {readout}; it must be a mapping with the keys {' and '.join(allowed_keys)}.")
+    unknown = sorted(map(str, readout.keys() - set(allowed_keys))) if isinstance(readout, Mapping) else []
+    if unknown or not isinstance(readout, Mapping):
+        hint = did_you_mean(unknown[0], allowed_keys) if unknown else ""
+        raise ReproError(f"{key} is {readout}; it must be a mapping with the keys {' and '.join(allowed_keys)}{hint}.")
+    if not isinstance(readout.get("kind"), str):
+        raise ReproError(f"{key}.kind is {readout.get('kind')!r}; it must be the name of a kind of read-outs.")
     capacity = readout.get("capacity")
     if capacity is not None and (isinstance(capacity, bool) or not isinstance(capacity, int)):
         raise ReproError(f"{key}.capacity is {capacity!r}; it must be a whole number or null.")
@@ -129,10 +166,23 @@ def _problems(config: Config) -> Iterator[str]:
         not config.seeds or len(set(config.seeds)) < len(config.seeds) or min(config.seeds) < 0
     ):
         yield f"seeds is {config.seeds}; it must be different whole numbers, none below 0, or null."
+    if config.seeds is not None and len("-".join(map(str, config.seeds))) > LONGEST_SEEDS:
+        yield (
+            f"seeds has {len(config.seeds)} numbers; the folder of the run is named after them, which takes "
+            f"{LONGEST_SEEDS} digits at most: do them in several runs."
+        )
+    if algorithm.iterations // algorithm.snapshot_every > MOST_SNAPSHOTS:
+        yield (
+            f"algorithm.snapshot_every is {algorithm.snapshot_every} and algorithm.iterations {algorithm.iterations}; "
+            f"a run leaves {MOST_SNAPSHOTS:,} snapshots at most."
+        )
     yield from _readout_problems(algorithm)
-    for name in config.evaluation:
+    for name, evaluation in config.evaluation.items():
         if not re.fullmatch(NAME, name):
             yield f"evaluation.{name}: the name must be of a-z, 0-9 and _."
+        if not is_dataclass(evaluation):
+            yield f"evaluation.{name} is {evaluation!r}; it must be one of those in conf/evaluation."
+    yield from lightning_problems(config)
 
 
 def _readout_problems(algorithm: AlgorithmConfig) -> Iterator[str]:
@@ -142,7 +192,8 @@ def _readout_problems(algorithm: AlgorithmConfig) -> Iterator[str]:
         if readout.kind not in algorithm.READOUTS:
             yield (
                 f"algorithm.readouts.{name}.kind is {readout.kind!r}; for {algorithm.name} it must be one of "
-                f"{', '.join(algorithm.READOUTS) or 'none: it has no read-outs'}."
+                f"{', '.join(algorithm.READOUTS) or 'none: it has no read-outs'}"
+                f"{did_you_mean(readout.kind, algorithm.READOUTS)}."
             )
         if readout.kind != "ensemble" and readout.capacity is not None:
             yield f"algorithm.readouts.{name}.capacity is {readout.capacity}; only an ensemble has one."
@@ -167,8 +218,14 @@ def check(node: Any, prefix: str = "") -> None:
     Raises:
         ReproError: names the key, the value and what is allowed.
     """
+    kind: Any = type(node)
+    schemas_of = _schemas(kind)
     for f in fields(node):
         key, value = f"{prefix}{f.name}", getattr(node, f.name)
+        schemas = schemas_of[f.name]
+        if value is not None and schemas and not isinstance(value, schemas):
+            # An interpolation may give anything.
+            raise ReproError(f"{key} is {value!r}; it must have the keys of a {schemas[0].__name__}.")
         if is_dataclass(value):
             check(value, f"{key}.")
         elif isinstance(value, Mapping):
@@ -179,12 +236,28 @@ def check(node: Any, prefix: str = "") -> None:
             _check_value(key, value, f.metadata)
 
 
+@cache
+def _schemas(node: type) -> dict[str, tuple[type, ...]]:
+    """Field -> the dataclasses that its value must be one of; none where it is something else."""
+    hints = {name: (hint, *get_args(hint)) for name, hint in get_type_hints(node).items()}
+    return {name: tuple(t for t in kinds if isinstance(t, type) and is_dataclass(t)) for name, kinds in hints.items()}
+
+
 def _check_value(key: str, value: Any, allowed: Mapping[str, Any]) -> None:
     if "at_least" in allowed and not value >= allowed["at_least"]:
         raise ReproError(f"{key} is {value}; it must be at least {allowed['at_least']}.")
-    if "at_most" in allowed and not value <= allowed["at_most"]:
-        raise ReproError(f"{key} is {value}; it must be at most {allowed['at_most']}.")
     if "above" in allowed and not value > allowed["above"]:
         raise ReproError(f"{key} is {value}; it must be greater than {allowed['above']}.")
+    if "at_most" in allowed and not value <= allowed["at_most"]:
+        raise ReproError(f"{key} is {value}; it must be at most {allowed['at_most']}.")
+    if isinstance(value, float) and not math.isfinite(value) and "maybe_infinite" not in allowed:
+        raise ReproError(f"{key} is {value}; it must be a finite number.")
+    if isinstance(value, int) and abs(value) > MOST_WHOLE:
+        raise ReproError(f"{key} is {value}; it must be at most {MOST_WHOLE}.")
     if "one_of" in allowed and value not in allowed["one_of"]:
-        raise ReproError(f"{key} is {value!r}; it must be one of {', '.join(allowed['one_of'])}.")
+        hint = did_you_mean(str(value), allowed["one_of"])
+        raise ReproError(f"{key} is {value!r}; it must be one of {', '.join(allowed['one_of'])}{hint}.")
+    if "matches" in allowed and not re.fullmatch(allowed["matches"], value):
+        raise ReproError(f"{key} is {value!r}; it must be of up to 100 letters, digits and . _ - alone.")
+    if "not_empty" in allowed and not value:
+        raise ReproError(f"{key} is empty; leave it out, or give it a value.")

@@ -1,4 +1,7 @@
-"""Fields of configurations with their allowed range, which `repro.config.checks` holds values against."""
+"""Fields of configurations with their allowed range, which `repro.config.checks` holds values against.
+
+Numbers must be finite, and whole ones fit into 64 bits, whether or not a field says more of them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ from dataclasses import field
 from typing import Any
 
 from omegaconf import MISSING
+
+LABEL = "[A-Za-z0-9_.-]{1,100}"
+"""What labels are made of."""
 
 
 def at_least(low: float, default: Any = MISSING) -> Any:
@@ -26,6 +32,21 @@ def between(low: float, high: float, default: Any = MISSING) -> Any:
 def above_up_to(low: float, high: float, default: Any = MISSING) -> Any:
     """A number greater than `low` and at most `high`."""
     return field(default=default, metadata={"above": low, "at_most": high})
+
+
+def maybe_infinite(default: Any = MISSING) -> Any:
+    """A number that may be infinite; what else it must be is for others to check."""
+    return field(default=default, metadata={"maybe_infinite": True})
+
+
+def label(default: Any = MISSING) -> Any:
+    """A short name, which is shown and searched for: of letters, digits, and what file names have."""
+    return field(default=default, metadata={"matches": LABEL})
+
+
+def not_empty(default: Any = MISSING) -> Any:
+    """Text of one character or more."""
+    return field(default=default, metadata={"not_empty": True})
 
 
 def one_of(*allowed: str, default: Any = MISSING) -> Any:

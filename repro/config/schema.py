@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
-from repro.config.fields import above, at_least, one_of
+from repro.config.fields import above, at_least, between, label, not_empty, one_of
 
 STORE = ConfigStore.instance()
 
@@ -31,7 +31,7 @@ class NetworkConfig:
     # Units per layer.
     width: int = at_least(1)
     # Hidden layers of `fc` and `prelu`; the others have a fixed depth and take none.
-    layers: int | None = at_least(0, None)
+    layers: int | None = between(0, 1000, None)
     # Units per layer of the card branch of `deep_cfr` and `brown`; the others have no branches: null.
     card_width: int | None = at_least(1, None)
 
@@ -80,11 +80,11 @@ class AlgorithmConfig:
     MANY_SEEDS: ClassVar[bool] = False
 
     # Shown as the run's algorithm.
-    name: str = MISSING
+    name: str = label()
     # Import path of the algorithm's file, for algorithms that are not of this package.
     module: str = ""
     # CFR iterations; each updates both players, so the papers' "iteration" of one player counts twice as many.
-    iterations: int = at_least(1)
+    iterations: int = between(1, 2**31 - 1)
     # Leave a snapshot, which can be played and measured, after every so many iterations, and after the last.
     snapshot_every: int = at_least(1)
     # Name -> ReadoutConfig. More can be added, also when the training is finished:
@@ -114,6 +114,10 @@ class AlgorithmConfig:
         """What trains, a `repro.algorithms.base.Training`, from a checked configuration."""
         raise NotImplementedError
 
+    def bytes_needed(self, config: Config, game: Any) -> Iterator[tuple[str, float]]:
+        """Keys, and the bytes that their values take at the least; see `repro.config.memory`."""
+        return iter(())
+
     def waits_for(self, other: AlgorithmConfig) -> bool:
         """Whether another algorithm's runs in the same plan come first, because this one uses what they leave."""
         return False
@@ -141,14 +145,14 @@ class Config:
     seeds: list[int] | None = None
     device: str = one_of("cpu", "cuda", default="cpu")
     # CPU threads of this run. Results are bitwise reproducible for a given number.
-    threads: int = at_least(1, 1)
+    threads: int = between(1, 1024, 1)
     # Name -> what is measured of the read-outs (conf/evaluation), while training or, of a finished run, later.
     evaluation: dict[str, Any] = field(default_factory=dict)
     # The figure or table that the run is made for, and the scale: labels, of which a run may have several.
-    target: str = "runs"
-    scale: str = "custom"
+    target: str = label("runs")
+    scale: str = label("custom")
     # Folder for runs, the MLflow database and figures.
-    output_dir: str = "outputs"
+    output_dir: str = not_empty("outputs")
     # null: an SQLite file in output_dir.
     tracking_uri: str | None = None
     # Write a checkpoint when this many seconds have passed since the last one (and at the end).

@@ -22,6 +22,9 @@ from repro.policies.base import Ensemble, HandStrategies, Policy
 
 _ILLEGAL, _ENDED, _GOING = 0, 1, 2
 
+BYTES_PER_DEAL = 100
+"""What a deal that is traversed or played with others takes at the least: its cells, its place, what is won."""
+
 
 @dataclass(frozen=True)
 class InfosetSamples:

@@ -104,6 +104,11 @@ class Evaluation(ABC):
         if self.OF_PLAYERS and not all(play):
             yield "readouts", self.readouts, f"the read-outs of {algorithm.name} play no game, leave it out"
 
+    def bytes_needed(self, game: Game) -> Iterator[tuple[str, float]]:
+        """Keys, and the bytes that their values take at the least; see `repro.config.memory`."""
+        del game
+        return iter(())
+
     def recall(self, readout: str, rows: Mapping[int, Mapping[str, float]]) -> None:
         """Take in what was measured of a read-out before, by iteration: for metrics that are of all snapshots so far.
 

@@ -29,6 +29,9 @@ from repro.seeding import generator
 _REPLICATES = 100
 """Bootstrap samples of boards behind a standard error."""
 
+_REFERENCE = re.compile(rf"[0-9a-f]{{12}}(/{NAME})?|/{NAME}")
+"""A read-out of a training, or another one of the same training."""
+
 _FEW_INFOSETS = 16
 """Infosets of the largest game whose strategies are metrics."""
 
@@ -58,6 +61,11 @@ class Exploitability(Evaluation):
             yield "boards", self.boards, f"the game {game.name} has few boards, use null"
         elif not game.listed and self.boards is None:
             yield "boards", "null", f"the game {game.name} is too large to measure on all boards, a number is needed"
+
+    def bytes_needed(self, game: Game) -> Iterator[tuple[str, float]]:
+        if self.boards is not None:
+            # A draw of a board is a number per card.
+            yield "boards", 8.0 * game.cards.ranks * game.cards.suits * self.boards
 
     def measure(self, subject: Subject) -> Measured:
         rows = self._rows = self._rows or self._engine_rows(subject)
@@ -137,7 +145,13 @@ class Match(Evaluation):
         for name, reference in self.opponents.items():
             if not re.fullmatch(NAME, name):
                 yield f"opponents.{name}", reference, "the name must be of a-z, 0-9 and _"
-            if reference.startswith("/") and reference[1:] not in algorithm.readouts:
+            if not _REFERENCE.fullmatch(reference):
+                yield (
+                    f"opponents.{name}",
+                    repr(reference),
+                    "it must be KEY, KEY/READOUT or /READOUT, where KEY is of 12 characters, 0-9 and a-f",
+                )
+            elif reference.startswith("/") and reference[1:] not in algorithm.readouts:
                 allowed = ", ".join(algorithm.readouts)
                 yield f"opponents.{name}", reference, f"the read-outs of this run are {allowed}"
 
@@ -204,9 +218,13 @@ class Disagreement(Evaluation):
         for key in ("first", "second"):
             name = getattr(self, key)
             if name not in algorithm.readouts:
-                yield key, name, f"the read-outs of this run are {', '.join(algorithm.readouts)}"
+                yield key, repr(name), f"the read-outs of this run are {', '.join(algorithm.readouts)}"
             elif (algorithm.readouts[name].kind == "ensemble") != (key == "first"):
                 yield key, name, "the first must be an ensemble, the second none"
+
+    def bytes_needed(self, game: Game) -> Iterator[tuple[str, float]]:
+        # Of every decision a difference is kept, and the player has one in most hands.
+        yield "rollouts", float(self.rollouts)
 
     @property
     def beside(self) -> list[str]:

@@ -19,6 +19,7 @@ from repro.games.betting import BettingRound, BettingRules
 from repro.games.game import Game
 from repro.games.holdem import holdem_cards
 from repro.games.one_card import one_card_each
+from repro.suggestions import did_you_mean
 
 MAX_DECK = 104
 """Largest deck of a one-card game; the dense showdown matrices grow with its cube."""
@@ -281,11 +282,13 @@ def load(name: str, *, device: torch.device | str = "cpu", **parameters: object)
         ReproError: unknown game, unknown parameter, impossible value, or a class that is no game's.
     """
     if name not in GAMES:
-        raise ReproError(f"game {name!r} is unknown; the games are {', '.join(sorted(GAMES))}.")
+        hint = did_you_mean(name, GAMES)
+        raise ReproError(f"game {name!r} is unknown{hint}; the games are {', '.join(sorted(GAMES))}.")
     types = parameter_types(name, GAMES[name])
     for key, value in parameters.items():
         if key not in types:
-            raise ReproError(f"game {name} has no parameter {key!r}; its parameters are {', '.join(types)}.")
+            hint = did_you_mean(key, types)
+            raise ReproError(f"game {name} has no parameter {key!r}{hint}; its parameters are {', '.join(types)}.")
         if isinstance(value, list):
             value = parameters[key] = tuple(value)  # noqa: PLW2901
         fits, needed = _KINDS[types[key]]
@@ -305,7 +308,7 @@ def load_game(node: Mapping[str, object], device: torch.device | str = "cpu") ->
     module = node.get("module")
     try:
         import_module(str(module or __name__))
-    except ImportError as error:
+    except (ImportError, TypeError, ValueError) as error:
         raise ReproError(f"game.module is {module!r}; it must be a file that can be imported ({error}).") from error
     if "device" in node:
         raise ReproError(f"game.device is {node['device']!r}; a game has no such parameter.")

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler
 
 from repro.config.fields import above_up_to, at_least
+from repro.config.memory import network_bytes
 from repro.config.schema import Config
 from repro.engine.compiled import Array
 from repro.errors import ReproError
@@ -62,6 +63,15 @@ class SubgameDataConfig(SubgamesConfig):
                 f"algorithm.batch_size is {self.batch_size}, but algorithm.{key} only {most}; take smaller batches or "
                 "more subgames."
             )
+
+    def bytes_needed(self, config: Config, game: Subgames) -> Iterator[tuple[str, float]]:
+        buckets = game.deck.cards if self.buckets is None else self.buckets
+        if config.network is not None and self.buckets is not None:
+            larger = "algorithm.buckets" if self.buckets > config.network.width else "network.width"
+            yield larger, 2 * 2 * 4.0 * self.buckets * config.network.width
+        # Inputs and targets of both players.
+        yield "algorithm.subgames", 2 * 2 * 4.0 * buckets * self.subgames
+        yield from network_bytes(config.network, 1)
 
 
 @dataclass(frozen=True)
@@ -181,7 +191,7 @@ class SubgameData(pl.LightningDataModule):
         """
         training, validation, truths, ideal = list[Batch](), list[Batch](), list[Truth](), list[Tensor]()
         learned_from = 0
-        for samples in self._store.shards(self._algorithm.subgames):
+        for samples in self._store.shards(self._algorithm.subgames, torch.get_num_threads()):
             bucket = self._buckets(samples.board)
             matchup = samples.matchups(self._subgames.deck).astype(np.float32)
             truth = Truth(*(torch.from_numpy(x) for x in (samples.cfv, matchup, samples.ranges, bucket)))

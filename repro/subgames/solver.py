@@ -17,7 +17,7 @@ from itertools import permutations
 import numpy as np
 
 from repro.algorithms.solver import MOST_EXPONENT, Discounts, discount_factor
-from repro.config.fields import above, between
+from repro.config.fields import above, between, maybe_infinite
 from repro.engine.compiled import Array
 from repro.errors import ReproError
 from repro.games.betting import SHOWDOWN, BettingTree
@@ -35,8 +35,8 @@ class SolverConfig:
 
     # Most exploitability of a solution, as a fraction of the pot.
     tolerance: float = above(0, 0.005)
-    alpha: float = 1.25
-    beta: float = 0.5
+    alpha: float = maybe_infinite(1.25)
+    beta: float = maybe_infinite(0.5)
     gamma: float = between(0, MOST_EXPONENT, 4.0)
     floor: bool = False
 

@@ -15,6 +15,7 @@ from repro.errors import ReproError
 from repro.games import hand_strength
 from repro.games.betting import BettingRound, BettingRules, BettingTree, compile_tree
 from repro.games.isomorphism import cards_of, combination
+from repro.suggestions import did_you_mean
 
 STACK = 20_000.0
 """Chips of each player before the first card [DEVN, Sec. 6: as DeepStack's]."""
@@ -177,7 +178,10 @@ def load_subgames(node: Mapping[str, object]) -> Subgames:
     parameters = ("ranks", "suits", "least_pot", *CHOICES)
     unknown = sorted(set(node) - {"name", *parameters})
     if unknown:
-        raise ReproError(f"game {name} has no parameter {unknown[0]!r}; its parameters are {', '.join(parameters)}.")
+        hint = did_you_mean(unknown[0], parameters)
+        raise ReproError(
+            f"game {name} has no parameter {unknown[0]!r}{hint}; its parameters are {', '.join(parameters)}."
+        )
     least_pot = node.get("least_pot", LEAST_POT)
     if not isinstance(least_pot, int | float) or isinstance(least_pot, bool) or not LEAST_POT <= least_pot < MOST_POT:
         raise ReproError(

@@ -18,6 +18,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Checkpoint
 
+from repro.faults import writing
 from repro.policies.snapshot import load_checked
 
 _PAUSE_PER_WRITE = 20
@@ -58,9 +59,10 @@ class Checkpoints(Checkpoint):
 
     def _save(self, trainer: pl.Trainer) -> None:
         beside, last = self._folder / "writing.ckpt", self._folder / LAST
-        trainer.save_checkpoint(beside)
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
+        with writing(last, beside):
+            trainer.save_checkpoint(beside)
+            with beside.open("rb") as file:
+                os.fsync(file.fileno())
         if last.exists():
             last.replace(self._folder / PREVIOUS)
         beside.replace(last)
@@ -78,12 +80,12 @@ def problem(path: Path, trainings: Sequence[str]) -> str:
         OSError: the file is there and cannot be read now.
     """
     try:
-        content, is_whole = load_checked(path)
+        content, damaged = load_checked(path)
     except OSError:
         raise
     except Exception as error:  # A damaged file fails in as many ways as there are bytes.
         return f"cannot be read ({type(error).__name__})"
-    if not is_whole:
+    if damaged is not None:
         return "is damaged (its checksum is wrong)"
     others = content.get(TRAININGS, list(trainings))
     return "" if others == list(trainings) else f"is of another training ({', '.join(map(str, others))})"
@@ -103,7 +105,7 @@ def finished(folder: Path) -> list[str]:
     for path in kept(folder):
         with suppress(Exception):  # One that cannot be read says of none that it is.
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-            if content[IS_LAST] and load_checked(path)[1]:
+            if content[IS_LAST] and load_checked(path)[1] is None:
                 return list(map(str, content[TRAININGS]))
     return []
 

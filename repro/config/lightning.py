@@ -1,0 +1,80 @@
+"""What a configuration hands to Lightning: options of its Trainer, callbacks and loggers."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterator, Mapping
+from pkgutil import resolve_name
+from typing import Any
+
+from repro.config.schema import Config
+from repro.suggestions import did_you_mean
+
+_TRAINER = "pytorch_lightning.Trainer"
+_COMMON = {
+    "_target_": _TRAINER, "devices": 1, "enable_progress_bar": False, "enable_model_summary": False,
+    "num_sanity_val_steps": 0,
+}  # fmt: skip
+"""Options that every run has; they cost no import of Lightning before the run."""
+_GIVEN_BY = {
+    "max_epochs": "algorithm.iterations", "accelerator": "device", "logger": "logger",
+    "enable_checkpointing": "checkpoint_every_seconds", "default_root_dir": "output_dir",
+}  # fmt: skip
+"""Options that are the suite's own, and the key that says so."""
+
+
+def lightning_problems(config: Config) -> Iterator[str]:
+    """One sentence for each thing that Lightning, a callback or a logger would not take."""
+    options = dict(config.trainer)
+    for key in (key for key in _GIVEN_BY if key in options):
+        yield f"trainer.{key} is {options[key]!r}; {_GIVEN_BY[key]} says that of a run, leave it out."
+    callbacks = options.pop("callbacks", None) or {}
+    if not isinstance(callbacks, Mapping):
+        yield f"trainer.callbacks is {callbacks!r}; it must be a mapping of names to callbacks."
+        return
+    if options.get("devices", 1) != 1:
+        yield f"trainer.devices is {options['devices']!r}; a run has 1."
+    if not options.items() <= _COMMON.items():
+        yield from _target_problems("trainer", {"_target_": _TRAINER, **options})
+        yield from _refused_by_the_trainer(options)
+    for name, callback in callbacks.items():
+        yield from _target_problems(f"trainer.callbacks.{name}", callback)
+    for name, logger in config.logger.items():
+        yield from _target_problems(f"logger.{name}", logger)
+
+
+def _target_problems(key: str, node: Any) -> Iterator[str]:
+    """What is wrong with what Hydra is to instantiate."""
+    if not isinstance(node, Mapping) or not isinstance(node.get("_target_"), str):
+        yield f"{key} is {node!r}; it must be a mapping with a _target_, the import path of a class."
+        return
+    path = node["_target_"]
+    try:
+        target = resolve_name(path)
+        parameters = inspect.signature(target).parameters
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        yield f"{key}._target_ is {path!r}; it must be the import path of a class ({error})."
+        return
+    arguments = {name: value for name, value in node.items() if not str(name).startswith("_")}
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        for name in (name for name in arguments if name not in parameters):
+            yield f"{key}.{name} is no key of {path}{did_you_mean(str(name), parameters)}."
+            return
+    needed = [
+        n for n, p in parameters.items() if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+    ]
+    for name in (name for name in needed if name not in arguments and "_args_" not in node):
+        yield f"{key}.{name} has no value; {path} needs one."
+
+
+def _refused_by_the_trainer(options: Mapping[str, Any]) -> Iterator[str]:
+    """What Lightning itself says of values of its options."""
+    from hydra.utils import instantiate  # noqa: PLC0415  (only where there is something to be instantiated)
+
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    try:
+        instantiate({"_target_": _TRAINER, **options}, accelerator="cpu", max_epochs=1, logger=False)
+    except Exception as error:  # Lightning and Hydra raise what they like.
+        reason = " ".join(str(error.__cause__ or error).split())
+        yield f"trainer is {options}; Lightning's Trainer refuses that ({reason})."

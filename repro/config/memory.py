@@ -1,0 +1,80 @@
+"""Sizes that no memory holds are refused before any work.
+
+An algorithm, or an evaluation, tells of its keys what their values take at the least (`bytes_needed`): what is counted
+is what cannot be avoided, so that what is refused here could not have worked. What is not refused may be too much, too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import reduce
+from typing import Any
+
+import torch
+
+from repro.config.schema import Config, NetworkConfig
+from repro.errors import ReproError
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_NUMBERS_PER_PARAMETER = 4
+"""While a network is trained: the parameter, its gradient, and Adam's two moments, float32."""
+
+
+def check_memory(config: Config, game: Any, trains: bool = True) -> None:
+    """Refuse values that surely need more memory than this machine has.
+
+    Args:
+        trains: whether the run trains; otherwise it only measures.
+
+    Raises:
+        ReproError: names the key, its value, and both sizes.
+    """
+    available = memory_of_machine(config.device)
+    for key, needed in _needs(config, game, trains):
+        if needed > available:
+            takes = f"that takes some {size(needed)}, and this machine has {size(available)}"
+            raise ReproError(f"{key} is {_value(config, key)}; {takes}.")
+
+
+def _needs(config: Config, game: Any, trains: bool) -> Iterator[tuple[str, float]]:
+    if trains:
+        yield from config.algorithm.bytes_needed(config, game)
+    for name, evaluation in config.evaluation.items():
+        yield from ((f"evaluation.{name}.{key}", needed) for key, needed in evaluation.bytes_needed(game))
+
+
+def _value(config: Config, key: str) -> Any:
+    def below(node: Any, name: str) -> Any:
+        return node[name] if isinstance(node, dict) else getattr(node, name)
+
+    return reduce(below, key.split("."), config)
+
+
+def memory_of_machine(device: str) -> float:
+    """Bytes of memory of this machine, or of its GPU if that has more and is asked for."""
+    memory = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
+    if device == "cuda" and torch.cuda.is_available():
+        return max(memory, torch.cuda.get_device_properties(0).total_memory)
+    return memory
+
+
+def size(count: float) -> str:
+    """Bytes for a person, e.g. `24 GiB`."""
+    power = 0
+    while count >= 1024 and power < len(_UNITS) - 1:
+        count, power = count / 1024, power + 1
+    return f"{count:.3g} {_UNITS[power]}"
+
+
+def network_bytes(network: NetworkConfig | None, networks: int) -> Iterator[tuple[str, float]]:
+    """What so many networks of an architecture take while they are trained, with one input and one output."""
+    if network is None:
+        return
+    bytes_each = 4 * _NUMBERS_PER_PARAMETER * networks
+    # Every architecture has at least one layer between two layers of its width, but for `fc` and `prelu`.
+    between = 1 if network.layers is None else network.layers - 1
+    if network.layers != 0:
+        yield "network.width", float(bytes_each * network.width * (between * network.width + 2))
+    if network.card_width is not None:
+        yield "network.card_width", float(bytes_each * network.card_width**2)
