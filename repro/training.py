@@ -99,6 +99,8 @@ def train(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, re
         for together in _begun_together([seed for seed in seeds if not seed.record.trained]):
             _fit(game, together, folder, record)
             state = FINISHED
+        for each in (folder, *(seed.folder for seed in seeds)):
+            leftovers.remove_useless_checkpoints(each)
         for seed in seeds:
             state = FINISHED if _complete(seed) else state
     record.headline = _headline(seeds)
@@ -253,8 +255,7 @@ def _fit(game: Any, seeds: Sequence[Seed], folder: Path, record: RunRecord) -> N
         else:
             _train(model, seeds, Reporting(seeds, folder, record, passed_over), None)
     _note_trained(seeds)
-    for each in (place, folder, *(seed.folder for seed in seeds)):
-        leftovers.remove_useless_checkpoints(each)
+    leftovers.remove_useless_checkpoints(place)
 
 
 def _train(model: Training, seeds: Sequence[Seed], reporting: Reporting, checkpoint: Path | None) -> None:
