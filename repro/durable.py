@@ -83,7 +83,7 @@ def kept(path: Path, holds: Mapping[str, Any], make: Callable[[], bytes]) -> byt
         if content is not None:
             return content
         if damage:
-            print(f"warning: {path} is damaged ({damage}); it is made again.", file=sys.stderr, flush=True)
+            print(f"warning: {path} {damage}; it is made again.", file=sys.stderr, flush=True)
         for file in (path, _seal(path)):
             # Of processes that were killed: whoever writes here has the lock.
             for left_over in path.parent.glob(f"{escape(file.name)}.{_BESIDE}-*"):
@@ -107,13 +107,14 @@ def _sound(path: Path, holds: Mapping[str, Any]) -> tuple[bytes | None, str]:
     try:
         content, seal = path.read_bytes(), json.loads(_seal(path).read_bytes())
     except FileNotFoundError as error:
-        return None, f"there is no {Path(error.filename).name}"
-    except (OSError, ValueError, RecursionError) as error:
-        return None, f"it cannot be read: {error}"
+        return None, f"was not finished (there is no {Path(error.filename).name})"
+    except (ValueError, RecursionError) as error:
+        return None, f"is damaged (its seal cannot be read: {error})"
     if not isinstance(seal, dict) or hashlib.sha256(content).hexdigest() != seal.get("sha256"):
-        return None, "it has not the checksum that was written with it"
-    if seal.get("holds") != json.loads(json.dumps(holds)):
-        return None, "it is the file of something else"
+        return None, "is damaged (it has not the checksum that was written with it)"
+    # Seals of earlier versions do not say what the file holds.
+    if "holds" in seal and seal["holds"] != json.loads(json.dumps(holds)):
+        return None, "is the file of something else"
     return content, ""
 
 

@@ -116,11 +116,21 @@ def test_a_damaged_shard_is_made_again_and_never_read(tmp_path: Path, capsys, mo
     found = data.load(2 * SHARD)
     assert made == [4, 5, 6, 7], "exactly the damaged shard is solved again"
     error = capsys.readouterr().err
-    assert re.fullmatch(rf"warning: .*shard-00001\.npz is damaged \(.*{told}.*\); it is made again\.\n", error)
+    assert re.fullmatch(rf"warning: .*shard-00001\.npz .*{told}.*; it is made again\.\n", error)
     assert np.array_equal(found.cfv, undamaged.cfv)
     assert contents(data.folder) == before
     data.load(2 * SHARD)
     assert len(made) == SHARD
+
+
+def test_a_shard_of_an_earlier_version_is_not_solved_again(tmp_path: Path, capsys, monkeypatch):
+    """Its seal has the checksum, but does not say what it is of."""
+    data = solved(tmp_path, 1)
+    before, seal = data.load(SHARD), data.folder / "shard-00000.json"
+    seal.write_text(json.dumps({"sha256": json.loads(seal.read_text())["sha256"]}))
+    monkeypatch.setattr(Dataset, "solved", lambda *_: pytest.fail("it is solved again"))
+    assert np.array_equal(data.load(SHARD).cfv, before.cfv)
+    assert not capsys.readouterr().err
 
 
 def test_what_was_never_solved_is_not_solved_unasked(tmp_path: Path):

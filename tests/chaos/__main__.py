@@ -88,6 +88,7 @@ def summary(report: Report) -> dict[str, object]:
     return {
         "kills": report.count("kill"),
         "disturbances": {f"{kind}: {what}": n for (kind, what), n in sorted(report.done.items())},
+        "kinds of problems": Counter(kind for _, _, kind, _ in report.problems),
         "problems": [list(problem) for problem in report.problems],
     }
 

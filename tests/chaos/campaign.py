@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.chaos import traces, victims
 from tests.chaos.kinds import KINDS, Kind
@@ -34,7 +35,7 @@ class Report:
     """What was done, and what went wrong.
 
     Attributes:
-        done: (kind, disturbance) -> how often.
+        done: (kind, disturbance) -> how often; of kills those that met a living process.
         problems: (kind, disturbance, kind of problem, what).
     """
 
@@ -115,7 +116,9 @@ class Trials:
         """Names of what can be done to this kind, most important first."""
         everywhere = {"kill at a moment": self.kill_at_a_moment, "signal": self.signal, "damaged file": self.damage}
         if self._reference.kind.sweep:
-            return {"kill of a worker": self.kill_a_worker, **everywhere}
+            return {
+                "kill of a worker": self.kill_a_worker, "kill of the command": self.kill_the_command, **everywhere,
+            }  # fmt: skip
         aimed = {"kill at an event": self.kill_at_an_event, "full disk": self.fill, "file too large": self.limit}
         return {**aimed, **everywhere, "locked database": self.lock}
 
@@ -133,24 +136,32 @@ class Trials:
         """Kill whenever."""
         with self._trial("kill at a moment") as output:
             for _ in range(_ROUNDS):
-                outcome = self._disturbed("kill at a moment", output, signals=((self._moment(), signal.SIGKILL),))
+                outcome = self._disturbed("kill at a moment", output, after=self._moment(), number=signal.SIGKILL)
                 if not outcome.killed:
                     break
 
     def kill_a_worker(self) -> None:
         """Kill one process of several: the others' runs go on, and the command says which did not end."""
         with self._trial("kill of a worker") as output:
-            outcome = self._disturbed("kill of a worker", output, worker_after=self._moment())
+            how: dict[str, Any] = {"after": self._moment(), "number": signal.SIGKILL, "whom": "another"}
+            outcome = self._disturbed("kill of a worker", output, **how)
             self._told("kill of a worker", outcome, "a worker was killed")
             ended = sum(json.loads(p.read_text())["state"] == "finished" for p in output.glob("runs/*/run.json"))
             if outcome.status == 1 and ended < len(self._reference.traces.keys) - 1:
                 self._problem("kill of a worker", "others stopped", outcome.printed)
 
+    def kill_the_command(self) -> None:
+        """Kill the command and not its workers, which must end by themselves."""
+        with self._trial("kill of the command") as output:
+            how: dict[str, Any] = {"after": self._moment(), "number": signal.SIGKILL, "whom": "itself"}
+            if self._disturbed("kill of the command", output, **how).orphans:
+                self._problem("kill of the command", "orphans", "its workers went on without it")
+
     def signal(self) -> None:
         """Ask it to stop."""
         with self._trial("signal") as output:
             number = self._dice.choice(_SIGNALS)
-            outcome = self._disturbed("signal", output, signals=((self._moment(), number),))
+            outcome = self._disturbed("signal", output, after=self._moment(), number=number)
             # Before the command has begun, a signal ends the process as it ends any other.
             if outcome.status not in {0, *_INTERRUPTED, -number}:
                 self._problem("signal", "status", f"{number.name} ended with {outcome.status}: {outcome.printed}")
@@ -176,7 +187,7 @@ class Trials:
     def damage(self) -> None:
         """A file that a stopped or finished run left is damaged."""
         with self._trial("damaged file") as output:
-            victims.run(self._reference.kind.overrides, output, signals=((self._moment(1.3), signal.SIGKILL),))
+            victims.run(self._reference.kind.overrides, output, after=self._moment(1.3), number=signal.SIGKILL)
             files = sorted(p for p in output.rglob("*") if p.is_file() and "artifacts" not in p.parts)
             path = self._dice.choice(
                 [p for p in files if not p.name.startswith(("mlflow.db", "lock"))] or [output / "x"]
@@ -199,9 +210,11 @@ class Trials:
     def _moment(self, of: float = 1.0) -> float:
         return self._dice.uniform(0.0, of * self._reference.seconds)
 
-    def _disturbed(self, disturbance: str, output: Path, act: victims.Act | None = None, **how: object) -> Outcome:
-        outcome = victims.run(self._reference.kind.overrides, output, act, **how)  # type: ignore[arg-type]
-        self._report.done[self._reference.name, disturbance] += 1
+    def _disturbed(self, disturbance: str, output: Path, act: victims.Act | None = None, **how: Any) -> Outcome:
+        outcome = victims.run(self._reference.kind.overrides, output, act, **how)
+        self._report.done[self._reference.name, disturbance] += (
+            outcome.killed or outcome.sent or not disturbance.startswith("kill")
+        )
         if "Traceback" in outcome.printed or any(p.stat().st_size for p in output.glob("runs/*/error.txt")):
             self._problem(disturbance, "traceback", outcome.printed)
         return outcome

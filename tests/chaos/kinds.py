@@ -57,5 +57,11 @@ KINDS: Mapping[str, Kind] = {
         + against("other", f"{_OTHER} seed=7", "sd_cfr"),
         before=(f"{_OTHER} seed=7",),
     ),
+    "more of a finished run": Kind(
+        f"{_OTHER} '+algorithm.readouts.sd_cfr_3={{kind: ensemble, capacity: 3}}'", before=(_OTHER,)
+    ),
+    "two seeds, of one's own": Kind(
+        "experiment=fhp_deep_cfr scale=smoke seeds=[0,1]", before=("experiment=fhp_deep_cfr scale=smoke seed=0",)
+    ),
     "two processes": Kind(f"-m {_DEEP_CFR} seed=0,1 hydra/launcher=joblib hydra.launcher.n_jobs=2", sweep=True),
 }

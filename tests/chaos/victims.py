@@ -19,9 +19,8 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy
 from mlflow import MlflowClient
@@ -35,9 +34,11 @@ _MLFLOW = (
     "create_experiment", "create_run", "log_batch", "update_run", "set_terminated", "log_artifact", "delete_tag",
 )  # fmt: skip
 _PATIENCE_SECONDS = 240
+_ORPHANS_SECONDS = 20
 
 Act = Callable[[str], None]
 """Told the name of every event, before it happens."""
+Whom = Literal["all", "itself", "another"]
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,15 @@ class Outcome:
         status: its exit status; below 0 the signal that killed it.
         printed: on both streams.
         seconds: that it took.
+        sent: whether it was sent a signal before it ended.
+        orphans: whether processes of a killed command went on.
     """
 
     status: int
     printed: str
     seconds: float
+    sent: bool
+    orphans: bool
 
     @property
     def killed(self) -> bool:
@@ -125,8 +130,9 @@ def run(
     output: Path,
     act: Act | None = None,
     *,
-    signals: tuple[tuple[float, int], ...] = (),
-    worker_after: float | None = None,
+    after: float = 0.0,
+    number: int | None = None,
+    whom: Whom = "all",
     file_size: int | None = None,
 ) -> Outcome:
     """Do a command in a process of its own.
@@ -134,31 +140,79 @@ def run(
     Args:
         arguments: of `repro.run`, as typed in a shell.
         act: what is done at events; None looks at none.
-        signals: (seconds after the start, signal) to be sent to the process and its children.
-        worker_after: seconds after the start when one of its children is killed.
+        after: seconds after the start when a signal is sent.
+        number: of the signal; None sends none.
+        whom: the signal is sent to: all processes, the command's own, or one of its others, as the kernel chooses one
+            when memory is short.
         file_size: bytes that a file may have at most; writing more fails.
     """
     log = output.with_name(f"{output.name}.log")
-    started = time.monotonic()
+    ready, begun = os.pipe()
     child = os.fork()
     if child == 0:
+        os.setsid()
+        os.close(begun)
         _be([*shlex.split(arguments), f"output_dir={output}"], output, log, act, file_size)
-    dues: list[tuple[float, Callable[[], None]]] = [
-        (started + after, partial(os.killpg, child, number)) for after, number in signals
-    ]
-    if worker_after is not None:
-        dues.append((started + worker_after, partial(_kill_a_worker, child)))
-    dues.append((started + _PATIENCE_SECONDS, partial(os.killpg, child, signal.SIGKILL)))
-    status = _wait(child, dues)
-    seconds = time.monotonic() - started
-    return Outcome(os.waitstatus_to_exitcode(status), log.read_text(errors="replace"), seconds)
+    os.close(begun)
+    os.read(ready, 1)  # Ends when the child, too, has closed the other end: it has a group of its own.
+    os.close(ready)
+    started = time.monotonic()
+    sent = False
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        seconds = time.monotonic() - started
+        if ended:
+            break
+        if number is not None and not sent and seconds >= after:
+            sent = _send(child, number, whom)
+            number = number if whom == "another" and not sent else None
+        if seconds > _PATIENCE_SECONDS:
+            os.killpg(child, signal.SIGKILL)
+        time.sleep(0.002)
+    orphans = whom == "itself" and sent and not _all_end(child)
+    _send(child, signal.SIGKILL, "all")
+    return Outcome(os.waitstatus_to_exitcode(status), log.read_text(errors="replace"), seconds, sent, orphans)
+
+
+def _send(leader: int, number: int, whom: Whom) -> bool:
+    """Send a signal, if there is someone to receive it; whether there was."""
+    if whom == "another":
+        others = _others(leader)
+        return bool(others) and _send(max(others), number, "itself")  # The newest does a run.
+    try:
+        (os.killpg if whom == "all" else os.kill)(leader, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _others(leader: int) -> list[int]:
+    """Ids of the processes of a group that do runs."""
+    others = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            is_other = os.getpgid(int(path.name)) == leader != int(path.name)
+            if is_other and b"LokyProcess" in (path / "cmdline").read_bytes():
+                others.append(int(path.name))
+        except (FileNotFoundError, ProcessLookupError):  # It has ended meanwhile.
+            continue
+    return others
+
+
+def _all_end(leader: int) -> bool:
+    """Whether the workers of a command that was killed end by themselves."""
+    deadline = time.monotonic() + _ORPHANS_SECONDS
+    while _others(leader):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def _be(arguments: list[str], output: Path, log: Path, act: Act | None, file_size: int | None) -> None:
     """In the child: become the command. Never returns."""
     status = 70
     try:
-        os.setsid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         target = os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o644)
@@ -179,39 +233,6 @@ def _be(arguments: list[str], output: Path, log: Path, act: Act | None, file_siz
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
-
-
-def _wait(child: int, dues: list[tuple[float, Callable[[], None]]]) -> int:
-    """The child's status; what is due at some time is done then."""
-    pending = sorted(dues, key=lambda due: due[0])
-    while True:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            _end_group(child)
-            return status
-        while pending and time.monotonic() >= pending[0][0]:
-            pending.pop(0)[1]()
-        time.sleep(0.002)
-
-
-def _kill_a_worker(parent: int) -> None:
-    """Kill the first of a command's workers, as a kernel does that runs out of memory; none may have started yet."""
-    for path in sorted(Path("/proc").glob("[0-9]*"), key=lambda p: int(p.name)):
-        try:
-            is_child = f"PPid:\t{parent}\n" in (path / "status").read_text()
-            if is_child and b"resource_tracker" not in (path / "cmdline").read_bytes():
-                os.kill(int(path.name), signal.SIGKILL)
-                return
-        except (FileNotFoundError, ProcessLookupError):  # It has ended meanwhile.
-            continue
-
-
-def _end_group(leader: int) -> None:
-    """Workers that a killed command has left end by themselves after a while; not waiting for that."""
-    try:
-        os.killpg(leader, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 # -- events ----------------------------------------------------------------------------------------------------------
