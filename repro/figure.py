@@ -422,6 +422,8 @@ def _answer(arguments: argparse.Namespace, options: Options) -> int:
     names = targets() if arguments.targets == [ALL] else arguments.targets
     for target in names:
         module_of(target)
+    if arguments.output == Path():
+        raise ReproError("--output is ''; it must be the name of a folder.")
     if options.scale not in SCALES:
         hint = did_you_mean(options.scale, SCALES)
         raise ReproError(f"--scale is {options.scale!r}; it must be one of {', '.join(SCALES)}{hint}.")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from repro.config.checks import MOST_WHOLE
 from repro.errors import ReproError
 from repro.evaluation.averages import tabulated
 from repro.evaluation.head_to_head import MatchResult, exact, play_match
@@ -29,6 +30,12 @@ from repro.trained import CONFIG, PORTABLE, Trained, portable_readout, run_folde
 
 BothSeats = Sequence[Seat]
 """What a command line can name: a player for each seat."""
+
+_LONGEST_NAME = 255
+"""Of files on common file systems."""
+
+_MOST_HANDS = 10**12
+"""More than a year of them."""
 
 _WORDS: dict[str, bool] = {"true": True, "false": False}
 
@@ -79,6 +86,8 @@ def read_player(game: Game, argument: str, text: str, output: str = "outputs") -
         return Uniform(game), Uniform(game)
     path = Path(text.partition(":")[0])
     try:
+        if len(path.name) > _LONGEST_NAME:
+            raise ReproError(f"{text!r} is no name of a file or a run.")
         if path.suffix == ".csv":
             table = load_strategy(game, _existing(path))
             return table, table
@@ -101,18 +110,18 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _whole_number(option: str, text: str, least: int) -> int:
+def _whole_number(option: str, text: str, least: int, most: int) -> int:
     try:
         number = int(text)
     except ValueError:
         number = least - 1
-    if number < least:
-        raise ReproError(f"{option} is {text!r}; it must be a whole number, at least {least}.")
+    if not least <= number <= most:
+        raise ReproError(f"{option} is {text!r}; it must be a whole number from {least} to {most}.")
     return number
 
 
 def _hands(text: str) -> int:
-    hands = _whole_number("--hands", text, 4)
+    hands = _whole_number("--hands", text, 4, _MOST_HANDS)
     if hands % 2:
         raise ReproError(f"--hands is {hands}; it must be even, because every deal is played in both seatings.")
     return hands
@@ -145,7 +154,7 @@ def run(arguments: argparse.Namespace) -> None:
     Raises:
         ReproError: the request is at fault.
     """
-    hands, seed = _hands(arguments.hands), _whole_number("--seed", arguments.seed, 0)
+    hands, seed = _hands(arguments.hands), _whole_number("--seed", arguments.seed, 0, MOST_WHOLE)
     game = read_game(arguments.game)
     a, b = (read_player(game, name, getattr(arguments, name), arguments.output) for name in ("A", "B"))
     print(f"{arguments.game}: what {arguments.A} wins against {arguments.B}, mean over both seatings")

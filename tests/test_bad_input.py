@@ -60,7 +60,7 @@ def refused(*overrides: str, multirun: bool = False) -> str:
         (["algorithm.readouts.sd_cfr.kind=5"], "algorithm.readouts.sd_cfr.kind is 5; it must be the name of a kind"),
         (["departures=foo"], "departures=foo: departures follow from scale and experiment, leave them out."),
         (["+hydra/foo=bar"], "hydra/foo is nothing that Hydra knows"),
-        (["hydra.searchpath=[file:///x]"], "hydra.searchpath is for Hydra alone; give a folder of configurations with"),
+        (["hydra.searchpath=[file:///]"], "hydra.searchpath is for Hydra alone; give a folder of configurations with"),
         (["+hydra.launcher.x=1"], "hydra.launcher.x is no key of this configuration"),
         (["hydra.launcher.n_job=1", "hydra/launcher=joblib"], "(did you mean hydra.launcher.n_jobs?)."),
         (
@@ -219,7 +219,9 @@ def test_what_no_memory_holds_is_refused_with_both_sizes(monkeypatch, base, key,
         (["checkpoint_every_seconds=inf"], "checkpoint_every_seconds is inf; it must be a finite number."),
         (["target="], "target is ''; it must be of up to 100 letters, digits and . _ - alone."),
         (["algorithm.name='[/b]'"], "algorithm.name is '[/b]'; it must be of up to 100 letters"),
-        (["output_dir="], "output_dir is empty; leave it out, or give it a value."),
+        (["output_dir="], "output_dir is ''; it must be the name of a folder."),
+        (["output_dir='\0'"], "output_dir is '\\x00'; it must be the name of a folder."),
+        (["game.ante=1e300"], "game leduc: ante is 1e+300; a finite number up to 1e9 is needed."),
     ],
 )
 def test_what_cannot_work_is_refused(overrides, sentence):

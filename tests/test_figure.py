@@ -190,6 +190,8 @@ def test_ctrl_c_stops_everything(done, tmp_path, monkeypatch, capsys):
         ),
         (["figuers"], "error: target 'figuers' is unknown (did you mean figures?); the targets are "),
         (["figure1", "--jobs", "0"], "error: --jobs is 0; it must be from 1 to 1024."),
+        (["figure1", "--output", ""], "error: --output is ''; it must be the name of a folder."),
+        (["figure1", "--output", "\0"], "it must be the name of a folder."),
         (["figure1", "--jobs", "1000000"], "error: --jobs is 1000000; it must be from 1 to 1024."),
         (
             ["figure1", "--scale", "smok"],

@@ -109,10 +109,13 @@ def test_command_when_every_deal_is_worth_the_same(tmp_path, capsys):
         (["leduc", "{tmp}/text.csv", "uniform"], ["A: ", "text.csv", "strategy.csv"]),
         (["leduc", "uniform", "{tmp}/illegal.csv"], ["B: ", "illegal.csv", "[1.0, 0.0, 0.0]", "legal actions"]),
         (["leduc", "uniform", "{tmp}/text.pt"], ["B: ", "text.pt", "snapshot.pt"]),
-        (["kuhn", "uniform", "uniform", "--hands", "many"], ["--hands", "'many'", "at least 4"]),
-        (["kuhn", "uniform", "uniform", "--hands", "2"], ["--hands", "'2'", "at least 4"]),
+        (["kuhn", "uniform", "uniform", "--hands", "many"], ["--hands", "'many'", "from 4 to"]),
+        (["kuhn", "uniform", "uniform", "--hands", "2"], ["--hands", "'2'", "from 4 to"]),
         (["kuhn", "uniform", "uniform", "--hands", "1001"], ["--hands", "1001", "even"]),
-        (["kuhn", "uniform", "uniform", "--seed", "-1"], ["--seed", "'-1'", "at least 0"]),
+        (["kuhn", "uniform", "uniform", "--hands", "1" + 30 * "0"], ["--hands", "from 4 to 1000000000000"]),
+        (["kuhn", 300 * "x" + ".csv", "uniform"], ["A: 'xxx", "is no name of a file or a run"]),
+        (["kuhn", 300 * "x", "uniform"], ["A: 'xxx", "is no name of a file or a run"]),
+        (["kuhn", "uniform", "uniform", "--seed", "-1"], ["--seed", "'-1'", "from 0 to"]),
     ],
 )
 def test_command_refuses_in_one_sentence_before_playing(arguments, told, tmp_path, capsys, monkeypatch):

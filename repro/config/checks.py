@@ -259,5 +259,5 @@ def _check_value(key: str, value: Any, allowed: Mapping[str, Any]) -> None:
         raise ReproError(f"{key} is {value!r}; it must be one of {', '.join(allowed['one_of'])}{hint}.")
     if "matches" in allowed and not re.fullmatch(allowed["matches"], value):
         raise ReproError(f"{key} is {value!r}; it must be of up to 100 letters, digits and . _ - alone.")
-    if "not_empty" in allowed and not value:
-        raise ReproError(f"{key} is empty; leave it out, or give it a value.")
+    if "is_path" in allowed and (not value or "\0" in value):
+        raise ReproError(f"{key} is {value!r}; it must be the name of a folder.")

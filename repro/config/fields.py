@@ -44,9 +44,9 @@ def label(default: Any = MISSING) -> Any:
     return field(default=default, metadata={"matches": LABEL})
 
 
-def not_empty(default: Any = MISSING) -> Any:
-    """Text of one character or more."""
-    return field(default=default, metadata={"not_empty": True})
+def path(default: Any = MISSING) -> Any:
+    """Text that can name a file or folder."""
+    return field(default=default, metadata={"is_path": True})
 
 
 def one_of(*allowed: str, default: Any = MISSING) -> Any:

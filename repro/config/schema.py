@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
-from repro.config.fields import above, at_least, between, label, not_empty, one_of
+from repro.config.fields import above, at_least, between, label, one_of, path
 
 STORE = ConfigStore.instance()
 
@@ -152,7 +152,7 @@ class Config:
     target: str = label("runs")
     scale: str = label("custom")
     # Folder for runs, the MLflow database and figures.
-    output_dir: str = not_empty("outputs")
+    output_dir: str = path("outputs")
     # null: an SQLite file in output_dir.
     tracking_uri: str | None = None
     # Write a checkpoint when this many seconds have passed since the last one (and at the end).

@@ -6,7 +6,6 @@ A module outside of this package adds a game with `register_game`.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from importlib import import_module
@@ -30,19 +29,23 @@ MAX_STACK = 500
 """Largest stack of no-limit games, in big blinds: the betting tree grows with it."""
 
 
+MOST_CHIPS = 1e9
+"""Largest number of chips that a parameter can be: products of more of them overflow."""
+
+
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MOST_CHIPS
 
 
 _KINDS: dict[object, tuple[Callable[[object], bool], str]] = {
     int: (lambda v: isinstance(v, int) and not isinstance(v, bool), "a whole number"),
-    float: (_is_number, "a finite number"),
+    float: (_is_number, "a finite number up to 1e9"),
     bool: (lambda v: isinstance(v, bool), "true or false"),
     str: (lambda v: isinstance(v, str), "text"),
-    float | None: (lambda v: v is None or _is_number(v), "a number or null"),
+    float | None: (lambda v: v is None or _is_number(v), "a number or null, up to 1e9"),
     tuple[float, float]: (
         lambda v: isinstance(v, tuple) and len(v) == 2 and all(_is_number(x) for x in v),
-        "two positive numbers",
+        "two positive numbers up to 1e9",
     ),
     tuple[int, int]: (
         lambda v: isinstance(v, tuple) and len(v) == 2 and all(type(x) is int for x in v),
