@@ -57,15 +57,8 @@ BASES: tuple[tuple[str, ...], ...] = (
 VALUES = (
     "0", "1", "-1", "2", "3", "1000000", "1000000000000", "1" + 30 * "0", "0.5", "1e-300", "1e300", "inf", "-inf",
     "nan", "null", "true", "false", "''", "no_such", "é", "'a b'", "\"a'b\"", "'a\"b'", "'[/b]'", "'a\nb'", "../x",
-<<<<<<< HEAD
-    300 * "x",
-    "[]", "[1,2]", "[x]", "[-1,1e300]", "[inf,nan]", "{}", "{a: 1}", "{_target_: no_such}", "'${x}'", "'${seed}'",
-    "???",
-    "'a?b#c%20d'", "'\\'", "cuda", "listed", "asked", "exact", "aggregated",
-=======
     300 * "x", "[]", "[1,2]", "[x]", "[-1,1e300]", "[inf,nan]", "{}", "{a: 1}", "{_target_: no_such}", "'${x}'",
     "'${seed}'", "???", "'a?b#c%20d'", "'\\'", "cuda", "listed", "asked", "exact", "aggregated",
->>>>>>> input
 )  # fmt: skip
 """None is the name of a module, which would be imported where one is asked for."""
 
