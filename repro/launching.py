@@ -123,7 +123,7 @@ def _in_a_child(plan: str, number: int) -> str:
         print(f"run {folder.name}: {how}", file=sys.stderr, flush=True)
         if record.invocation == os.environ[_INVOCATION] and record.state == records.RUNNING:
             record.state, record.message = FAILED, f"{how}; repeat the command to continue"
-            records.write(folder, record)
+            _note(folder, record)
     return record.state
 
 

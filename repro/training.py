@@ -47,7 +47,7 @@ from repro.tracking.rows import TrainingRows
 from repro.tracking.store import MLflowRuns, default_uri, experiment_id, open_store
 from repro.trained import CONFIG, PORTABLE, record_of, run_folder, save_portable, snapshots_of, write_config
 
-_NO_FAULT_OF_A_CHECKPOINT = (OSError, MemoryError, torch.OutOfMemoryError)
+_NO_FAULT_OF_A_CHECKPOINT = (OSError, StorageError, MemoryError, torch.OutOfMemoryError)
 """Errors that say nothing of the checkpoint from which training was to start."""
 
 MOST_ROWS_IN_A_FILE = 50_000

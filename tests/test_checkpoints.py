@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -124,6 +125,19 @@ def test_what_is_no_fault_of_a_checkpoint_leaves_it_where_it_is(straight, output
 class Broken(pl.Callback):
     def on_fit_start(self, *_: object) -> None:
         raise ValueError("no callback")
+
+
+def test_a_disk_that_cannot_be_read_leaves_checkpoints_where_they_are(output, monkeypatch):
+    folder = only_folder(output)
+
+    def unreadable(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error", str(folder / "last.ckpt"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints, "load_checked", unreadable)
+        assert executed(*SMALL, f"output_dir={output}") == records.INTERRUPTED
+    assert "last.ckpt cannot be read or written (Input/output error)" in records.read(folder).message
+    assert sorted(path.name for path in folder.glob("*.ckpt")) == ["last.ckpt", "previous.ckpt"]
 
 
 def test_a_checkpoint_says_what_it_is_of(output):

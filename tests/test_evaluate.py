@@ -92,7 +92,7 @@ def test_a_folder_of_configurations_and_another_store_can_be_named(outputs, tmp_
     client = MlflowClient(f"sqlite:///{tmp_path / 'another.db'}")
     (experiment,) = client.search_experiments(filter_string="name = 'kuhn'")
     names = {run.data.tags["repro.readout"] for run in client.search_runs([experiment.experiment_id])}
-    assert names == {"training", "sd_cfr", "deep_cfr", "more"}
+    assert {"training", "sd_cfr", "deep_cfr", "more"} <= names
 
 
 def test_what_is_no_finished_run_is_refused_in_one_sentence(outputs):
