@@ -14,6 +14,7 @@ OUTPUT ?= outputs
 # As it was typed, whatever characters it has.
 export REPRO_OUTPUT := $(value OUTPUT)
 PORT ?= 5000
+KILLS ?= 200
 TARGETS := $(sort $(basename $(notdir $(wildcard paper_figures/*.md))))
 FIGURE_FLAGS = --scale '$(SCALE)' --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' $(if $(filter-out 0 no false,$(FORCE)),--force)
 
@@ -24,8 +25,10 @@ STORE = $(RUN) -c 'import sys, pathlib; from repro.tracking.store import default
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
+# MLflow reports how it is used to its makers unless this is set.
+export MLFLOW_DISABLE_TELEMETRY ?= true
 
-COMMANDS := help list figures draw publish test test-quick bench ui lint format clean
+COMMANDS := help list figures draw publish test test-quick chaos bench ui lint format clean
 .PHONY: $(COMMANDS) $(TARGETS)
 
 help:  ## print this
@@ -53,6 +56,9 @@ test: $(VENV)/test  ## run the tests
 
 test-quick: $(VENV)/test  ## the quick subset, under two minutes
 	@$(RUN) -m pytest -m "not slow" -n $(JOBS) tests
+
+chaos: $(VENV)/test  ## kill and disturb all kinds of run 200 times, and see what is left of it (KILLS=200)
+	@$(RUN) -m tests.chaos --kills '$(KILLS)' --report "$$REPRO_OUTPUT/chaos.json"
 
 bench: $(VENV)/test  ## measure speed beside OpenSpiel's, in one run
 	@$(RUN) -m repro.bench --output "$$REPRO_OUTPUT/bench.json"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from repro import durable
 from repro.evaluation.statistics import Estimate
 
 HELD, DID_NOT_HOLD, NOT_TESTABLE = "held", "did not hold", "not testable at this scale"
@@ -62,7 +63,7 @@ def write(claims: Sequence[Claim], path: Path) -> None:
             return {k: clean(v) for k, v in value.items()}
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    path.write_text(json.dumps([clean(asdict(c)) for c in claims], indent=2) + "\n")
+    durable.write(path, (json.dumps([clean(asdict(c)) for c in claims], indent=2) + "\n").encode())
 
 
 def markdown(claims: Sequence[Claim]) -> str:

@@ -22,7 +22,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from pandas.api.types import is_float_dtype, is_integer_dtype
+
+from repro import durable
+from repro.errors import ReproError
 
 LEADING = ("target", "scale", "sweep", "algorithm", "readout", "seed")
 """The columns before those of swept keys."""
@@ -95,11 +100,41 @@ def of_sweep(name: str, runs: Sequence[pd.DataFrame], columns: Sequence[Mapping[
 
 
 def read(path: Path) -> pd.DataFrame:
-    """A figure's data from a CSV file."""
+    """A figure's data from a CSV file.
+
+    Raises:
+        ReproError: the file cannot be read, or holds something else.
+    """
     text = {column: str for column in LEADING if column != "seed"}
-    # Words like "none" and "null" are values; only nothing at all is missing.
-    data = pd.read_csv(path, dtype=text, keep_default_na=False, na_values=[""])
-    return data.fillna({"sweep": ""})
+    try:
+        # Words like "none" and "null" are values; only nothing at all is missing.
+        data = pd.read_csv(path, dtype=text, keep_default_na=False, na_values=[""])
+    except Exception as error:  # A file of another kind fails in as many ways as there are bytes.
+        raise ReproError(f"{path} cannot be read as a figure's data ({type(error).__name__}).") from error
+    data = data.fillna({"sweep": ""})
+    problem = _problem(data)
+    if problem:
+        raise ReproError(f"{path} is not a figure's data: {problem}.")
+    return data
+
+
+def _problem(data: pd.DataFrame) -> str:
+    """What is wrong with the columns that every figure's data have; empty if nothing is."""
+    lacking = [column for column in (*LEADING, *MEASURED) if column not in data.columns]
+    if lacking:
+        return f"it lacks the columns {', '.join(lacking)}"
+    if data.empty:
+        return "it has no rows"
+    for column in (*LEADING, *MEASURED):
+        if data[column].isna().any():
+            return f"in row {int(data[column].isna().argmax()) + 1}, {column} is empty"
+    for column in ("seed", "step"):
+        if not is_integer_dtype(data[column]):
+            return f"the column {column} must be of whole numbers"
+    numbers = is_integer_dtype(data.value) or is_float_dtype(data.value)
+    if not numbers or not np.isfinite(data.value.astype(float)).all():
+        return "the column value must be of finite numbers"
+    return ""
 
 
 def write(data: pd.DataFrame, path: Path) -> None:
@@ -108,7 +143,7 @@ def write(data: pd.DataFrame, path: Path) -> None:
     Columns of swept keys that no row has a value of are left out: those of sweeps of which nothing was kept.
     """
     empty = [column for column in swept(data) if data[column].isna().all()]
-    data.drop(columns=empty).to_csv(path, index=False, float_format="%.8g")
+    durable.write(path, data.drop(columns=empty).to_csv(index=False, float_format="%.8g").encode())
 
 
 # -- access ----------------------------------------------------------------------------------------------------------

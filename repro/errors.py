@@ -1,4 +1,4 @@
-"""The one error class that a user is meant to read."""
+"""The error classes that a user is meant to read."""
 
 
 class ReproError(Exception):
@@ -9,5 +9,5 @@ class ReproError(Exception):
     """
 
 
-INTERRUPTED = 130
-"""Exit status of a command after Ctrl-C."""
+class StorageError(ReproError):
+    """A disk or an MLflow store that does not work now; a run that meets it is interrupted, and can be continued."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import json
 import os
 import shlex
@@ -25,7 +26,10 @@ import pandas as pd
 
 from paper_figures import claims as claims_of
 from paper_figures import frame, page
-from repro.errors import INTERRUPTED, ReproError
+from repro import durable
+from repro.errors import ReproError
+from repro.faults import disk_faults_told
+from repro.stopping import CAN_BE_REPEATED, stoppable
 from repro.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -162,7 +166,8 @@ def _batched(runs: Sequence[Run]) -> list[Run]:
         alike = json.dumps(hyperparameters(run.config), sort_keys=True)
         alone = "" if run.config.algorithm.trains_together(run.config) else run.key
         groups.setdefault(alike + alone, []).append(run)
-    return [Run([c for run in group for c in run.configs], group[0].labels) for group in groups.values()]
+    seeds = [sorted((c for run in group for c in run.configs), key=lambda c: c.seed) for group in groups.values()]
+    return [Run(configs, group[0].labels) for configs, group in zip(seeds, groups.values(), strict=True)]
 
 
 # -- making ----------------------------------------------------------------------------------------------------------
@@ -198,24 +203,20 @@ def _run(runs: Sequence[Run], planned: dict[str, tuple[list[PlannedSweep], list[
     distinct = union(runs) if options.device == "cpu" else _batched(union(runs))
     due = [run for run in distinct if options.force or any(not _is_done(config) for config in run.configs)]
     print(f"{len(runs)} run(s) asked for, {len(distinct)} different trainings, {len(due)} to be done", flush=True)
+    output = prepare_output(str(options.output))
     if not due:
         return 0
     check_sizes(due)
     launcher = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={options.jobs}"]
-    command = Command(prepare_output(str(options.output)), due[0].config.tracking_uri, launcher)
+    command = Command(output, due[0].config.tracking_uri, launcher)
     return command.do(stages(due))
 
 
 def _is_done(config: Config) -> bool:
     """Whether a training is finished and measured as asked."""
-    from repro.config.keys import training_key  # noqa: PLC0415
-    from repro.measuring import is_measured  # noqa: PLC0415
-    from repro.tracking import record as records  # noqa: PLC0415
-    from repro.trained import run_folder  # noqa: PLC0415
+    from repro.measuring import is_done  # noqa: PLC0415
 
-    folder = run_folder(config.output_dir, training_key(config))
-    record = records.read(folder)
-    return record.trained and record.exported and is_measured(config, folder)
+    return is_done(config)
 
 
 def _missing(sweeps: Sequence[PlannedSweep]) -> int:
@@ -233,7 +234,7 @@ def _collect_and_draw(target: str, sweeps: Sequence[PlannedSweep], options: Opti
     provenance = {"drawn_on": time.strftime("%Y-%m-%d"), "sweeps": [provenance_of(sweep) for sweep in sweeps]}
     folder.mkdir(parents=True, exist_ok=True)
     frame.write(data, folder / "data.csv")
-    (folder / "provenance.json").write_text(json.dumps(provenance, indent=2) + "\n")
+    durable.write(folder / "provenance.json", (json.dumps(provenance, indent=2) + "\n").encode())
     draw(module, data, folder, target)
 
 
@@ -258,6 +259,7 @@ def collect(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataF
 def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
     """What a sweep's runs were made with, and how they depart from the published setting."""
     from repro.config.keys import flatten, hyperparameters, training_config, training_key  # noqa: PLC0415
+    from repro.measuring import evaluated_with  # noqa: PLC0415
     from repro.tracking import record as records  # noqa: PLC0415
     from repro.trained import run_folder  # noqa: PLC0415
 
@@ -269,6 +271,7 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
     return {
         "command": sweep.command,
         **{fact: sorted({v for record in run_records for v in record.made_with.get(fact, [])}) for fact in facts},
+        "evaluated_with": sorted({commit for config in sweep.configs for commit in evaluated_with(config)}),
         "sweep": sweep.name,
         "seeds": sorted({config.seed for config in sweep.configs}),
         "wall_seconds": [round(record.wall_seconds, 1) for record in run_records],
@@ -304,12 +307,24 @@ def _values(flat: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def draw(module: ModuleType, data: pd.DataFrame, folder: Path, target: str) -> None:
     """Write png and pdf, `claims.json`, and print the verdicts."""
-    folder.mkdir(parents=True, exist_ok=True)
-    figure = module.draw(data)
+    _write_drawn(*_drawn(module, data), folder, target)
+
+
+def _drawn(module: ModuleType, data: pd.DataFrame) -> tuple[dict[str, bytes], Sequence[claims_of.Claim]]:
+    """The picture's files by their endings, and the verdicts."""
+    figure, files = module.draw(data), dict[str, bytes]()
     for ending in ("png", "pdf"):
+        content = io.BytesIO()
         # No creation date in the file: the same data gives the same bytes.
-        figure.savefig(folder / f"{target}.{ending}", metadata={"CreationDate": None} if ending == "pdf" else None)
-    claims = module.claims(data)
+        figure.savefig(content, format=ending, metadata={"CreationDate": None} if ending == "pdf" else None)
+        files[ending] = content.getvalue()
+    return files, module.claims(data)
+
+
+def _write_drawn(files: dict[str, bytes], claims: Sequence[claims_of.Claim], folder: Path, target: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for ending, content in files.items():
+        durable.write(folder / f"{target}.{ending}", content)
     claims_of.write(claims, folder / "claims.json")
     _print_claims(claims)
     print(f"figure, data and verdicts: {folder}")
@@ -335,12 +350,25 @@ def draw_again(target: str, options: Options) -> None:
     """Draw from the exported CSV alone.
 
     Raises:
-        ReproError: there is none.
+        ReproError: there is none, or it does not hold what the target is drawn from.
     """
-    folder = options.folder(target)
-    if not (folder / "data.csv").exists():
-        raise ReproError(f"{folder / 'data.csv'} does not exist; make the figure first.")
-    draw(module_of(target), frame.read(folder / "data.csv"), folder, target)
+    folder, module = options.folder(target), module_of(target)
+    path = folder / "data.csv"
+    if not path.exists():
+        raise ReproError(f"{path} does not exist; make the figure first.")
+    data = frame.read(path)
+    for column, needed in (("target", target), ("scale", options.scale)):
+        others = sorted(set(data[column]) - {needed})
+        if others:
+            raise ReproError(f"{path} holds data of {column} {others[0]!r}, not of {needed!r}.")
+    try:
+        files, claims = _drawn(module, data)
+    except Exception as error:  # What draws runs' results can fail in any way on what is none.
+        raise ReproError(
+            f"{path} does not hold what {target} is drawn from ({type(error).__name__}); make the figure again, which "
+            "repeats no finished run."
+        ) from error
+    _write_drawn(files, claims, folder, target)
 
 
 def publish(target: str, options: Options) -> None:
@@ -365,6 +393,7 @@ def publish(target: str, options: Options) -> None:
 # -- the command -----------------------------------------------------------------------------------------------------
 
 
+@stoppable(CAN_BE_REPEATED)
 def main() -> int:
     """Entry point; exit status 2 for a faulty request, 1 if a run failed."""
     parser = argparse.ArgumentParser(prog="python -m repro.figure", description=__doc__)
@@ -383,11 +412,9 @@ def main() -> int:
     except ReproError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("interrupted; repeat the command to continue from the last checkpoints.", file=sys.stderr)
-        return INTERRUPTED
 
 
+@disk_faults_told()
 def _answer(arguments: argparse.Namespace, options: Options) -> int:
     if arguments.targets == ["list"]:
         list_targets()

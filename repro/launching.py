@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
+import signal
 import socket
 import sys
 import threading
@@ -17,9 +17,13 @@ import time
 import traceback
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import BrokenExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO
 
 from hydra import initialize_config_dir
@@ -30,33 +34,36 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig
 from rich.table import Table
 
+from repro import leftovers
 from repro.config.keys import as_plain, from_plain, training_key
 from repro.config.schema import Config
-from repro.errors import ReproError
+from repro.errors import ReproError, StorageError
+from repro.faults import disk_faults_told
 from repro.planning import CONF, Run, labels, quoted
+from repro.stopping import stopped_by_signals
 from repro.tracking import record as records
 from repro.tracking.progress import Job, Watcher, console
 from repro.tracking.record import FAILED, FINISHED, INTERRUPTED, SKIPPED, RunRecord
-from repro.trained import run_folder
+from repro.trained import record_of, run_folder
 
 _INVOCATION = "REPRO_INVOCATION"
 COMMAND_PROCESS = "REPRO_COMMAND_PROCESS"
 """Environment variable: host and process id of the command that this process must not outlive."""
 LOOK_EVERY_SECONDS = 1.0
+_MOST_LAUNCHES = 3
 
 
 def prepare_output(output_dir: str) -> Path:
-    """Make the output folder and try to write in it.
+    """Make the output folder, try to write in it, and clean what commands that were killed have left there.
 
     Raises:
         ReproError: it cannot be written.
     """
     folder = Path(output_dir).absolute()
-    probe = folder / f".write-test-{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe.write_text("")
-        probe.unlink()
+        with TemporaryFile(dir=folder):
+            leftovers.clean(folder)
     except OSError as error:
         raise ReproError(
             f"output_dir is {output_dir!r}; it must be a folder that can be written ({error.strerror})."
@@ -68,9 +75,69 @@ def prepare_output(output_dir: str) -> Path:
 
 
 def launched(job: DictConfig) -> str:
-    """What a launcher calls: do the run that the job names."""
-    planned = json.loads(Path(job.plan).read_text())[job.number]
-    return execute([from_plain(plain) for plain in planned["configs"]], planned["labels"])
+    """What a launcher calls: do the run that the job names; returns its state.
+
+    A launcher's worker has a process of its own for each run. Whatever kills that, such as a lack of memory, ends one
+    run; if the worker were killed, its pool would end all.
+    """
+    if _command() in (None, os.getpid()):
+        return execute(*_planned(job.plan, job.number))
+    return _in_a_child(job.plan, job.number)
+
+
+def write_plan(runs: Sequence[Run], path: Path) -> None:
+    """Leave runs in a file, where processes that do them find them by their numbers."""
+    planned = [{"configs": [as_plain(c) for c in r.configs], "labels": dict(r.labels)} for r in runs]
+    path.write_text(json.dumps(planned))
+
+
+def _planned(plan: str, number: int) -> tuple[list[Config], dict[str, str]]:
+    planned = json.loads(Path(plan).read_text())[number]
+    return [from_plain(plain) for plain in planned["configs"]], planned["labels"]
+
+
+def _in_a_child(plan: str, number: int) -> str:
+    import repro.training  # noqa: F401, PLC0415  (so that no child needs to, which takes seconds)
+
+    configs, of = _planned(plan, number)
+    command = _command()
+    # What has touched a GPU cannot be forked.
+    process = get_context("fork").Process if configs[0].device == "cpu" else get_context("spawn").Process
+    child = process(target=_as_a_child, args=(plan, number, f"{socket.gethostname()}:{os.getpid()}"))
+    with stopped_by_signals():
+        child.start()
+        try:
+            while child.exitcode is None:
+                child.join(LOOK_EVERY_SECONDS)
+                if command is not None and not _is_alive(command):
+                    child.kill()
+                    os._exit(1)
+        except KeyboardInterrupt:
+            # This worker was stopped, and perhaps no other: what stops the command reaches the command itself.
+            child.terminate()
+            child.join()
+    folder = run_folder(configs[0].output_dir, Run(configs, of).key)
+    record = records.read(folder)
+    if child.exitcode:
+        how = _how_it_ended(child.exitcode)
+        print(f"run {folder.name}: {how}", file=sys.stderr, flush=True)
+        if record.invocation == os.environ[_INVOCATION] and record.state == records.RUNNING:
+            record.state, record.message = FAILED, f"{how}; repeat the command to continue"
+            _note(folder, record)
+    return record.state
+
+
+def _as_a_child(plan: str, number: int, worker: str) -> None:
+    os.environ[COMMAND_PROCESS] = worker
+    with suppress(KeyboardInterrupt), stopped_by_signals():  # The record says so.
+        execute(*_planned(plan, number))
+
+
+def _how_it_ended(exit_code: int) -> str:
+    if exit_code >= 0:
+        return f"its process ended with exit status {exit_code}"
+    memory = "; perhaps out of memory" if -exit_code == signal.SIGKILL else ""
+    return f"its process was killed (signal {-exit_code}{memory})"
 
 
 def execute(configs: Sequence[Config], of: Mapping[str, str]) -> str:
@@ -81,50 +148,92 @@ def execute(configs: Sequence[Config], of: Mapping[str, str]) -> str:
         of: target -> scale.
     """
     end_with_the_command()
+    configs = without_force(configs)
     folder = run_folder(configs[0].output_dir, Run(configs, of).key)
+    try:
+        with disk_faults_told():
+            return _execute_locked(configs, of, folder)
+    except StorageError as error:
+        print(f"run {folder.name} did not begin: {error}", file=sys.stderr, flush=True)
+        return INTERRUPTED
+
+
+def _execute_locked(configs: Sequence[Config], of: Mapping[str, str], folder: Path) -> str:
     # A run of several seeds does the runs of each, and nobody else may do one of them meanwhile.
     folders = {folder, *(run_folder(c.output_dir, training_key(c)) for c in configs)}
     with ExitStack() as stack:
         # All commands in the same order, so that no two wait for each other.
         for each in sorted(folders):
             each.mkdir(parents=True, exist_ok=True)
-            if _wait_for(stack.enter_context((each / "lock").open("w")), each.name):
-                for config in configs:
-                    config.force = False  # It is new.
+            _wait_for(stack.enter_context((each / leftovers.LOCK).open("w")), each.name)
+            leftovers.clean_run(each)
         return _execute_alone(configs, of, folder)
 
 
-def _wait_for(lock: IO[str], key: str) -> bool:
-    """Wait for a run if another process does it; afterwards it is finished, or to be continued. Whether one did."""
+def without_force(configs: Sequence[Config]) -> list[Config]:
+    """The same configurations, of which those with `force` are noted in the trainings' folders as to begin anew.
+
+    Whoever does such a training next begins it anew, and takes the note away: this command, another one that was waited
+    for, or, if this one is stopped, whichever repeats it, with force or without.
+    """
+    for config in configs:
+        if config.force:
+            records.ask_anew(run_folder(config.output_dir, training_key(config)))
+    return [replace(config, force=False) for config in configs]
+
+
+def _wait_for(lock: IO[str], key: str) -> None:
+    """Wait for a run if another process does it; afterwards it is finished, or to be continued."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         print(f"run {key} is being done by another process; waiting for it", file=sys.stderr, flush=True)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return True
-    return False
 
 
 def _execute_alone(configs: Sequence[Config], of: Mapping[str, str], folder: Path) -> str:
-    record = records.read(folder)
+    record = record_of(folder, configs[0])
     record.taken_up(os.environ.get(_INVOCATION, ""))
-    records.write(folder, record)
     try:
-        from repro.training import train  # noqa: PLC0415  (imports Lightning and MLflow, which takes seconds)
+        with disk_faults_told():
+            records.write(folder, record)
+            from repro.training import train  # noqa: PLC0415  (imports Lightning and MLflow, which takes seconds)
 
-        record.state = train(configs, of, folder, record)
+            record.state = train(configs, of, folder, record)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second.
         record.state, record.message = INTERRUPTED, "repeat the command to continue"
-        records.write(folder, record)
+        _note(folder, record)
         raise KeyboardInterrupt from None
+    except StorageError as error:
+        record.state, record.message = INTERRUPTED, f"{error} Repeat the command to continue."
     except ReproError as error:
         record.state, record.message = FAILED, str(error)
     except Exception as error:  # One failed run must not stop the others of a sweep.
-        log = folder / "error.txt"
-        log.write_text(traceback.format_exc())
-        record.state, record.message = FAILED, f"{type(error).__name__}: {error} (traceback in {log})"
-    records.write(folder, record)
+        record.state, record.message = FAILED, f"{type(error).__name__}: {error} ({_kept_traceback(folder)})"
+    _note(folder, record)
     return record.state
+
+
+def _note(folder: Path, record: RunRecord) -> None:
+    """Write what became of a run; where the disk does not take it, say so on the terminal."""
+    try:
+        records.write(folder, record)
+    except OSError as error:
+        print(
+            f"run {folder.name}: {record.state}; {record.message} Its record could not be written ({error.strerror}).",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
+
+
+def _kept_traceback(folder: Path) -> str:
+    """Where the traceback of the current exception is: in a file of the run, or printed."""
+    log = folder / "error.txt"
+    try:
+        records.write_durably(log, traceback.format_exc())
+    except OSError:
+        traceback.print_exc()
+        return "traceback above"
+    return f"traceback in {log}"
 
 
 @cache
@@ -133,19 +242,30 @@ def end_with_the_command() -> None:
 
     A killed command cannot stop its workers; left alone they would go on beside those of the repeated command.
     """
-    host, _, pid = os.environ.get(COMMAND_PROCESS, "").rpartition(":")
-    if host != socket.gethostname() or int(pid) == os.getpid():
+    command = _command()
+    if command in (None, os.getpid()):
         return
 
     def look() -> None:
-        while True:
+        while _is_alive(command):
             time.sleep(LOOK_EVERY_SECONDS)
-            try:
-                os.kill(int(pid), 0)
-            except ProcessLookupError:
-                os._exit(1)
+        os._exit(1)
 
     threading.Thread(target=look, daemon=True).start()
+
+
+def _command() -> int | None:
+    """Id of the process that this one must not outlive; None if it is on another machine, or there is none."""
+    host, _, pid = os.environ.get(COMMAND_PROCESS, "").rpartition(":")
+    return int(pid) if host == socket.gethostname() else None
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 # -- a command's runs ------------------------------------------------------------------------------------------------
@@ -168,6 +288,7 @@ class Command:
 
         # Made before any job starts: several at once would race for it.
         self._client = open_store(tracking_uri or default_uri(output))
+        leftovers.close_runs(self._client, output, tracking_uri is None)
         self._output, self._launcher = output, launcher
         self.invocation = uuid.uuid4().hex
         os.environ[_INVOCATION] = self.invocation
@@ -179,6 +300,7 @@ class Command:
         Raises:
             KeyboardInterrupt: the command was; its runs are closed.
         """
+        stages = [[replace(run, configs=without_force(run.configs)) for run in stage] for stage in stages]
         runs = [run for stage in stages for run in stage]
         jobs = [Job(label, run_folder(self._output, r.key)) for label, r in zip(labels(runs), runs, strict=True)]
         print(f"{len(jobs)} run(s); files in {self._output}", file=sys.stderr)
@@ -186,18 +308,18 @@ class Command:
         with self._hydra() as master, Watcher(jobs, self.invocation, _parallel(master)) as watcher:
             try:
                 for stage in stages:
-                    self._launch(stage, master)
+                    self._launch_until_done(stage, master)
             except KeyboardInterrupt as error:
                 interrupted = error
             except Exception as error:  # A launcher that lost a worker raises what it likes; the records tell the rest.
                 interrupted = error
+        self._close(runs)
         last = watcher.records()
-        if interrupted is not None:
-            self._close(jobs)
-        failed = report(jobs, last, interrupted)
         if isinstance(interrupted, KeyboardInterrupt):
+            with suppress(OSError):  # The terminal may be gone.
+                report(jobs, last, interrupted)
             raise interrupted
-        return 1 if failed else 0
+        return 1 if report(jobs, last, interrupted) else 0
 
     @contextmanager
     def _hydra(self) -> Iterator[DictConfig | None]:
@@ -205,16 +327,32 @@ class Command:
         if self._launcher is None:
             yield None
             return
-        folder = self._output / "commands" / self.invocation
-        folder.mkdir(parents=True)
-        try:
-            with initialize_config_dir(str(CONF), version_base="1.3"):
-                hydra = GlobalHydra.instance().hydra
-                assert hydra is not None
-                overrides = [*self._launcher, f"folder={quoted(str(folder))}", "plan=none", "number=0"]
-                yield hydra.compose_config("launch", overrides, RunMode.MULTIRUN, with_log_configuration=False)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        with (
+            leftovers.folder_of_a_command(self._output, self.invocation) as folder,
+            initialize_config_dir(str(CONF), version_base="1.3"),
+        ):
+            hydra = GlobalHydra.instance().hydra
+            assert hydra is not None
+            overrides = [*self._launcher, f"folder={quoted(str(folder))}", "plan=none", "number=0"]
+            yield hydra.compose_config("launch", overrides, RunMode.MULTIRUN, with_log_configuration=False)
+
+    def _launch_until_done(self, runs: Sequence[Run], master: DictConfig | None) -> None:
+        """Launch runs; if a pool of workers breaks, those that it has not ended once more, and once more."""
+        for attempt in range(_MOST_LAUNCHES):
+            try:
+                self._launch(runs, master)
+            except BrokenExecutor as error:
+                runs = [run for run in runs if not self._has_ended(run)]
+                if not runs or attempt + 1 == _MOST_LAUNCHES:
+                    raise
+                lost = str(error).splitlines()[0]
+                print(f"warning: {lost} {len(runs)} run(s) are launched again.", file=sys.stderr, flush=True)
+            else:
+                return
+
+    def _has_ended(self, run: Run) -> bool:
+        state = records.read(run_folder(self._output, run.key)).of(self.invocation).state
+        return state in (FINISHED, SKIPPED, FAILED, INTERRUPTED)
 
     def _launch(self, runs: Sequence[Run], master: DictConfig | None) -> None:
         if master is None:
@@ -222,8 +360,7 @@ class Command:
                 execute(run.configs, run.labels)
             return
         path = Path(master.folder) / "plan.json"
-        planned = [{"configs": [as_plain(c) for c in r.configs], "labels": dict(r.labels)} for r in runs]
-        path.write_text(json.dumps(planned))
+        write_plan(runs, path)
         hydra = GlobalHydra.instance().hydra
         assert hydra is not None
         context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks(master))
@@ -231,16 +368,20 @@ class Command:
         common = [f"plan={quoted(str(path))}", f"folder={quoted(master.folder)}"]
         launcher.launch([[*common, f"number={number}"] for number in range(len(runs))], initial_job_idx=0)
 
-    def _close(self, jobs: Sequence[Job]) -> None:
-        """Say of the runs of workers that were ended from outside that they were; they can be continued."""
+    def _close(self, runs: Sequence[Run]) -> None:
+        """Say of the runs of processes that were ended from outside that they were; they can be continued."""
         from repro.tracking.store import close  # noqa: PLC0415
 
-        for job in jobs:
-            record = records.read(job.folder)
-            if record.invocation == self.invocation and record.state in (records.RUNNING, INTERRUPTED):
+        for run in runs:
+            folder = run_folder(self._output, run.key)
+            record = records.read(folder)
+            if record.invocation != self.invocation or record.state in (FINISHED, SKIPPED):
+                continue
+            if record.state == records.RUNNING:
                 record.state = INTERRUPTED
-                records.write(job.folder, record)
-                close(self._client, record)
+                _note(folder, record)
+            for config in run.configs:
+                close(self._client, records.read(run_folder(self._output, training_key(config))))
 
 
 def _parallel(master: DictConfig | None) -> int:
@@ -257,7 +398,8 @@ def report(jobs: Sequence[Job], last: Sequence[RunRecord], interrupted: BaseExce
         good = record.state in (FINISHED, SKIPPED)
         failed |= not good
         why = record.message or (record.headline if good else f"did not finish: {_reason(interrupted)}")
-        state = "failed" if not good and interrupted is None else record.state
+        # A run without a last word, though nothing has ended the command, is no state that anyone knows.
+        state = FAILED if interrupted is None and record.state in (records.RUNNING, records.WAITING) else record.state
         table.add_row(job.label, job.folder.name, state, why)
     console(sys.stderr).print(table)
     return failed

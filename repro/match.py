@@ -24,6 +24,7 @@ from repro.policies import load_strategy
 from repro.policies.network import Uniform
 from repro.policies.readout import Seat
 from repro.seeding import generator
+from repro.stopping import stoppable
 from repro.tracking.progress import console
 from repro.trained import CONFIG, PORTABLE, Trained, portable_readout, run_folder
 
@@ -170,6 +171,7 @@ def run(arguments: argparse.Namespace) -> None:
     print(f"exact    {milli_units(game, value):.3f} {unit}")
 
 
+@stoppable("")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, or 2 if the request was at fault."""
     player = f"uniform, a strategy.csv, a {PORTABLE}[:READOUT], or the KEY[/READOUT] of a finished run"
@@ -185,8 +187,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ReproError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        return 130
     return 0
 
 

@@ -17,53 +17,46 @@ from repro.config.schema import Config
 from repro.errors import ReproError
 from repro.evaluation.base import Evaluation, Measured, Other, Subject
 from repro.policies.snapshot import Snapshot, SnapshotFolder
+from repro.tracking import record as records
 from repro.tracking.rows import EvaluationRows, Metrics, TrainingRows
-from repro.trained import Trained, readout_objects, run_folder
+from repro.trained import Trained, readout_objects, run_folder, snapshots_of
 
 
-class Measuring:
-    """What is measured of one training.
+class Results:
+    """What is stored of what is to be measured of one training: rows of every read-out by every evaluation.
 
     Args:
-        game: the training's.
         config: what is trained and measured.
         folder: the training's.
-
-    Raises:
-        ReproError: an evaluation needs another training that is not there.
     """
 
-    def __init__(self, game: Any, config: Config, folder: Path) -> None:
-        self.game, self.config, self.folder = game, config, folder
-        self.readouts = readout_objects(game, config)
+    def __init__(self, config: Config, folder: Path) -> None:
+        self.config, self.folder = config, folder
         self.evaluations: Mapping[str, Evaluation] = config.evaluation
-        self._others = dict(self._open_others())
         # Evaluations of one key share their rows, whatever they are called.
         files: dict[str, EvaluationRows] = {}
-        self._rows = {}
+        self._rows: dict[tuple[str, str], EvaluationRows] = {}
         for name, evaluation in self.evaluations.items():
-            for readout in evaluation.names(self.readouts):
+            for readout in evaluation.names(config.algorithm.readouts):
                 rows = evaluation_rows(folder, config, name, readout)
                 self._rows[name, readout] = files.setdefault(rows.key, rows)
-        for (name, readout), stored in self._rows.items():
-            self.evaluations[name].recall(readout, stored.rows)
 
-    def _open_others(self) -> Iterator[tuple[str, Other]]:
-        config = self.config
-        for name, evaluation in self.evaluations.items():
-            opened: dict[str, Other] = {}
-            for reference in evaluation.others:
-                key, _, readout = reference.partition("/")
-                try:
-                    opened[reference] = Trained.open(config.output_dir, key).other(self.game, readout)
-                except ReproError as error:
-                    raise ReproError(
-                        f"evaluation.{name} needs {reference} (seed {config.seed}): {error} Make it first, with the "
-                        "same device and threads."
-                    ) from error
-            for problem in evaluation.problems_with(opened, self.due(evaluation)):
-                raise ReproError(f"evaluation.{name}: {problem}")
-            yield from opened.items()
+    def _check_rows(self) -> None:
+        """Refuse to go on where a damaged file held what cannot be measured again.
+
+        Raises:
+            ReproError: it did.
+        """
+        stored = SnapshotFolder(self.folder / "snapshots").iterations
+        for (name, _), rows in self._rows.items():
+            done = {i for i in self.due(self.evaluations[name]) if i <= max(stored, default=0)}
+            lost = sorted(done - rows.rows.keys() - set(stored)) if rows.damaged else []
+            if lost:
+                raise ReproError(
+                    f"{rows.path} is damaged, and of the {len(lost)} iterations whose measurements it lacks, the first "
+                    f"of them {lost[0]}, the snapshots are not kept: remove the file to go on without them, or train "
+                    "again with force=true."
+                )
 
     def due(self, evaluation: Evaluation) -> list[int]:
         """The iterations after which an evaluation measures."""
@@ -71,9 +64,84 @@ class Measuring:
         last, every = algorithm.iterations, algorithm.snapshot_every
         return [last] if evaluation.at == "last" else sorted({*range(every, last + 1, every), last})
 
+    def lacking(self, snapshots: SnapshotFolder) -> dict[int, dict[str, list[str]]]:
+        """Of a finished training: stored iteration -> evaluation -> read-outs that it has not measured there."""
+        stored = set(snapshots.iterations)
+        lacking: dict[int, dict[str, list[str]]] = {}
+        for (name, readout), rows in self._rows.items():
+            for iteration in stored & set(self.due(self.evaluations[name])) - set(rows.rows):
+                lacking.setdefault(iteration, {}).setdefault(name, []).append(readout)
+        return dict(sorted(lacking.items()))
+
+    @property
+    def made_with(self) -> set[str]:
+        """The commits that measured it."""
+        return {commit for stored in self._rows.values() for commit in stored.made_with}
+
+    def rows(self) -> dict[str, Metrics]:
+        """Per read-out, everything that is known of the evaluations asked for."""
+        together: dict[str, Metrics] = {}
+        for (_, readout), stored in self._rows.items():
+            for step, metrics in stored.rows.items():
+                together.setdefault(readout, {}).setdefault(step, {}).update(metrics)
+        return together
+
+
+class Measuring(Results):
+    """Measures what is to be measured of one training.
+
+    Args:
+        game: the training's.
+        config: what is trained and measured.
+        folder: the training's.
+    """
+
+    def __init__(self, game: Any, config: Config, folder: Path) -> None:
+        super().__init__(config, folder)
+        self.game = game
+        self.readouts = readout_objects(game, config)
+        self._others: dict[str, Other] = {}
+        self._check_rows()
+        for (name, readout), stored in self._rows.items():
+            self.evaluations[name].recall(readout, stored.rows)
+
+    def open_others(self, finished: SnapshotFolder | None = None) -> None:
+        """Open the other trainings that will be measured against.
+
+        Args:
+            finished: the snapshots of a finished training, of which only those evaluations are made that lack.
+
+        Raises:
+            ReproError: one is not there, or cannot be measured against.
+        """
+        lacking = {} if finished is None else self.lacking(finished)
+        for name, evaluation in self.evaluations.items():
+            if finished is not None and not any(name in by_evaluation for by_evaluation in lacking.values()):
+                continue
+            for reference in evaluation.others:
+                if reference not in self._others:
+                    self._others[reference] = self._open(name, reference)
+            for problem in evaluation.problems_with(self._others, self.due(evaluation)):
+                raise ReproError(f"evaluation.{name}: {problem}")
+
+    def _open(self, evaluation: str, reference: str) -> Other:
+        key, _, readout = reference.partition("/")
+        try:
+            return Trained.open(self.config.output_dir, key).other(self.game, readout)
+        except ReproError as error:
+            raise ReproError(
+                f"evaluation.{evaluation} needs {reference} (seed {self.config.seed}): {error} Make it first, with the "
+                "same device and threads."
+            ) from error
+
     def measure(self, snapshot: Snapshot) -> Measured:
         """Measure a snapshot, and store what was found: per read-out its metrics, costs among them."""
         return self._measure(snapshot, {name: list(self.readouts) for name in self.evaluations})
+
+    def complete(self, snapshots: SnapshotFolder) -> Iterator[Measured]:
+        """Measure what lacks, yielding what was measured of each snapshot."""
+        for iteration, by_evaluation in self.lacking(snapshots).items():
+            yield self._measure(snapshots.read(iteration), by_evaluation)
 
     def _measure(self, snapshot: Snapshot, by_evaluation: Mapping[str, list[str]]) -> Measured:
         """Make evaluations of some read-outs each, where they are due."""
@@ -100,28 +168,6 @@ class Measuring:
         for rows in self._rows.values():
             rows.forget_after(iteration)
 
-    def lacking(self, snapshots: SnapshotFolder) -> dict[int, dict[str, list[str]]]:
-        """Of a finished training: stored iteration -> evaluation -> read-outs that it has not measured there."""
-        stored = snapshots.iterations
-        lacking: dict[int, dict[str, list[str]]] = {}
-        for (name, readout), rows in self._rows.items():
-            for iteration in set(self.due(self.evaluations[name])) & set(stored) - set(rows.rows):
-                lacking.setdefault(iteration, {}).setdefault(name, []).append(readout)
-        return dict(sorted(lacking.items()))
-
-    def complete(self, snapshots: SnapshotFolder) -> Iterator[Measured]:
-        """Measure what lacks, yielding what was measured of each snapshot."""
-        for iteration, by_evaluation in self.lacking(snapshots).items():
-            yield self._measure(snapshots.read(iteration), by_evaluation)
-
-    def rows(self) -> dict[str, Metrics]:
-        """Per read-out, everything that is known of the evaluations asked for."""
-        together: dict[str, Metrics] = {}
-        for (_, readout), stored in self._rows.items():
-            for step, metrics in stored.rows.items():
-                together.setdefault(readout, {}).setdefault(step, {}).update(metrics)
-        return together
-
 
 def evaluation_rows(folder: Path, config: Config, evaluation: str, readout: str) -> EvaluationRows:
     """The file of what an evaluation measured of a read-out."""
@@ -133,26 +179,23 @@ def evaluation_rows(folder: Path, config: Config, evaluation: str, readout: str)
     return EvaluationRows(folder, evaluation_key(config, evaluation, readout), about)
 
 
-def is_measured(config: Config, folder: Path) -> bool:
-    """Whether a finished training lacks nothing of what a configuration asks for. Opens no other training."""
-    stored = SnapshotFolder(folder / "snapshots").iterations
-    algorithm = config.algorithm
-    for name, evaluation in config.evaluation.items():
-        due = set(stored) if evaluation.at != "last" else {algorithm.iterations} & set(stored)
-        for readout in evaluation.names(algorithm.readouts):
-            if due - set(evaluation_rows(folder, config, name, readout).rows):
-                return False
-    return True
+def is_done(config: Config) -> bool:
+    """Whether a training is finished, is not to begin anew, and is measured as asked. Opens no other training."""
+    folder = run_folder(config.output_dir, training_key(config))
+    record = records.read(folder)
+    is_trained = record.trained and record.exported and not records.is_asked_anew(folder)
+    return is_trained and not Results(config, folder).lacking(snapshots_of(folder))
+
+
+def evaluated_with(config: Config) -> set[str]:
+    """The commits that made the evaluations that a run asks for."""
+    return Results(config, run_folder(config.output_dir, training_key(config))).made_with
 
 
 def measured_rows(config: Config) -> list[tuple[str, str, int, float]]:
     """Everything that is stored of a run and asked for: read-out (or "training"), metric, iteration, value."""
     folder = run_folder(config.output_dir, training_key(config))
-    together: dict[str, Metrics] = {TRAINING: TrainingRows(folder).read()}
-    for name, evaluation in config.evaluation.items():
-        for readout in evaluation.names(config.algorithm.readouts):
-            for step, metrics in evaluation_rows(folder, config, name, readout).rows.items():
-                together.setdefault(readout, {}).setdefault(step, {}).update(metrics)
+    together = {TRAINING: TrainingRows(folder).read(), **Results(config, folder).rows()}
     return [
         (readout, metric, step, value)
         for readout, rows in together.items()

@@ -63,7 +63,7 @@ class Run:
     """One run: a training and what is measured of it, or several that differ by their seeds and are done together.
 
     Attributes:
-        configs: checked, one per seed.
+        configs: checked, one per seed, ascending.
         labels: target -> scale; one run may serve several targets.
     """
 
@@ -77,9 +77,9 @@ class Run:
 
     @cached_property
     def key(self) -> str:
-        """The training's; of several together, one that names their seeds."""
-        key = training_key(self.config)
-        return key if len(self.configs) == 1 else "-".join([key, "with", *(str(c.seed) for c in self.configs[1:])])
+        """The training's; of several together, one that names their seeds, the same in whatever order they are."""
+        first, *others = sorted(self.configs, key=lambda config: config.seed)
+        return "-".join([training_key(first), *(["with", *(str(c.seed) for c in others)] if others else [])])
 
     @property
     def needs(self) -> set[str]:
@@ -194,23 +194,28 @@ def check_sizes(runs: Iterable[Run]) -> None:
             check_memory(config, game_for_checks(config))
 
 
-def measured_otherwise(config: Config, overrides: Sequence[str]) -> Config:
-    """A finished run's configuration with other evaluations, and perhaps more read-outs.
+def measured_otherwise(config: Config, overrides: Sequence[str], config_dir: str | None = None) -> Config:
+    """A finished run's configuration with other evaluations, and perhaps more read-outs, or another tracking store.
+
+    Args:
+        config_dir: a folder of further configurations, as for `plan`.
 
     Raises:
         ReproError: an override is about anything else, or wrong.
     """
     about = {line: line.lstrip("+~").partition("=")[0] for line in overrides}
     for line, key in about.items():
-        if key.split(".")[0] != "evaluation" and not key.startswith("algorithm.readouts."):
-            hint = did_you_mean(key.split(".")[0], ("evaluation", "algorithm"))
-            raise ReproError(f"{line}: only evaluation and algorithm.readouts can be given of a finished run{hint}.")
-    with _composing(None, overrides):
+        if key.split(".")[0] not in ("evaluation", "tracking_uri") and not key.startswith("algorithm.readouts."):
+            hint = did_you_mean(key.split(".")[0], ("evaluation", "algorithm", "tracking_uri"))
+            raise ReproError(
+                f"{line}: only evaluation, algorithm.readouts and tracking_uri can be given of a finished run{hint}."
+            )
+    with _composing(config_dir, overrides):
         same = [f"{key}={getattr(config, key)}" for key in ("seed", "device", "threads")]
-        evaluations = [*same, *(line for line, key in about.items() if key.startswith("evaluation"))]
-        cfg = compose("config", evaluations)
-        _drop_what_is_not_measured(cfg, evaluations)
-        composed = settings(cfg).evaluation
+        others = [*same, *(line for line, key in about.items() if not key.startswith("algorithm."))]
+        cfg = compose("config", [*_SEARCHED, *others])
+        _drop_what_is_not_measured(cfg, others)
+        composed = settings(cfg)
         parser = OverridesParser.create()
         about_readouts = [line for line, key in about.items() if key.startswith("algorithm.")]
         plain = {name: {"kind": r.kind, "capacity": r.capacity} for name, r in config.algorithm.readouts.items()}
@@ -219,7 +224,7 @@ def measured_otherwise(config: Config, overrides: Sequence[str]) -> Config:
             OmegaConf.update(readouts, override.key_or_group, override.value())
         merged: Any = OmegaConf.to_container(readouts.algorithm.readouts)
     algorithm = replace(config.algorithm, readouts={name: readout_of(name, r) for name, r in merged.items()})
-    changed = replace(config, evaluation=composed, algorithm=algorithm)
+    changed = replace(config, evaluation=composed.evaluation, tracking_uri=composed.tracking_uri, algorithm=algorithm)
     checks.check_settings(changed)
     check_with_game(changed, game_for_checks(changed))
     check_memory(changed, game_for_checks(changed), trains=False)
@@ -295,7 +300,7 @@ def _run(cfg: DictConfig, job: Sequence[str]) -> Run:
     if first.seeds is None:
         return Run([first], labels)
     # Each with references of its own to other runs, which follow from the seed.
-    return Run([settings(OmegaConf.merge(cfg, {"seed": seed, "seeds": None})) for seed in first.seeds], labels)  # type: ignore[arg-type]
+    return Run([settings(OmegaConf.merge(cfg, {"seed": seed, "seeds": None})) for seed in sorted(first.seeds)], labels)  # type: ignore[arg-type]
 
 
 def _check_departures(cfg: DictConfig, job: Sequence[str]) -> None:

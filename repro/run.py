@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import warnings
 from collections.abc import Sequence
@@ -21,9 +20,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from repro.config.composed import one_sentence
 from repro.config.keys import register_schemas
-from repro.errors import INTERRUPTED, ReproError
-from repro.launching import Command, end_with_the_command, prepare_output
+from repro.errors import ReproError
+from repro.faults import disk_faults_told
+from repro.launching import Command, prepare_output
 from repro.planning import CONF, Sweep, check_sizes, is_about_launching, plan, stages
+from repro.stopping import CAN_BE_REPEATED, stoppable
 
 
 @hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")
@@ -38,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+@stoppable(CAN_BE_REPEATED)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, 1 if a run failed, 2 if the request was at fault."""
     # With this set, Hydra hands its exceptions on instead of printing and exiting.
@@ -56,9 +58,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ReproError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("interrupted; repeat the command to continue from the last checkpoints.", file=sys.stderr)
-        return INTERRUPTED
 
 
 def _ask_hydra() -> None:
@@ -67,20 +66,15 @@ def _ask_hydra() -> None:
     _show()
 
 
+@disk_faults_told()
 def run(sweep: Sweep) -> int:
     """Do the runs of a command line; returns the exit status."""
     check_sizes(sweep.runs)
     first = sweep.runs[0].config
     output = prepare_output(first.output_dir)
-    end_with_the_command()
-    signal.signal(signal.SIGTERM, _interrupt)
     launcher = [line for line in sweep.overrides if is_about_launching(line)]
     command = Command(output, first.tracking_uri, launcher if sweep.multirun else None)
     return command.do(stages(sweep.runs))
-
-
-def _interrupt(signum: int, frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -6,26 +6,26 @@ anywhere.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import torch
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
-from repro.config.checks import game_of
+from repro.config.checks import game_for_checks, game_of
 from repro.config.keys import from_plain, training_config
 from repro.config.schema import Config, ReadoutConfig
 from repro.engine.sampling import SamplingEngine
 from repro.errors import ReproError
 from repro.games.game import Game
-from repro.policies.files import NOT_SUCH_A_FILE, check_same_game
+from repro.policies.files import check_same_game
 from repro.policies.readout import Readout, Seat
-from repro.policies.snapshot import History, Snapshot, SnapshotFolder, save_durably
+from repro.policies.snapshot import History, Snapshot, SnapshotFolder, load_whole, save_durably
 from repro.seeding import generator
 from repro.suggestions import did_you_mean
 from repro.tracking import record as records
@@ -84,19 +84,21 @@ class Trained:
             raise ReproError(
                 f"in {Path(output_dir).absolute()} there is no run with the key {key!r}{did_you_mean(key, runs)}."
             )
-        try:
+        with _configuration(folder):
             config = from_plain(_load_config(folder))
-        except (*NOT_SUCH_A_FILE, OmegaConfBaseException, ImportError) as error:
-            raise ReproError(f"{folder / CONFIG} is not the configuration of a run ({error}).") from error
         config.output_dir = str(output_dir)
         return cls(folder, config, records.read(folder))
 
     def check_finished(self) -> None:
-        """Refuse a training that is not finished.
+        """Refuse a training that is not finished, or whose record does not say so any more.
 
         Raises:
-            ReproError: it is not.
+            ReproError: it is not, or is to begin anew.
         """
+        if self.record.state == records.DAMAGED:
+            raise ReproError(f"{self.record.message} The command that made the run mends it.")
+        if records.is_asked_anew(self.folder):
+            raise ReproError(f"the run {self.folder.name} is to be done anew (force), which has not begun.")
         if not self.record.trained:
             raise ReproError(f"the run {self.folder.name} is not finished (its state is {self.record.state!r}).")
 
@@ -111,7 +113,7 @@ class Trained:
             ReproError: it is not finished, is of another game, or has no such read-out.
         """
         self.check_finished()
-        check_same_game(self.folder, "a run", game_of(self.config), game)
+        check_same_game(self.folder, "a run", game_for_checks(self.config), game)
         return OtherReadout(self.snapshots, _readout(game, self.config, _chosen(self.config, readout)))
 
 
@@ -143,7 +145,43 @@ class OtherReadout:
         return self.snapshots.iterations
 
     def seats(self, iteration: int | None = None) -> Sequence[Seat]:
-        return self.readout.seats(self.snapshots.read(iteration))
+        """A player for each seat.
+
+        Raises:
+            ReproError: there is no such snapshot, or it is damaged.
+        """
+        snapshot = self.snapshots.read(iteration)
+        return _checked_seats(self.snapshots.folder, self.readout, snapshot)
+
+
+def _checked_seats(path: Path, readout: Readout, snapshot: Snapshot) -> Sequence[Seat]:
+    """A player for each seat, from a snapshot that somebody may have changed.
+
+    Raises:
+        ReproError: it does not hold what the training's configuration says.
+    """
+    if not _is_sound(snapshot):
+        raise ReproError(f"{path} is damaged: it does not hold the finite numbers of a snapshot.")
+    with _as_configured(path):
+        seats, game = readout.seats(snapshot), readout.game
+        # What has the wrong shape for this game shows when it is played.
+        SamplingEngine(game).play(list(seats), _TRIAL_HANDS, generator(0, "trial", device=game.device))
+    return seats
+
+
+@contextmanager
+def _as_configured(path: Path) -> Iterator[None]:
+    """Tell whatever goes wrong with a snapshot as what it is.
+
+    Raises:
+        ReproError: something went wrong.
+    """
+    try:
+        yield
+    except ReproError:
+        raise
+    except Exception as error:  # Whoever forges a file can make it hold anything.
+        raise ReproError(f"{path} does not hold what its configuration says ({type(error).__name__}).") from error
 
 
 def write_config(folder: Path, config: Config) -> None:
@@ -151,15 +189,16 @@ def write_config(folder: Path, config: Config) -> None:
     plain = training_config(config)
     path = folder / CONFIG
     if path.is_file():
-        before = _load_config(folder)
-        for name, stored in before["algorithm"]["readouts"].items():
+        with _configuration(folder):
+            before = dict(_load_config(folder)["algorithm"]["readouts"])
+        for name, stored in before.items():
             new = plain["algorithm"]["readouts"].get(name, stored)
             if new != stored:
                 raise ReproError(
                     f"algorithm.readouts.{name} is {new}, but this run has a read-out of that name, {stored}; choose "
                     "another name."
                 )
-        plain["algorithm"]["readouts"] = {**before["algorithm"]["readouts"], **plain["algorithm"]["readouts"]}
+        plain["algorithm"]["readouts"] = {**before, **plain["algorithm"]["readouts"]}
     records.write_durably(path, OmegaConf.to_yaml(OmegaConf.create(plain)), sync=True)
 
 
@@ -168,6 +207,39 @@ def _load_config(folder: Path) -> dict[str, Any]:
     if not isinstance(plain, dict):
         raise ValueError("it is no mapping")
     return {str(key): value for key, value in plain.items()}
+
+
+@contextmanager
+def _configuration(folder: Path) -> Iterator[None]:
+    """Tell whatever goes wrong with the file of a training's configuration in one sentence.
+
+    Raises:
+        ReproError: something went wrong.
+    """
+    try:
+        yield
+    except Exception as error:  # A damaged file fails in as many ways as there are bytes.
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise ReproError(
+            f"{folder / CONFIG} is not the configuration of a run ({why}); without the file, the command that made the "
+            "run writes it again."
+        ) from error
+
+
+def record_of(folder: Path, config: Config) -> RunRecord:
+    """A training's record. Where that is damaged or gone, the last snapshot tells whether the training is finished.
+
+    So it is not begun again, which would take its snapshots away.
+    """
+    record = records.read(folder)
+    damaged = record.state == records.DAMAGED
+    complete = config.algorithm.iterations in snapshots_of(folder).iterations
+    if damaged or (complete and not records.is_there(folder)):
+        what = record.message if damaged else f"{folder} lacks its record."
+        record.trained |= complete
+        rest = "the last snapshot is there, so the training is finished" if record.trained else "it is not finished"
+        print(f"warning: {what} By what else there is, {rest}.", file=sys.stderr, flush=True)
+    return record
 
 
 # -- one file --------------------------------------------------------------------------------------------------------
@@ -189,19 +261,33 @@ def load_portable(path: Path | str) -> tuple[Config, Snapshot]:
     Raises:
         ReproError: the file is not of that kind, or damaged.
     """
+    stored = load_whole(Path(path), f"the {PORTABLE} of a finished run")
+    _check_modules(path, stored.get("config"))
     try:
-        stored = dict(torch.load(path, map_location="cpu", weights_only=True, mmap=True))
-        with ZipFile(path) as archive:
-            damaged = archive.testzip()
         config = from_plain(stored["config"])
         history = {name: [History([rows]) for rows in both] for name, both in stored["history"].items()}
         snapshot = Snapshot(int(stored["iteration"]), dict(stored["counts"]), dict(stored["state"]), history)
-        sound = damaged is None and _is_sound(snapshot)
+        sound = _is_sound(snapshot)
     except Exception as error:  # A file of another kind fails in as many ways as there are bytes.
         raise ReproError(f"{path} is not the {PORTABLE} of a finished run.") from error
     if not sound:
         raise ReproError(f"{path} is damaged: it does not hold the finite numbers of a {PORTABLE}.")
     return config, snapshot
+
+
+def _check_modules(path: Path | str, config: Any) -> None:
+    """Refuse a file that names code to import: it may come from anybody.
+
+    Raises:
+        ReproError: it names a module that is not imported yet.
+    """
+    parts = [config.get(part) for part in ("game", "algorithm")] if isinstance(config, Mapping) else []
+    for module in (str(part.get("module") or "repro") for part in parts if isinstance(part, Mapping)):
+        if module not in sys.modules:
+            raise ReproError(
+                f"{path} needs the module {module!r}, which is not imported because a file says so: import it first, "
+                "or name the run by its key."
+            )
 
 
 def _is_sound(snapshot: Snapshot) -> bool:
@@ -236,13 +322,7 @@ def portable_readout(game: Game, path: Path, readout: str = "") -> Sequence[Seat
         ReproError: the file is not of that kind, is of another game, or has no such read-out.
     """
     config, snapshot = load_portable(path)
-    try:
+    with _as_configured(path):
         check_same_game(path, "a snapshot", game_of(config), game)
-        seats = _readout(game, config, _chosen(config, readout)).seats(snapshot)
-        # What has the wrong shape for this game shows when it is played.
-        SamplingEngine(game).play(list(seats), _TRIAL_HANDS, generator(0, "trial", device=game.device))
-    except ReproError:
-        raise
-    except Exception as error:  # Whoever forges a file can make it hold anything.
-        raise ReproError(f"{path} does not hold what its configuration says ({type(error).__name__}).") from error
-    return seats
+        chosen = _readout(game, config, _chosen(config, readout))
+    return _checked_seats(path, chosen, snapshot)

@@ -8,12 +8,13 @@ A training that is finished is not trained again; what of its evaluations lacks 
 from __future__ import annotations
 
 import logging
+import sys
 import time
+import uuid
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +24,31 @@ from hydra.utils import instantiate
 from pytorch_lightning.callbacks import Checkpoint
 from threadpoolctl import threadpool_limits
 
+from repro import leftovers
 from repro.algorithms.base import Training
 from repro.config.checks import TRAINING, check_with_game, game_of
 from repro.config.keys import hyperparameters, training_key
 from repro.config.schema import Config
-from repro.errors import ReproError
+from repro.errors import ReproError, StorageError
 from repro.evaluation.averages import tabulated
 from repro.evaluation.base import Measured
+from repro.faults import disk_faults_told, writing
 from repro.games.game import Game
 from repro.measuring import Measuring
+from repro.planning import Run
 from repro.policies.files import save_strategy
 from repro.policies.readout import Readout
 from repro.policies.snapshot import Snapshot, SnapshotFolder
-from repro.tracking import provenance
+from repro.tracking import checkpoints, provenance
 from repro.tracking import record as records
-from repro.tracking.checkpoints import Checkpoints, newest_readable
+from repro.tracking.checkpoints import Checkpoints
 from repro.tracking.record import FINISHED, SKIPPED, RunRecord
 from repro.tracking.rows import TrainingRows
 from repro.tracking.store import MLflowRuns, default_uri, experiment_id, open_store
-from repro.trained import CONFIG, PORTABLE, run_folder, save_portable, snapshots_of, write_config
+from repro.trained import CONFIG, PORTABLE, record_of, run_folder, save_portable, snapshots_of, write_config
+
+_NO_FAULT_OF_A_CHECKPOINT = (OSError, StorageError, MemoryError, torch.OutOfMemoryError)
+"""Errors that say nothing of the checkpoint from which training was to start."""
 
 MOST_ROWS_IN_A_FILE = 50_000
 """Infosets of the largest game whose strategies are left as a file that a person can read."""
@@ -66,6 +73,7 @@ class Seed:
             self.mlflow.log(readout, metrics, training.iteration)
 
 
+@disk_faults_told()
 def train(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, record: RunRecord) -> str:
     """Do a run, or continue it, or measure what lacks of it; returns its state.
 
@@ -77,6 +85,7 @@ def train(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, re
 
     Raises:
         ReproError: the run cannot be done as asked.
+        StorageError: it was interrupted, because a disk or MLflow does not work now; it can be continued.
     """
     config = configs[0]
     _quiet_lightning()
@@ -85,17 +94,13 @@ def train(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, re
         game = game_of(config)
         check_with_game(config, game)
         seeds = [_open(game, one, labels, record if len(configs) == 1 else None) for one in configs]
-        if config.force:
-            _remove_checkpoints(folder)
-        if record.trained and _checkpoints(folder):
-            # It was ended when all seeds were trained, but not all of their records said so.
-            _note_trained(seeds)
-            _remove_checkpoints(folder)
-        due = [not seed.record.trained for seed in seeds]
+        _note_trained(filter(_is_trained, seeds))
         state = SKIPPED
-        if any(due):
-            _fit(game, list(compress(seeds, due)), config, folder, _batch_folder(folder, seeds, due), record)
+        for together in _begun_together([seed for seed in seeds if not seed.record.trained]):
+            _fit(game, together, folder, record)
             state = FINISHED
+        for each in (folder, *(seed.folder for seed in seeds)):
+            leftovers.remove_useless_checkpoints(each)
         for seed in seeds:
             state = FINISHED if _complete(seed) else state
     record.headline = _headline(seeds)
@@ -118,15 +123,22 @@ def _open(game: Any, config: Config, labels: Mapping[str, str], record: RunRecor
     folder = run_folder(config.output_dir, key)
     folder.mkdir(parents=True, exist_ok=True)
     write_config(folder, config)
-    record = records.read(folder) if record is None else record
+    record = record_of(folder, config) if record is None else record
     record.labels |= labels
-    if config.force:
+    begins_anew = records.is_asked_anew(folder)
+    if begins_anew:
         _begin_anew(folder, record)
+    # On the disk before any run in MLflow is made, so that one whose id a kill keeps out of the record is found again.
+    record.attempt = record.attempt or uuid.uuid4().hex
+    records.write(folder, record)
     if not record.trained:
         record.note_made_with({**provenance.code(), **provenance.hardware(), **provenance.versions()})
     measuring = Measuring(game, config, folder)
+    measuring.open_others(snapshots_of(folder) if record.trained else None)
     mlflow = _mlflow_runs(config, key, record)
     records.write(folder, record)
+    if begins_anew:
+        records.forget_asked_anew(folder)
     return Seed(config, folder, record, measuring, mlflow, TrainingRows(folder))
 
 
@@ -162,80 +174,107 @@ def _readout_names(config: Config) -> list[str]:
 
 def _begin_anew(folder: Path, record: RunRecord) -> None:
     """Take nothing of what was done before for done, as asked. Its runs in MLflow stay; new ones are made beside."""
+    for path in checkpoints.kept(folder.parent / (record.checkpoints or folder.name)):
+        checkpoints.set_aside(path)
     for file in (folder / "evaluations").glob("*.json"):
         file.unlink()
     record.trained = record.exported = False
-    record.wall_seconds, record.made_with, record.mlflow = 0.0, {}, {}
+    record.wall_seconds, record.checkpoints, record.attempt = 0.0, "", ""
+    record.made_with, record.mlflow = {}, {}
 
 
-def _batch_folder(folder: Path, seeds: Sequence[Seed], due: Sequence[bool]) -> Path:
-    """Where checkpoints are; those of all seeds serve no more when other commands have finished some meanwhile."""
-    if all(due):
-        return folder
-    rest = folder / f"seeds-{'-'.join(str(s.config.seed) for s in compress(seeds, due))}"
-    rest.mkdir(exist_ok=True)
-    return rest
+def _is_trained(seed: Seed) -> bool:
+    """Whether a seed is trained, though its record does not say so: a process was killed that trained several."""
+    place = seed.record.checkpoints
+    return (
+        not seed.record.trained
+        and place not in ("", seed.folder.name)
+        and training_key(seed.config) in checkpoints.finished(seed.folder.parent / place)
+    )
 
 
-def _take_over(seeds: Sequence[Seed], checkpoints: Path) -> None:
+def _begun_together(seeds: Sequence[Seed]) -> list[Sequence[Seed]]:
+    """Seeds that are not trained, in groups: those that one checkpoint is of go on from it, and the rest together."""
+    by_place: dict[Path, list[Seed]] = {}
+    for seed in seeds:
+        by_place.setdefault(seed.folder.parent / seed.record.checkpoints, []).append(seed)
+    whole = [group for place, group in by_place.items() if place == _place(group) and checkpoints.kept(place)]
+    rest = [seed for seed in seeds if not any(seed in group for group in whole)]
+    return [*whole, *filter(None, [rest])]
+
+
+def _place(seeds: Sequence[Seed]) -> Path:
+    """Where the checkpoints of seeds are that are trained together; of a seed alone, in its own folder."""
+    return seeds[0].folder.parent / Run([seed.config for seed in seeds], {}).key
+
+
+def _take_over(seeds: Sequence[Seed], place: Path) -> None:
     """Nobody else continues these trainings from here on, because their snapshots will be this run's.
 
     A checkpoint lacks what of the history is in snapshots, so one that another run has left, of a seed alone or of
     other seeds together, must not be continued from.
     """
     for seed in seeds:
-        place = checkpoints.relative_to(seed.folder.parent).as_posix()
-        if seed.record.checkpoints not in ("", place):
-            for file in (seed.folder.parent / seed.record.checkpoints).glob("*.ckpt"):
-                file.unlink()
-        seed.record.checkpoints = place
+        before = seed.folder.parent / (seed.record.checkpoints or place.name)
+        if before != place:
+            for path in checkpoints.kept(before):
+                checkpoints.set_aside(path)
+        seed.record.checkpoints = place.name
         records.write(seed.folder, seed.record)
 
 
 # -- training --------------------------------------------------------------------------------------------------------
 
 
-def _fit(game: Any, seeds: Sequence[Seed], config: Config, folder: Path, checkpoints: Path, record: RunRecord) -> None:
-    """Train what is not finished, from the newest checkpoint."""
-    record.trained = False
-    records.write(folder, record)
-    _take_over(seeds, checkpoints)
+def _fit(game: Any, seeds: Sequence[Seed], folder: Path, record: RunRecord) -> None:
+    """Train what is not finished, from the newest checkpoint from which training starts.
+
+    Args:
+        folder: of the run's record.
+    """
+    place, keys = _place(seeds), [training_key(seed.config) for seed in seeds]
+    place.mkdir(exist_ok=True)
+    _take_over(seeds, place)
     model = _model(game, seeds)
-    checkpoint, passed_over = newest_readable(checkpoints)
-    if passed_over:
-        print(f"warning: {passed_over}")
-    trainer = _trainer(config, model, [Reporting(seeds, folder, record)], checkpoints)
-    # After the user's, and (as one of Lightning's checkpoints) after those that stop: a run that they stop can be
-    # continued.
-    trainer.callbacks.append(Checkpoints(checkpoints, config.checkpoint_every_seconds))  # type: ignore[attr-defined]
+    passed_over: dict[Path, str] = {}
     with _closing_when_stopped(seeds, lambda: f"iteration {model.iteration}"):
         for seed in seeds:
             seed.mlflow.begin()
-        trainer.fit(model, datamodule=model.datamodule, ckpt_path=checkpoint, weights_only=True)
-        if model.iteration < model.iterations:
-            raise ReproError(
-                f"training was stopped by a callback after iteration {model.iteration} of {model.iterations}; repeat "
-                "the command without it to continue."
-            )
-    # One record that says so for all seeds, until each one's does.
-    record.trained = True
-    records.write(folder, record)
+        for path in checkpoints.kept(place):
+            problem = checkpoints.problem(path, keys)
+            reporting = Reporting(seeds, folder, record, passed_over)
+            try:
+                if not problem:
+                    _train(model, seeds, reporting, path)
+                    break
+            except Exception as error:
+                if reporting.has_started or isinstance(error, _NO_FAULT_OF_A_CHECKPOINT):
+                    raise
+                problem, model = f"does not fit ({type(error).__name__})", _model(game, seeds)
+            passed_over[path] = problem
+        else:
+            _train(model, seeds, Reporting(seeds, folder, record, passed_over), None)
     _note_trained(seeds)
-    _remove_checkpoints(folder)
+    leftovers.remove_useless_checkpoints(place)
 
 
-def _checkpoints(folder: Path) -> list[Path]:
-    """Of a run, and of those of its seeds that were continued without the others."""
-    return [*folder.glob("*.ckpt"), *folder.glob("seeds-*/*.ckpt")]
+def _train(model: Training, seeds: Sequence[Seed], reporting: Reporting, checkpoint: Path | None) -> None:
+    """Train to the end, from a checkpoint or from the beginning."""
+    config, place = seeds[0].config, _place(seeds)
+    trainer = _trainer(config, model, [reporting], place)
+    keys = [training_key(seed.config) for seed in seeds]
+    # After the user's, and (as one of Lightning's checkpoints) after those that stop: a run that they stop can be
+    # continued.
+    trainer.callbacks.append(Checkpoints(place, keys, config.checkpoint_every_seconds))  # type: ignore[attr-defined]
+    trainer.fit(model, datamodule=model.datamodule, ckpt_path=checkpoint, weights_only=True)
+    if model.iteration < model.iterations:
+        raise ReproError(
+            f"training was stopped by a callback after iteration {model.iteration} of {model.iterations}; repeat "
+            "the command without it to continue."
+        )
 
 
-def _remove_checkpoints(folder: Path) -> None:
-    """Everything that can be played is in the snapshots; the memories serve no one any more."""
-    for file in _checkpoints(folder):
-        file.unlink()
-
-
-def _note_trained(seeds: Sequence[Seed]) -> None:
+def _note_trained(seeds: Iterable[Seed]) -> None:
     for seed in seeds:
         seed.record.trained = True
         records.write(seed.folder, seed.record, sync=True)
@@ -275,12 +314,15 @@ def _in(folder: Path, logger: Mapping[str, Any]) -> dict[str, str]:
 def _closing_when_stopped(seeds: Sequence[Seed], where: Callable[[], str]) -> Iterator[None]:
     """Whatever ends a run before its time, its runs in MLflow say so, and where it was."""
     try:
-        yield
+        with disk_faults_told():
+            yield
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt | SystemExit)
         reason = "interrupted" if stopped else str(error)
-        for seed in seeds:
-            seed.mlflow.finish("KILLED" if stopped else "FAILED", f"{where()}: {reason}")
+        status = "KILLED" if stopped or isinstance(error, StorageError) else "FAILED"
+        with suppress(StorageError):  # What ended the run is told, and not that MLflow cannot be told.
+            for seed in seeds:
+                seed.mlflow.finish(status, f"{where()}: {reason}")
         raise
 
 
@@ -296,15 +338,27 @@ class Reporting(pl.Callback):
 
     What is measured goes to the training's folder, to MLflow, and through `log_dict` to whatever loggers and callbacks
     the user has added, as `<read-out>/<metric>` (of several seeds, the first one's).
+
+    Args:
+        folder: of the run's record.
+        passed_over: checkpoints from which training did not start, and why; only when it does are they set aside.
+
+    Attributes:
+        has_started: whether training has.
     """
 
-    def __init__(self, seeds: Sequence[Seed], folder: Path, record: RunRecord) -> None:
-        self._seeds, self._folder, self._record = seeds, folder, record
+    def __init__(self, seeds: Sequence[Seed], folder: Path, record: RunRecord, passed_over: Mapping[Path, str]) -> None:
+        self._seeds, self._folder, self._record, self._passed_over = seeds, folder, record, passed_over
         self._started, self._first = time.monotonic(), 0
+        self.has_started = False
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, Training)
-        first = pl_module.iteration
+        self.has_started, first = True, pl_module.iteration
+        for path, problem in self._passed_over.items():
+            instead = f"training goes on after iteration {first}" if first else "training begins anew"
+            name = checkpoints.set_aside(path).name
+            print(f"warning: {path} {problem}; {instead}, and it is kept as {name}.", file=sys.stderr, flush=True)
         for seed in self._seeds:
             snapshots_of(seed.folder).forget_after(first)
             seed.measuring.forget_after(first)
@@ -392,5 +446,6 @@ def _leave_strategy(seed: Seed, name: str, readout: Readout, snapshot: Snapshot)
         return
     path = seed.folder / name / "strategy.csv"
     path.parent.mkdir(exist_ok=True)
-    save_strategy(game, tabulated(game, readout.seats(snapshot)), path)
+    with writing(path, beside=path):
+        save_strategy(game, tabulated(game, readout.seats(snapshot)), path)
     seed.mlflow.artifact(name, path)

@@ -18,11 +18,10 @@ from repro.config.keys import training_key
 from repro.errors import ReproError
 from repro.planning import plan
 from repro.tracking import record as records
-from repro.tracking.checkpoints import Checkpoints
 from repro.tracking.record import RunRecord
 from repro.tracking.store import MLflowRuns
 from repro.trained import Trained
-from tests.helpers.commands import call, executed, folder_of, key_of, planned, results, tracked
+from tests.helpers.commands import call, executed, folder_of, key_of, killed_after, planned, results, tracked
 
 SMALL = (
     "game=fhp", "game.ranks=5", "game.suits=2", "algorithm=sd_cfr_and_deep_cfr", "network=deep_cfr",
@@ -176,35 +175,21 @@ def test_a_seed_that_was_finished_alone_is_not_trained_again(tmp_path):
     assert done(tmp_path, "seeds=[0,1]") == records.SKIPPED
 
 
-def killed_after_an_iteration(monkeypatch: pytest.MonkeyPatch, output: Path, overrides: str, iterations: int) -> None:
-    save, calls = Checkpoints._save, []
-
-    def saved(*arguments: Any) -> None:
-        save(*arguments)
-        calls.append(arguments)
-        if len(calls) == iterations:
-            os._exit(9)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Checkpoints, "_save", saved)
-        assert done_in_a_child(output, overrides) == 9
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "begun",
     [
-        [("seeds=[0,1]", 2), ("seed=1", 1), ("seeds=[0,1]", 1)], [("seed=1", 2), ("seeds=[0,1]", 1), ("seed=1", 1)],
+        [("seeds=[0,1]", 2), ("seed=1", 1), ("seeds=[0,1]", 1)], [("seed=1", 1), ("seeds=[0,1]", 1), ("seed=1", 1)],
         [("seeds=[0,1]", 2), ("seed=0", 9)], [("seeds=[1,2]", 2), ("seeds=[0,1]", 1), ("seeds=[1,2]", 1)],
     ],
 )  # fmt: skip
-def test_runs_that_share_a_seed_and_are_broken_off_do_not_mix(straight, tmp_path, monkeypatch, begun):
-    """What one of them has begun, another begins anew: a training's checkpoints and snapshots are of one run."""
+def test_runs_that_share_a_seed_and_are_broken_off_do_not_mix(straight, tmp_path, begun):
+    """What one of them has begun, another begins anew, unless it can go on from all of it."""
     for overrides, iterations in begun:
         if iterations > 3:
             assert done(tmp_path, overrides) == records.FINISHED
         else:
-            killed_after_an_iteration(monkeypatch, tmp_path, overrides, iterations)
+            killed_after(iterations, *SMALL, f"output_dir={tmp_path}", overrides)
     assert done(tmp_path, "seeds=[0,1]") == records.FINISHED
     found, expected = both(tmp_path), both(straight)
     assert found.value.tolist() == pytest.approx(expected.value.tolist(), rel=2e-3, abs=1e-3)
@@ -218,8 +203,30 @@ def test_runs_that_share_a_seed_and_are_broken_off_do_not_mix(straight, tmp_path
 
 
 @pytest.mark.slow
-def test_a_batched_run_is_done_anew_when_forced(straight, tmp_path, monkeypatch):
-    killed_after_an_iteration(monkeypatch, tmp_path, "seeds=[0,1]", 2)
+def test_what_a_seed_has_done_alone_is_not_done_again_with_others(straight, tmp_path, monkeypatch):
+    killed_after(2, *SMALL, f"output_dir={tmp_path}", "seed=1")
+    advance, iterations = DeepCFR.advance, []
+
+    def advanced(model: DeepCFR) -> dict[str, float]:
+        iterations.append((model.seed, model.iteration))
+        return advance(model)
+
+    monkeypatch.setattr(DeepCFR, "advance", advanced)
+    assert done(tmp_path, "seeds=[0,1]") == records.FINISHED
+    assert iterations == [(1, 3), (0, 1), (0, 2), (0, 3)]
+    assert both(tmp_path).value.tolist() == pytest.approx(both(straight).value.tolist(), rel=2e-3, abs=1e-3)
+    assert not list(tmp_path.rglob("*.ckpt"))
+
+
+def test_seeds_in_another_order_are_the_same_run():
+    runs = [planned(*SMALL, f"seeds={seeds}") for seeds in ("[0,1,2]", "[2,0,1]")]
+    assert runs[0].key == runs[1].key == f"{key_of(*SMALL)}-with-1-2"
+    assert [config.seed for config in runs[1].configs] == [0, 1, 2]
+
+
+@pytest.mark.slow
+def test_a_batched_run_is_done_anew_when_forced(straight, tmp_path):
+    killed_after(2, *SMALL, f"output_dir={tmp_path}", "seeds=[0,1]")
     assert done(tmp_path, "seed=0") == records.FINISHED
     assert done(tmp_path, "seeds=[0,1]", "force=true") == records.FINISHED
     pd.testing.assert_frame_equal(both(tmp_path), both(straight))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from mlflow import MlflowClient
 
 from repro import evaluate, training
+from repro.measuring import evaluated_with
+from repro.tracking import provenance
 from repro.tracking import record as records
 from repro.trained import run_folder
-from tests.helpers.commands import SMALL, call, executed, key_of, results
+from tests.helpers.commands import SMALL, call, executed, key_of, planned, results
 
 HOLDEM = (
     "game=fhp", "game.ranks=4", "game.suits=2", "algorithm=sd_cfr_and_deep_cfr", "network=deep_cfr", "network.width=8",
@@ -72,6 +75,26 @@ def test_all_boards_instead_of_a_sample(outputs):
     assert "nash_conv_standard_error" in set(sampled.metric)
 
 
+def test_a_folder_of_configurations_and_another_store_can_be_named(outputs, tmp_path, capsys):
+    (tmp_path / "conf" / "evaluation").mkdir(parents=True)
+    (tmp_path / "conf" / "evaluation" / "costs_at_the_end.yaml").write_text(
+        "defaults:\n  - schema_costs@costs_at_the_end\ncosts_at_the_end: {at: last}\n"
+    )
+    given = [
+        key_of(*SMALL),
+        "evaluation=[costs,costs_at_the_end]",
+        "+algorithm.readouts.more={kind: ensemble, capacity: 8}",
+    ]
+    uri = f"tracking_uri=sqlite:///{tmp_path / 'another.db'}"
+    assert evaluate.main([*given, "--output", str(outputs)]) == 2
+    assert "costs_at_the_end" in capsys.readouterr().err
+    assert evaluate.main([*given, uri, "--output", str(outputs), "--config-dir", str(tmp_path / "conf")]) == 0
+    client = MlflowClient(f"sqlite:///{tmp_path / 'another.db'}")
+    (experiment,) = client.search_experiments(filter_string="name = 'kuhn'")
+    names = {run.data.tags["repro.readout"] for run in client.search_runs([experiment.experiment_id])}
+    assert {"training", "sd_cfr", "deep_cfr", "more"} <= names
+
+
 def test_what_is_no_finished_run_is_refused_in_one_sentence(outputs):
     done = call("0123456789ab", "--output", str(outputs), module="evaluate")
     assert done.returncode == 2
@@ -83,7 +106,18 @@ def test_what_is_no_finished_run_is_refused_in_one_sentence(outputs):
     assert done.returncode == 2
     done = call(key_of(*SMALL), "seed=3", "--output", str(outputs), module="evaluate")
     assert done.returncode == 2
-    assert "only evaluation and algorithm.readouts can be given" in done.stderr
+    assert "only evaluation, algorithm.readouts and tracking_uri can be given" in done.stderr
+
+
+@pytest.mark.usefixtures("_nothing_trains")
+def test_what_is_measured_later_names_the_commit_that_measured_it(outputs, monkeypatch):
+    later = (*SMALL, "+algorithm.readouts.sd_cfr_7={kind: ensemble, capacity: 7}", f"output_dir={outputs}")
+    before = evaluated_with(planned(*later).config)
+    assert before == {provenance.commit()}
+    monkeypatch.setattr(provenance, "code", lambda: {"git_commit": "1234567", "git_dirty": "true"})
+    assert executed(*later) == records.FINISHED
+    assert evaluated_with(planned(*later).config) == before | {"1234567-dirty"}
+    assert evaluated_with(planned(*SMALL, f"output_dir={outputs}").config) == before
 
 
 def test_a_read_out_of_a_run_cannot_become_another_one(outputs):

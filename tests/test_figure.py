@@ -12,7 +12,7 @@ import pytest
 from repro import figure, launching
 from repro.config.keys import hyperparameters, training_key
 from repro.config.schema import Config
-from repro.errors import INTERRUPTED, ReproError
+from repro.errors import ReproError
 from repro.figure import Options, PlannedSweep
 from repro.planning import Run, union
 from tests.helpers.commands import configs
@@ -175,7 +175,7 @@ def test_ctrl_c_stops_everything(done, tmp_path, monkeypatch, capsys):
     done.add("figure1")
     monkeypatch.setattr(launching, "Command", Launched(interrupted))
     monkeypatch.setattr(sys, "argv", ["figure", "figure1", "figure3", "--scale", "smoke", "--output", str(tmp_path)])
-    assert figure.main() == INTERRUPTED
+    assert figure.main() == 130
     told = capsys.readouterr()
     assert "interrupted; repeat the command to continue" in told.err
     assert "would be drawn" not in told.out

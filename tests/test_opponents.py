@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from repro import training
+from repro.config import checks
+from repro.config.schema import AlgorithmConfig
 from repro.errors import ReproError
 from repro.evaluation.averages import tabulated
 from repro.evaluation.head_to_head import exact, play_match
@@ -75,6 +79,12 @@ def opponents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for overrides in (CFR, LEDUC, (*KUHN, "seed=1")):
         made(output, *overrides)
     return output
+
+
+def test_nothing_is_left_in_temporary_folders(opponents, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made(opponents, *KUHN, *against(f"cfr={key_of(*CFR)}", opponents_at="last"))
+    assert not list(tmp_path.iterdir())
 
 
 # -- one-card games: exact values ------------------------------------------------------------------------------------
@@ -196,6 +206,34 @@ def test_what_cannot_be_an_opponent_is_one_sentence_before_any_training(opponent
     folder = run_folder(opponents, key_of(*SMALL, "seed=2"))
     assert not (folder / "error.txt").exists()
     assert not (folder / "snapshots").exists()
+
+
+def test_a_finished_match_needs_its_opponents_no_more(opponents, tmp_path, monkeypatch):
+    """They are opened when something is to be measured against them, and games are loaded once."""
+    output = shutil.copytree(opponents, tmp_path / "outputs")
+    cfr, networks = key_of(*CFR), key_of(*KUHN, "seed=1")
+    match = against(f"cfr={cfr}", f"b_m={networks}/sd_cfr", f"s_hat={networks}/deep_cfr")
+    loaded: list[str] = []
+    load_one = AlgorithmConfig.load.__func__  # type: ignore[attr-defined]
+
+    def counting(cls: Any, game: Any, device: str = "cpu") -> Any:
+        loaded.append(cls.__name__)
+        return load_one(cls, game, device)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(AlgorithmConfig, "load", classmethod(counting))
+        checks._loaded.cache_clear()
+        made(output, *KUHN, *match)
+    # Once to check, and once to train; of opponents once per algorithm.
+    assert sorted(loaded) == ["DeepCFRConfig", "DeepCFRConfig", "TabularCFRConfig"]
+    for key in (cfr, networks):
+        shutil.rmtree(run_folder(output, key))
+    assert done(output, *KUHN, *match)[1] == records.SKIPPED
+    more = "+algorithm.readouts.sd_cfr_9={kind: ensemble, capacity: 9}"
+    _, state, message = done(output, *KUHN, *match, more)
+    assert state == records.FAILED
+    assert f"evaluation.match needs {cfr} (seed 0): " in message
+    assert done(output, *KUHN, more)[1] == records.FINISHED, "what needs no opponent is measured"
 
 
 def broken_off(output: Path, *overrides: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -67,28 +69,82 @@ def test_what_is_there_is_left_alone(tmp_path: Path):
     assert before == {p.name: p.stat().st_mtime_ns for p in data.folder.glob("[!.]*")}
 
 
-@pytest.mark.parametrize("harm", ["truncated", "changed", "no file", "no checksum", "no JSON", "other JSON"])
-def test_a_damaged_shard_is_made_again_and_never_read(tmp_path: Path, harm: str):
+def flipped(path: Path) -> None:
+    """One bit in the middle."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        ("truncated", "has not the checksum"), ("changed", "has not the checksum"), ("no file", "no shard-00001.npz"),
+        ("no seal", "no shard-00001.json"), ("no JSON", "cannot be read"), ("other JSON", "has not the checksum"),
+        ("another shard", "has not the checksum"), ("another with its seal", "is the file of something else"),
+        ("of another tolerance", "is the file of something else"),
+    ],
+)  # fmt: skip
+def test_a_damaged_shard_is_made_again_and_never_read(tmp_path: Path, capsys, monkeypatch, harm: str, told: str):
     data = solved(tmp_path, 2)
     undamaged = data.load(2 * SHARD)
     before, shard = contents(data.folder), data.folder / "shard-00001.npz"
     if harm == "truncated":
         shard.write_bytes(shard.read_bytes()[:-100])
     elif harm == "changed":
-        content = bytearray(shard.read_bytes())
-        content[len(content) // 2] ^= 1
-        shard.write_bytes(bytes(content))
-    elif harm == "no file":
-        shard.unlink()
-    elif harm == "no checksum":
-        shard.with_suffix(".json").unlink()
-    else:
+        flipped(shard)
+    elif harm in ("no file", "no seal"):
+        (shard if harm == "no file" else shard.with_suffix(".json")).unlink()
+    elif harm in ("no JSON", "other JSON"):
         shard.with_suffix(".json").write_text("{" if harm == "no JSON" else "[]")
-    with pytest.raises(ReproError, match=r"1 of the 2 shards .* the first of them 1; solve them first"):
-        data.load(2 * SHARD)
-    found = solved(tmp_path, 2).load(2 * SHARD)
+    elif harm == "of another tolerance":
+        other = Dataset(tmp_path, replace(RECIPE, solver=SolverConfig(tolerance=0.01)))
+        other.shard(1, threads=1)
+        for path in other.folder.glob("shard*"):
+            shutil.copy(path, data.folder)
+    else:
+        shutil.copy(data.folder / "shard-00000.npz", shard)
+        if harm == "another with its seal":
+            shutil.copy(data.folder / "shard-00000.json", shard.with_suffix(".json"))
+    made, solve = list[int](), Dataset.solved
+
+    def counted(self: Dataset, numbers: Sequence[int], threads: int) -> SubgameSamples:
+        made.extend(numbers)
+        return solve(self, numbers, threads)
+
+    monkeypatch.setattr(Dataset, "solved", counted)
+    found = data.load(2 * SHARD)
+    assert made == [4, 5, 6, 7], "exactly the damaged shard is solved again"
+    error = capsys.readouterr().err
+    assert re.fullmatch(rf"warning: .*shard-00001\.npz .*{told}.*; it is made again\.\n", error)
     assert np.array_equal(found.cfv, undamaged.cfv)
     assert contents(data.folder) == before
+    data.load(2 * SHARD)
+    assert len(made) == SHARD
+
+
+def test_a_shard_of_an_earlier_version_is_not_solved_again(tmp_path: Path, capsys, monkeypatch):
+    """Its seal has the checksum, but does not say what it is of."""
+    data = solved(tmp_path, 1)
+    before, seal = data.load(SHARD), data.folder / "shard-00000.json"
+    seal.write_text(json.dumps({"sha256": json.loads(seal.read_text())["sha256"]}))
+    monkeypatch.setattr(Dataset, "solved", lambda *_: pytest.fail("it is solved again"))
+    assert np.array_equal(data.load(SHARD).cfv, before.cfv)
+    assert not capsys.readouterr().err
+
+
+def test_what_was_never_solved_is_not_solved_unasked(tmp_path: Path):
+    with pytest.raises(ReproError, match=r"1 of the 3 shards .* the first of them 2; solve them first"):
+        solved(tmp_path, 2).load(3 * SHARD)
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path):
+    folder = tmp_path / RECIPE.name
+    folder.mkdir()
+    left_over = folder / "shard-00000.npz.writing-123"
+    left_over.write_bytes(b"half")
+    solved(tmp_path, 1)
+    assert not left_over.exists()
 
 
 def test_who_comes_second_waits_and_finds_the_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,7 +1,7 @@
 """Sizes that no memory holds are refused before any work.
 
-An algorithm, or an evaluation, tells of its keys what their values take at the least (`bytes_needed`): what is counted
-is what cannot be avoided, so that what is refused here could not have worked. What is not refused may be too much, too.
+An algorithm, or an evaluation, tells of its keys what their values take when they are used to the full, a memory's
+capacity for example (`bytes_needed`), and nothing of what else a run needs: what is not refused may be too much, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NUMBERS_PER_PARAMETER = 4
 
 
 def check_memory(config: Config, game: Any, trains: bool = True) -> None:
-    """Refuse values that surely need more memory than this machine has.
+    """Refuse values that, used to the full, need more memory than this machine has.
 
     Args:
         trains: whether the run trains; otherwise it only measures.

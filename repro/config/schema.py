@@ -157,7 +157,7 @@ class Config:
     tracking_uri: str | None = None
     # Write a checkpoint when this many seconds have passed since the last one (and at the end).
     checkpoint_every_seconds: float = at_least(0, 60.0)
-    # Run again even if this run is finished.
+    # Begin anew even if this run is finished. What was asked anew and is stopped goes on when it is repeated without.
     force: bool = False
     # Lightning's Trainer, instantiated: callbacks can be added. Progress, checkpoints and resuming are the suite's own.
     trainer: dict[str, Any] = field(default_factory=dict)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 
 import pandas as pd
 import torch
 
+from repro.durable import write
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.policies.base import TabularPolicy
 
 _ROUNDING = 1e-4
 """How far from 1 the probabilities of an infoset may sum, for files written by others with few digits."""
-
-
-NOT_SUCH_A_FILE = (
-    OSError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, pickle.UnpicklingError, ReproError,
-)  # fmt: skip
-"""What reading a stored tensor file of another kind ends in."""
 
 
 def check_same_game(path: Path | str, kind: str, stored: Game, game: Game) -> None:
@@ -39,7 +33,7 @@ def save_strategy(game: Game, policy: TabularPolicy, path: Path | str) -> None:
     """Write one row per infoset: its number, a readable description, and a probability per action."""
     frame = pd.DataFrame(policy.table.cpu().numpy(), columns=list(game.actions))
     frame.insert(0, "description", [game.describe(i) for i in range(game.infosets)])
-    frame.to_csv(path, index_label="infoset")
+    write(Path(path), frame.to_csv(index_label="infoset").encode())
 
 
 def load_strategy(game: Game, path: Path | str) -> TabularPolicy:
@@ -51,7 +45,7 @@ def load_strategy(game: Game, path: Path | str) -> TabularPolicy:
     try:
         frame = pd.read_csv(path, index_col="infoset", dtype={"description": str})
         table = torch.tensor(frame[list(game.actions)].to_numpy(dtype=float), device=game.device)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # A file of another kind fails in as many ways as there are bytes.
         raise ReproError(f"{path} cannot be read as a strategy.csv.") from error
     described = [game.describe(i) for i in range(game.infosets)]
     if frame.get("description", pd.Series(dtype=str)).tolist() != described:

@@ -7,15 +7,20 @@ hold its networks in memory and in every checkpoint.
 
 from __future__ import annotations
 
-import os
+import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, overload
+from zipfile import ZipFile
 
 import torch
 from torch import Tensor
 
+from repro.durable import replacing
 from repro.errors import ReproError
 
 MOST_KEPT_BYTES = 1 << 26
@@ -50,7 +55,7 @@ class History(Sequence[Tensor]):
         index %= len(self)
         if index >= self.stored:
             return self._new[index - self.stored]
-        piece = next(p for p, end in enumerate(self._ends) if index < end)
+        piece = bisect_right(self._ends, index)
         return self._pieces[piece][index - int(self._ends[piece])]
 
     def append(self, row: Tensor) -> None:
@@ -86,6 +91,9 @@ class Snapshot:
     counts: Mapping[str, float] = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
     history: Mapping[str, Sequence[History]] = field(default_factory=dict)
+
+
+_NAME = re.compile(r"(\d{7,})(\.history)?\.pt")
 
 
 class SnapshotFolder:
@@ -129,17 +137,28 @@ class SnapshotFolder:
         if number not in available:
             listed = ", ".join(map(str, available)) or "none"
             raise ReproError(f"{self.folder} has no snapshot of iteration {number}; there are those of {listed}.")
-        stored = _load(self.folder / f"{number:07d}.pt")
-        return Snapshot(number, stored["counts"], stored["state"], self.history(number))
+        path = self.folder / f"{number:07d}.pt"
+        with _holding(path, "a snapshot"):
+            stored = load_whole(path)
+            counts = {str(name): float(value) for name, value in stored["counts"].items()}
+            return Snapshot(number, counts, dict(stored["state"]), self.history(number))
 
     def history(self, iteration: int) -> dict[str, list[History]]:
-        """The rows of all iterations up to one; empty where an algorithm has none."""
-        files = [_load(path) for i, path in self._numbered() if i <= iteration and path.name.endswith(".history.pt")]
-        ends = [f["first"] + len(next(iter(f["rows"].values()))[0]) for f in files]
-        if any(f["first"] != end for f, end in zip(files, [0, *ends], strict=False)):
-            raise ReproError(f"{self.folder} lacks a file: its history up to iteration {iteration} is not whole.")
-        names = files[-1]["rows"] if files else {}
-        return {name: [History([f["rows"][name][p] for f in files]) for p in range(2)] for name in names}
+        """The rows of all iterations up to one; empty where an algorithm has none.
+
+        Raises:
+            ReproError: a file is missing or damaged.
+        """
+        paths = [path for i, path in self._numbered() if i <= iteration and path.name.endswith(".history.pt")]
+        pieces, end = list[dict[str, list[Tensor]]](), 0
+        for path in paths:
+            first, rows = _piece(path)
+            if first != end or (pieces and rows.keys() != pieces[0].keys()):
+                raise ReproError(f"{self.folder} lacks a file: its history up to iteration {iteration} is not whole.")
+            end += len(next(iter(rows.values()))[0])
+            pieces.append(rows)
+        names = pieces[-1] if pieces else {}
+        return {name: [History([rows[name][p] for rows in pieces]) for p in range(2)] for name in names}
 
     def forget_after(self, iteration: int) -> None:
         """Remove the snapshots of later iterations, which a training that continues from here will leave again."""
@@ -148,24 +167,76 @@ class SnapshotFolder:
                 path.unlink()
 
     def _numbered(self) -> Iterator[tuple[int, Path]]:
-        return iter(sorted((int(p.name.split(".")[0]), p) for p in self.folder.glob("[0-9]*.pt")))
+        named = ((_NAME.fullmatch(path.name), path) for path in self.folder.glob("*.pt"))
+        return iter(sorted((int(name[1]), path) for name, path in named if name))
 
     def _rows_before(self, iteration: int) -> int:
         return max((i for i, p in self._numbered() if i < iteration and p.name.endswith(".history.pt")), default=0)
 
 
 def save_durably(content: object, path: Path) -> None:
-    """Write a tensor file beside and rename it, so that there is never half of it under its name."""
-    beside = path.with_name(f"{path.name}.writing")
-    with beside.open("wb") as file:
+    """Write a tensor file, so that there is never half of it under its name."""
+    with replacing(path) as file:
         torch.save(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
 
 
-def _load(path: Path) -> dict[str, Any]:
+def load_whole(path: Path, what: str = "a snapshot") -> dict[str, Any]:
+    """What `save_durably` wrote. Tensors are mapped from the file, which is read once to see that it is undamaged.
+
+    Raises:
+        ReproError: it is no such file, or damaged. Nothing in it is run.
+    """
+    with _holding(path, what):
+        stored, damaged = load_checked(path)
+    if damaged is not None:
+        raise ReproError(f"{path} is damaged: {damaged} in it has not the checksum that was written with it.")
+    return stored
+
+
+def load_checked(path: Path) -> tuple[dict[str, Any], str | None]:
+    """What a tensor file holds, mapped from it, and its first part that does not have its checksum, if there is one.
+
+    Raises:
+        Exception: it is no such file, or damaged, which shows in as many ways as there are bytes.
+    """
+    stored = dict(torch.load(path, map_location="cpu", weights_only=True, mmap=True))
+    about = path.stat()
+    return stored, _damaged_part(path, about.st_mtime_ns, about.st_size)
+
+
+@lru_cache(maxsize=1 << 16)
+def _damaged_part(path: Path, changed: int, size: int) -> str | None:
+    """The first part of a file that does not have its checksum; looked for once in each state of the file."""
+    del changed, size
+    with ZipFile(path) as archive:
+        return archive.testzip()
+
+
+def _piece(path: Path) -> tuple[int, dict[str, list[Tensor]]]:
+    """A file of a history: the number of its first row, and by name each player's rows, all of one length.
+
+    Raises:
+        ReproError: it is damaged, or none.
+    """
+    with _holding(path, "the history of a snapshot"):
+        stored = load_whole(path, "the history of a snapshot")
+        rows = {str(name): list(both) for name, both in stored["rows"].items()}
+        lengths = {len(part) for both in rows.values() for part in both if isinstance(part, Tensor)}
+        if len(lengths) != 1 or any([type(part) for part in both] != [Tensor, Tensor] for both in rows.values()):
+            raise ValueError("rows of both players are needed, as many of each")
+        return int(stored["first"]), rows
+
+
+@contextmanager
+def _holding(path: Path, what: str) -> Iterator[None]:
+    """Tell whatever goes wrong with a file's content as what it is: a file of another kind, or a damaged one.
+
+    Raises:
+        ReproError: something went wrong.
+    """
     try:
-        return dict(torch.load(path, map_location="cpu", weights_only=True, mmap=True))
+        yield
+    except ReproError:
+        raise
     except Exception as error:  # A damaged file fails in as many ways as there are bytes.
-        raise ReproError(f"{path} is not a snapshot that can be read ({type(error).__name__}).") from error
+        raise ReproError(f"{path} is not {what} that can be read ({type(error).__name__}).") from error

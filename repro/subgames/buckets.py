@@ -22,10 +22,11 @@ from sklearn.metrics import pairwise_distances_argmin
 from threadpoolctl import threadpool_limits
 
 from repro.abstraction.showdown_strength import full_board_shares
+from repro.durable import kept
 from repro.engine.compiled import Array
 from repro.seeding import numpy_generator
 from repro.subgames.sampling import showdown_strengths
-from repro.subgames.stored import Stored, write_whole
+from repro.subgames.stored import Stored
 from repro.subgames.subgames import Deck
 
 K_MEANS, K_MEDIANS = "k_means", "k_medians"
@@ -111,14 +112,15 @@ def find(recipe: BucketRecipe) -> HandBuckets:
 
 
 def stored(root: Path, recipe: BucketRecipe) -> HandBuckets:
-    """`find`, done once: centres are kept in a file of the folder `root`."""
-    path = root / f"buckets-{recipe.key}.npy"
-    if not path.exists():
-        root.mkdir(parents=True, exist_ok=True)
+    """`find`, done once: centres are kept in a file of the folder `root`. One that is damaged is made again."""
+
+    def make() -> bytes:
         content = io.BytesIO()
         np.save(content, find(recipe).centres)
-        write_whole(path, content.getvalue())
-    return HandBuckets(recipe, np.load(path))
+        return content.getvalue()
+
+    content = kept(root / f"buckets-{recipe.key}.npy", recipe.plain, make)
+    return HandBuckets(recipe, np.load(io.BytesIO(content)))
 
 
 def alike(deck: Deck, boards: Array) -> Array:

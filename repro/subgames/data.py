@@ -191,7 +191,7 @@ class SubgameData(pl.LightningDataModule):
         """
         training, validation, truths, ideal = list[Batch](), list[Batch](), list[Truth](), list[Tensor]()
         learned_from = 0
-        for samples in self._store.shards(self._algorithm.subgames):
+        for samples in self._store.shards(self._algorithm.subgames, torch.get_num_threads()):
             bucket = self._buckets(samples.board)
             matchup = samples.matchups(self._subgames.deck).astype(np.float32)
             truth = Truth(*(torch.from_numpy(x) for x in (samples.cfv, matchup, samples.ranges, bucket)))

@@ -6,18 +6,16 @@ A dataset is a folder named after its recipe, with `recipe.json` and, for each s
   `ranges` `[n, 2, hands]` float32 that sum to 1; `cfv` `[n, 2, hands]` float32 counterfactual values as fractions of
   the pot [DEVN, eq. 3]; `exploitability` `[n]` float32 fractions of the pot [DEVN, eq. 2]; `iterations` `[n]` int32.
   Hands are those that the board leaves, in colexicographic order.
-- `shard-00000.json`, its checksum (SHA-256), written last.
+- `shard-00000.json`, its seal (see `repro.durable`): recipe, the shard's number and size, and a checksum.
 
 Which subgames these are depends on the recipe and their numbers alone. On a GPU another program solves them than on a
 CPU: to the same exploitability, with sums in another order, so that values differ as roundings make them.
 
-A shard without a checksum, or with another one than its file has, counts as missing: it is made again, never read.
+A shard that is damaged, or lies under the name of another one, is made again by whoever needs it, and never read.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,12 +24,13 @@ from pathlib import Path
 
 import numpy as np
 
+from repro import durable
 from repro.engine.compiled import Array
 from repro.errors import ReproError
 from repro.subgames.batched import solve_batched
 from repro.subgames.sampling import random_subgame
 from repro.subgames.solver import Solution, SolverConfig, solve_all
-from repro.subgames.stored import Stored, write_whole
+from repro.subgames.stored import Stored
 from repro.subgames.subgames import Deck, Subgames, matchups
 
 _SHARD = {4: 10, 5: 250}
@@ -114,45 +113,40 @@ class Dataset:
         self.recipe, self.folder, self._device = recipe, root / recipe.name, device
 
     def shard(self, number: int, threads: int) -> SubgameSamples:
-        """A shard, made first if it is missing, with so many subgames solved at a time.
+        """A shard, made first if it is missing or damaged, with so many subgames solved at a time.
 
         Raises:
             ReproError: a subgame could not be solved to the tolerance.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / f".{number}.lock").open("w") as lock:
-            # Another process that makes it now is waited for.
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            return _read(self._sound(number) or self._make(number, threads))
+        holds = {**self.recipe.plain, "shard": number, "subgames": self.recipe.shard}
+        content = durable.kept(self._path(number), holds, lambda: self._make(number, threads))
+        with np.load(io.BytesIO(content)) as arrays:
+            return SubgameSamples(**{name: arrays[name] for name in arrays.files})
 
-    def load(self, subgames: int) -> SubgameSamples:
+    def load(self, subgames: int, threads: int = 1) -> SubgameSamples:
         """The first so many subgames, which must be stored.
 
         Raises:
-            ReproError: some are missing or damaged.
+            ReproError: some are missing.
         """
-        return SubgameSamples.joined(self.shards(subgames))
+        return SubgameSamples.joined(self.shards(subgames, threads))
 
-    def shards(self, subgames: int) -> Iterator[SubgameSamples]:
-        """`load`, a shard at a time. Nothing is read if a shard's file is missing."""
+    def shards(self, subgames: int, threads: int = 1) -> Iterator[SubgameSamples]:
+        """`load`, a shard at a time; damaged ones are made again. Nothing is read if one was never made."""
         shards = range(-(-subgames // self.recipe.shard))
-        missing = [number for number in shards if not self._path(number).exists()]
+        missing = [number for number in shards if not durable.is_kept(self._path(number))]
         if missing:
             raise self._lacking(missing, len(shards))
         for number in shards:
-            data = self._sound(number)
-            if data is None:
-                raise self._lacking([number], len(shards))
-            samples = _read(data)
-            last = subgames - number * self.recipe.shard
+            samples, last = self.shard(number, threads), subgames - number * self.recipe.shard
             yield SubgameSamples(**{name: column[:last] for name, column in vars(samples).items()})
 
     def _lacking(self, numbers: Sequence[int], shards: int) -> ReproError:
         return ReproError(
-            f"{len(numbers)} of the {shards} shards of subgames in {self.folder} are not solved yet, or damaged, the "
-            f"first of them {numbers[0]}; solve them first, with algorithm=solved_subgames, "
-            f"algorithm.iterations={shards}, seed={self.recipe.seed}, and the same game and algorithm.solver. A "
-            "dataset of another game.least_pot or algorithm.solver.tolerance is another one."
+            f"{len(numbers)} of the {shards} shards of subgames in {self.folder} are not solved yet, the first of them "
+            f"{numbers[0]}; solve them first, with algorithm=solved_subgames, algorithm.iterations={shards}, "
+            f"seed={self.recipe.seed}, and the same game and algorithm.solver (and force=true if that run is "
+            "finished). A dataset of another game.least_pot or algorithm.solver.tolerance is another one."
         )
 
     def _numbers(self, shard: int) -> range:
@@ -161,25 +155,12 @@ class Dataset:
     def _path(self, shard: int) -> Path:
         return self.folder / f"shard-{shard:05d}.npz"
 
-    def _sound(self, shard: int) -> bytes | None:
-        """The file's content, if it has the checksum that was written with it."""
-        path = self._path(shard)
-        try:
-            data, expected = path.read_bytes(), json.loads(path.with_suffix(".json").read_text())["sha256"]
-        except (FileNotFoundError, ValueError, LookupError, TypeError):
-            return None
-        return data if hashlib.sha256(data).hexdigest() == expected else None
-
     def _make(self, shard: int, threads: int) -> bytes:
-        """Solve and store; returns the file's content."""
-        path, samples = self._path(shard), self.solved(self._numbers(shard), threads)
-        write_whole(self.folder / "recipe.json", json.dumps(asdict(self.recipe), indent=2).encode())
-        buffer = io.BytesIO()
-        np.savez(buffer, **vars(samples))
-        write_whole(path, buffer.getvalue())
-        checksum = hashlib.sha256(buffer.getvalue()).hexdigest()
-        write_whole(path.with_suffix(".json"), json.dumps({"sha256": checksum}).encode())
-        return buffer.getvalue()
+        """Solve; returns the file's content."""
+        durable.write(self.folder / "recipe.json", json.dumps(asdict(self.recipe), indent=2).encode())
+        content = io.BytesIO()
+        np.savez(content, **vars(self.solved(self._numbers(shard), threads)))
+        return content.getvalue()
 
     def solved(self, numbers: Sequence[int], threads: int) -> SubgameSamples:
         """Subgames by their numbers, solved now.
@@ -211,8 +192,3 @@ class Dataset:
             exploitability=np.array([s.exploitability for s in solutions], np.float32),
             iterations=np.array([s.iterations for s in solutions], np.int32),
         )  # fmt: skip
-
-
-def _read(data: bytes) -> SubgameSamples:
-    with np.load(io.BytesIO(data)) as arrays:
-        return SubgameSamples(**{name: arrays[name] for name in arrays.files})

@@ -128,7 +128,7 @@ class ValueErrors(Evaluation):
             yield "readouts", self.readouts, f"the algorithm {algorithm.name} predicts no values, leave it out"
 
     def recall(self, readout: str, rows: Mapping[int, Mapping[str, float]]) -> None:
-        self._unbucketed[readout] = {i: metrics["unbucketed"] for i, metrics in rows.items()}
+        self._unbucketed[readout] = {i: m["unbucketed"] for i, m in rows.items() if "unbucketed" in m}
 
     def headline(self, game: Game, measured: Measured) -> str:
         parts = [f"{name} {m['unbucketed']:.3f}" for name, m in measured.items() if "unbucketed" in m]

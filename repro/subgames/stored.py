@@ -1,13 +1,11 @@
-"""Files that are named after what decides their contents, and written whole or not at all."""
+"""Stored files about subgames are named after what decides their contents."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True)
@@ -29,14 +27,12 @@ class Stored:
     seed: int
 
     @property
+    def plain(self) -> dict[str, Any]:
+        """Recipe and format, as JSON can hold them."""
+        return {"format": self.FORMAT, **asdict(self)}
+
+    @property
     def key(self) -> str:
         """Twelve hexadecimal digits, different for every recipe and format."""
-        text = json.dumps({"format": self.FORMAT, **asdict(self)}, sort_keys=True)
+        text = json.dumps(self.plain, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file under another name, then rename it."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_bytes(data)
-    partial.replace(path)

@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Checkpoint
 
+from repro.faults import writing
+from repro.policies.snapshot import load_checked
+
 _PAUSE_PER_WRITE = 20
 
 LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
+
+TRAININGS, IS_LAST = "trainings", "is_last"
+"""In a checkpoint: the keys of the trainings that it is of, and whether they are done with it."""
 
 
 class Checkpoints(Checkpoint):
@@ -24,12 +34,13 @@ class Checkpoints(Checkpoint):
 
     Args:
         folder: where `last.ckpt` and `previous.ckpt` live.
+        trainings: keys of the trainings whose state this is.
         every_seconds: least time between two checkpoints. It stretches so that writing takes a twentieth of the time
             at most, because B^M grows with every iteration.
     """
 
-    def __init__(self, folder: Path, every_seconds: float) -> None:
-        self._folder, self._every = folder, every_seconds
+    def __init__(self, folder: Path, trainings: Sequence[str], every_seconds: float) -> None:
+        self._folder, self._trainings, self._every = folder, list(trainings), every_seconds
         self._saved = time.monotonic()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -40,35 +51,66 @@ class Checkpoints(Checkpoint):
             self._saved = time.monotonic()
             self._every = max(self._every, _PAUSE_PER_WRITE * (self._saved - started)) if self._every else 0.0
 
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        checkpoint[TRAININGS] = self._trainings
+        checkpoint[IS_LAST] = trainer.current_epoch + 1 == trainer.max_epochs
+
     def _save(self, trainer: pl.Trainer) -> None:
         beside, last = self._folder / "writing.ckpt", self._folder / LAST
-        trainer.save_checkpoint(beside)
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
+        with writing(last, beside):
+            trainer.save_checkpoint(beside)
+            with beside.open("rb") as file:
+                os.fsync(file.fileno())
         if last.exists():
             last.replace(self._folder / PREVIOUS)
         beside.replace(last)
 
 
-def newest_readable(folder: Path) -> tuple[Path | None, str]:
-    """The checkpoint to continue from, and a sentence if one had to be passed over.
+def kept(folder: Path) -> list[Path]:
+    """The checkpoints that may be continued from, the newest first."""
+    return [path for name in (LAST, PREVIOUS) if (path := folder / name).exists()]
 
-    Returns:
-        (path or None to start from the beginning, message or "").
+
+def problem(path: Path, trainings: Sequence[str]) -> str:
+    """Why these trainings cannot go on from a checkpoint, as far as the file tells; empty if it says nothing.
+
+    Raises:
+        OSError: the file is there and cannot be read now.
     """
-    passed_over: list[str] = []
-    for name in (LAST, PREVIOUS):
-        path = folder / name
-        if not path.exists():
-            continue
-        try:
-            torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        except Exception as error:  # A truncated file fails in as many ways as there are bytes.
-            passed_over.append(f"{path} cannot be read ({type(error).__name__})")
-            continue
-        return path, _sentence(passed_over, f"continuing from {name}")
-    return None, _sentence(passed_over, "starting from the beginning")
+    try:
+        content, damaged = load_checked(path)
+    except OSError:
+        raise
+    except Exception as error:  # A damaged file fails in as many ways as there are bytes.
+        return f"cannot be read ({type(error).__name__})"
+    if damaged is not None:
+        return "is damaged (its checksum is wrong)"
+    others = content.get(TRAININGS, list(trainings))
+    return "" if others == list(trainings) else f"is of another training ({', '.join(map(str, others))})"
 
 
-def _sentence(passed_over: list[str], instead: str) -> str:
-    return f"{' and '.join(passed_over)}; {instead}." if passed_over else ""
+def trainings(folder: Path) -> set[str]:
+    """Keys of the trainings that the checkpoints in a folder are of, as far as they can be read."""
+    keys: set[str] = set()
+    for path in folder.glob("*.ckpt"):
+        with suppress(Exception):
+            keys.update(map(str, torch.load(path, map_location="cpu", weights_only=True, mmap=True)[TRAININGS]))
+    return keys
+
+
+def finished(folder: Path) -> list[str]:
+    """Keys of the trainings whose last iteration is in a checkpoint, so that nothing is left to train."""
+    for path in kept(folder):
+        with suppress(Exception):  # One that cannot be read says of none that it is.
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            if content[IS_LAST] and load_checked(path)[1] is None:
+                return list(map(str, content[TRAININGS]))
+    return []
+
+
+def set_aside(path: Path) -> Path:
+    """Keep a checkpoint that is not continued from under another name, until the training is finished."""
+    numbered = (path.with_name(f"unusable-{number}.ckpt") for number in count(1))
+    return path.rename(next(free for free in numbered if not free.exists()))

@@ -37,6 +37,12 @@ def code() -> dict[str, str]:
     }
 
 
+def commit() -> str:
+    """The commit in one word, with "-dirty" where files differ from it, as `git describe` says it."""
+    facts = code()
+    return facts["git_commit"] + ("-dirty" if facts["git_dirty"] == "true" else "")
+
+
 @cache
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that results depend on."""

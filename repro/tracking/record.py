@@ -7,19 +7,23 @@ in other processes or on other machines (launchers), so progress goes through th
 from __future__ import annotations
 
 import json
-import os
+import sys
 import time
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
+
+from repro import durable
 
 RUNNING, FINISHED, FAILED, SKIPPED = "running", "finished", "failed", "skipped"
 WAITING, INTERRUPTED = "not started", "interrupted"
+DAMAGED = "damaged"
+"""State of a record whose file holds something else; its message says so."""
 
 _KEPT = 20
 """Commands whose last word on a training is kept."""
 
-_FILE = "run.json"
+_FILE, _ANEW = "run.json", "anew"
 
 
 @dataclass
@@ -40,6 +44,7 @@ class RunRecord:
         checkpoints: folder in outputs/runs whose checkpoints continue it: its own, or one of several seeds together.
         wall_seconds: time spent in training.
         labels: target -> scale, of all the invocations that asked for it.
+        attempt: id that its runs in MLflow carry, by which they are found again; what is done anew has a new one.
         mlflow: name of a read-out, or "training" -> id of its MLflow run.
         made_with: code, versions and hardware of the processes that trained; where they differ, all values.
     """
@@ -58,6 +63,7 @@ class RunRecord:
     checkpoints: str = ""
     wall_seconds: float = 0.0
     labels: dict[str, str] = field(default_factory=dict)
+    attempt: str = ""
     mlflow: dict[str, str] = field(default_factory=dict)
     made_with: dict[str, list[str]] = field(default_factory=dict)
 
@@ -93,6 +99,9 @@ class RunRecord:
         return self.seconds_per_iteration * (self.iterations - self.iteration)
 
 
+_KINDS = get_type_hints(RunRecord)
+
+
 def write(folder: Path, record: RunRecord, sync: bool = False) -> None:
     """Write the record, replacing it in one step so that a reader never sees half of it; `sync` as `write_durably`."""
     record.updated = time.time()
@@ -100,33 +109,68 @@ def write(folder: Path, record: RunRecord, sync: bool = False) -> None:
 
 
 def read(folder: Path) -> RunRecord:
-    """The record in a training's folder; "not started" if there is none that can be read."""
-    try:
-        content = json.loads((folder / _FILE).read_text())
-        field_names = {f.name for f in fields(RunRecord)}
-        return RunRecord(**{k: v for k, v in content.items() if k in field_names})
-    except (OSError, ValueError, AttributeError, TypeError):
+    """The record in a training's folder; "not started" if there is none.
+
+    If it is damaged, its state is `DAMAGED`, and of the rest whatever is as it should be is kept.
+    """
+    path = folder / _FILE
+    if not is_there(folder):
         return RunRecord()
+    content = load_json(path)
+    given = content if isinstance(content, dict) else {}
+    sound = {name: value for name, value in given.items() if name in _KINDS and _is(value, _KINDS[name])}
+    if any(len(left) != 3 for left in sound.get("earlier", {}).values()):
+        del sound["earlier"]
+    record = RunRecord(**sound)
+    if "trained" not in sound or len(sound) < len(given.keys() & _KINDS.keys()):
+        record.state, record.message = DAMAGED, f"{path} is damaged: it is not the record of a run."
+    return record
+
+
+def is_there(folder: Path) -> bool:
+    """Whether a training's folder has a record, be it damaged."""
+    return (folder / _FILE).exists()
+
+
+def _is(value: object, kind: Any) -> bool:
+    """Whether what JSON holds is of an annotated type; numbers must be finite."""
+    inside = get_args(kind)
+    if get_origin(kind) is dict:
+        return isinstance(value, dict) and all(_is(part, inside[1]) for part in value.values())
+    if get_origin(kind) is list:
+        return isinstance(value, list) and all(_is(part, inside[0]) for part in value)
+    return is_number(value) if kind is float else type(value) is kind and (kind is not int or is_number(value))
+
+
+def is_number(value: object) -> bool:
+    """Whether what JSON holds is a finite number that a float can be."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
+
+
+def ask_anew(folder: Path) -> None:
+    """Note that a training is to begin anew whatever was done before: whoever does it next does so."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_durably(folder / _ANEW, "", sync=True)
+
+
+def is_asked_anew(folder: Path) -> bool:
+    """Whether a training is to begin anew, and has not yet."""
+    return (folder / _ANEW).exists()
+
+
+def forget_asked_anew(folder: Path) -> None:
+    """It has begun anew; from here on, it is continued."""
+    (folder / _ANEW).unlink()
 
 
 def write_durably(path: Path, text: str, sync: bool = False) -> None:
-    """Write a text file beside and rename it.
-
-    Args:
-        sync: wait until it is on the disk, for what must outlast a loss of power.
-    """
-    beside = path.with_name(f"{path.name}.writing-{os.getpid()}")
-    with beside.open("w") as file:
-        file.write(text)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
-    beside.replace(path)
+    """Write a text file, as `repro.durable.write` does."""
+    durable.write(path, text.encode(), sync)
 
 
 def load_json(path: Path) -> Any:
     """What a file holds; None if it cannot be read."""
     try:
         return json.loads(path.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from repro.tracking.record import load_json, write_durably
+from repro.faults import writing
+from repro.tracking import provenance
+from repro.tracking.record import is_number, load_json, write_durably
 
 Metrics = dict[int, dict[str, float]]
 """Iteration -> name of a metric -> value."""
+
+_STEP = re.compile(r"[0-9]{1,12}")
 
 
 class TrainingRows:
@@ -31,23 +36,29 @@ class TrainingRows:
 
     def append(self, iteration: int, metrics: Mapping[str, float]) -> None:
         """Add an epoch's; values that are not finite are left out."""
-        with self._path.open("a") as file:
+        with writing(self._path), self._path.open("a") as file:
             file.write(_line(iteration, metrics))
 
     def read(self) -> Metrics:
-        """All of them. A line that a kill left half-written is none."""
+        """All of them. A line that a kill left half-written, or that holds anything else than an epoch, is none."""
         try:
-            lines = self._path.read_text().splitlines()
+            lines = self._path.read_text(errors="replace").splitlines()
         except OSError:
             return {}
-        rows: Metrics = {}
-        for line in lines:
-            try:
-                step, metrics = json.loads(line)
-            except ValueError:
-                continue
-            rows[int(step)] = metrics
-        return rows
+        return dict(row for row in map(_row, lines) if row is not None)
+
+
+def _row(line: str) -> tuple[int, dict[str, float]] | None:
+    """What `_line` wrote, or None."""
+    try:
+        step, metrics = json.loads(line)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return (step, metrics) if type(step) is int and _STEP.fullmatch(str(step)) and _are_metrics(metrics) else None
+
+
+def _are_metrics(value: object) -> bool:
+    return isinstance(value, dict) and all(map(is_number, value.values()))
 
 
 def _line(step: int, metrics: Mapping[str, float]) -> str:
@@ -68,25 +79,37 @@ class EvaluationRows:
         key: the evaluation's.
         about: what was measured and how, for readers.
         rows: what is known.
+        made_with: commits that measured, which may be later ones than those that trained.
+        damaged: whether the file held anything else than rows, which are then not known.
     """
 
     folder: Path
     key: str
     about: Mapping[str, Any] = field(default_factory=dict)
     rows: Metrics = field(default_factory=dict)
+    made_with: list[str] = field(default_factory=list)
+    damaged: bool = False
 
     def __post_init__(self) -> None:
-        content = load_json(self._path)
-        if isinstance(content, dict):
-            self.rows = {int(step): metrics for step, metrics in content.get("rows", {}).items()}
+        if not self.path.exists():
+            return
+        content = load_json(self.path)
+        given = content.get("rows") if isinstance(content, dict) else None
+        rows = given if isinstance(given, dict) else {}
+        self.rows = {int(i): m for i, m in rows.items() if _STEP.fullmatch(i) and m and _are_metrics(m)}
+        if isinstance(content, dict) and isinstance(content.get("made_with"), list):
+            self.made_with = [str(commit) for commit in content["made_with"]]
+        self.damaged = not isinstance(given, dict) or len(self.rows) < len(rows)
 
     @property
-    def _path(self) -> Path:
+    def path(self) -> Path:
         return self.folder / "evaluations" / f"{self.key}.json"
 
     def add(self, iteration: int, metrics: Mapping[str, float]) -> None:
         """Add or replace what was measured after an iteration, and write everything."""
         self.rows[iteration] = finite(metrics)
+        if provenance.commit() not in self.made_with:
+            self.made_with.append(provenance.commit())
         self._write()
 
     def forget_after(self, iteration: int) -> None:
@@ -97,6 +120,6 @@ class EvaluationRows:
             self._write()
 
     def _write(self) -> None:
-        self._path.parent.mkdir(exist_ok=True)
-        content = {**self.about, "rows": dict(sorted(self.rows.items()))}
-        write_durably(self._path, json.dumps(content), sync=True)
+        self.path.parent.mkdir(exist_ok=True)
+        content = {**self.about, "made_with": self.made_with, "rows": dict(sorted(self.rows.items()))}
+        write_durably(self.path, json.dumps(content), sync=True)

@@ -11,23 +11,31 @@ import logging
 import math
 import os
 import sqlite3
+import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.entities import Experiment, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
+from mlflow.utils.file_utils import local_file_uri_to_path
 from sqlalchemy.engine import URL, make_url
 
 from repro.config.checks import TRAINING
-from repro.errors import ReproError
+from repro.errors import ReproError, StorageError
+from repro.faults import causes, disk_fault, disk_faults_told
 from repro.tracking.record import RunRecord
 
 KEY_TAG = "repro.key"
 READOUT_TAG = "repro.readout"
+ATTEMPT_TAG = "repro.attempt"
+PATIENCE_SECONDS = 300.0
+"""How long a database is waited for that another process has locked."""
+_LOOK_EVERY_SECONDS = 0.5
 _SQLITE, _SQLITE_DRIVER = "sqlite:///", "sqlite+pysqlite:///"
 _SQLITE_HEADER = b"SQLite format 3\0"
 _FIRST_REQUEST = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "4"}
@@ -35,6 +43,7 @@ _FIRST_REQUEST = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_T
 _MESSAGE_TAG = "repro.message"
 _PARAMS_AT_ONCE, _METRICS_AT_ONCE = 100, 1000
 _LONGEST_TAG = 5000
+_MOST_RUNS = 50_000
 COST = "wall_seconds"
 """A metric that every run has at every step."""
 
@@ -59,36 +68,133 @@ def _sqlite_file(uri: str) -> Path | None:
     return Path(make_url(uri).database or "")
 
 
-def open_store(uri: str) -> MlflowClient:
+Answer = TypeVar("Answer")
+
+
+class Store:
+    """An MLflow store: the methods of its client, which wait while another process has locked the database.
+
+    Every method raises `StorageError` if the store does not work now, and `MlflowException` if what it was asked is at
+    fault.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self._patience = PATIENCE_SECONDS
+        self._client = self._patiently(MlflowClient, uri)
+        self._patiently(self._client.search_experiments, max_results=1)
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(self._ask, getattr(self._client, name))
+
+    def _ask(self, method: Callable[..., Answer], *arguments: Any, **named: Any) -> Answer:
+        try:
+            return self._patiently(method, *arguments, **named)
+        except MlflowException as error:
+            if error.error_code in ("TEMPORARILY_UNAVAILABLE", "INTERNAL_ERROR"):
+                raise StorageError(f"the MLflow store {self.uri} does not work ({_first_line(error)}).") from error
+            raise
+
+    def _patiently(self, method: Callable[..., Answer], *arguments: Any, **named: Any) -> Answer:
+        try:
+            return patiently(self.uri, self._patience, method, *arguments, **named)
+        except StorageError:
+            self._patience = 0.0  # Whatever is asked after a fault is to tell of it.
+            raise
+
+
+def patiently(uri: str, seconds: float, method: Callable[..., Answer], *arguments: Any, **named: Any) -> Answer:
+    """Call a method that uses a database, again and again while another process has locked that.
+
+    Raises:
+        StorageError: the database or a disk does not work, or it is still locked after so many seconds.
+    """
+    began, waits = time.monotonic(), False
+    while True:
+        try:
+            return method(*arguments, **named)
+        except Exception as error:
+            if not _is_locked(error):
+                fault = _sqlite_fault(uri, error) or disk_fault(error)
+                if fault is None:
+                    raise
+                raise fault from error
+            if time.monotonic() - began > seconds:
+                raise StorageError(
+                    f"the MLflow database {_sqlite_file(uri)} has been locked by another process for {seconds:.0f} "
+                    "seconds."
+                ) from error
+        if not waits:
+            print(
+                f"waiting for the MLflow database {_sqlite_file(uri)}, which another process has locked "
+                f"(at most {seconds:.0f} seconds)",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
+            waits = True
+        time.sleep(_LOOK_EVERY_SECONDS)
+
+
+def _is_locked(error: BaseException) -> bool:
+    return any(_code(cause) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) for cause in causes(error))
+
+
+def _sqlite_fault(uri: str, error: BaseException) -> StorageError | None:
+    """What is wrong with a database; None if it is not the database."""
+    for cause in causes(error):
+        # Of its subclasses, the other ones say that what was asked is wrong.
+        if isinstance(cause, sqlite3.OperationalError) or type(cause) is sqlite3.DatabaseError:
+            return StorageError(f"the MLflow database {_sqlite_file(uri)} does not work ({cause}).")
+    return None
+
+
+def _code(error: BaseException) -> int | None:
+    """SQLite's primary result code."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def open_store(uri: str) -> Store:
     """Connect, creating an SQLite database where there is none.
 
     Raises:
         ReproError: the file is not an MLflow database, or the store cannot be reached.
+        StorageError: it is locked by another process, or cannot be written.
     """
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    # It prints a traceback of what is told in a sentence.
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     path = _sqlite_file(uri)
     if path is not None:
         if not path.is_absolute():
             raise ReproError(f"tracking_uri is {uri!r}; an SQLite file needs an absolute path (four slashes).")
-        if path.exists():
-            _check_sqlite(uri, path)
-        else:
-            _create_sqlite(path)
+        with disk_faults_told():
+            if _is_there(path):
+                _check_sqlite(uri, path)
+            else:
+                _create_sqlite(path)
     return _connect(uri)
 
 
-def _connect(uri: str) -> MlflowClient:
+def _is_there(path: Path) -> bool:
+    """Whether there is a database. SQLite leaves an empty file in place of one that was removed while in use."""
+    return path.exists() and (path.is_dir() or path.stat().st_size > 0)
+
+
+def _connect(uri: str) -> Store:
     try:
-        client = MlflowClient(uri)
         with _impatient():
-            client.search_experiments(max_results=1)
+            return Store(uri)
+    except ReproError:
+        raise
     except Exception as error:  # MLflow lets its back ends' many exception types through.
-        reason = str(error).splitlines()[0]
-        raise ReproError(f"tracking_uri is {uri!r}; it must name an MLflow store that can be opened ({reason}).") from (
-            error
-        )
-    return client
+        raise ReproError(
+            f"tracking_uri is {uri!r}; it must name an MLflow store that can be opened ({_first_line(error)})."
+        ) from error
 
 
 @contextmanager
@@ -111,7 +217,7 @@ def _create_sqlite(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f"{path.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if path.exists():
+        if _is_there(path):
             return
         beside = path.with_name(f"{path.name}.new")
         for left_over in path.parent.glob(f"{beside.name}*"):
@@ -121,30 +227,41 @@ def _create_sqlite(path: Path) -> None:
 
 
 def _check_sqlite(uri: str, path: Path) -> None:
-    # Opened for writing, because SQLite may have to roll back what a killed process left in the middle of a commit.
     try:
         with path.open("rb") as file:
             header = file.read(len(_SQLITE_HEADER))
-        if header != _SQLITE_HEADER:
-            raise ReproError(f"tracking_uri is {uri!r}; the file there must be an MLflow database.")
-        connection = sqlite3.connect(path)
-        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        connection.close()
-    except (OSError, sqlite3.Error) as error:
-        raise ReproError(f"tracking_uri is {uri!r}; the file there must be an MLflow database ({error}).") from error
-    if "experiments" not in tables:
+    except IsADirectoryError as error:
+        raise ReproError(f"tracking_uri is {uri!r}; it must be an MLflow database, and is a folder.") from error
+    if header != _SQLITE_HEADER:
+        raise ReproError(f"tracking_uri is {uri!r}; the file there must be an MLflow database.")
+    if "experiments" not in patiently(uri, PATIENCE_SECONDS, _tables, path):
         raise ReproError(f"tracking_uri is {uri!r}; the file there is a database, but not an MLflow one.")
 
 
-def experiment_id(client: MlflowClient, name: str, artifacts: Path) -> str:
+def _tables(path: Path) -> set[str]:
+    """Names of a database's tables.
+
+    Opened for writing, because SQLite may have to roll back what a killed process left in the middle of a commit, and
+    because a database that cannot be written shows here.
+    """
+    with closing(sqlite3.connect(path, timeout=_LOOK_EVERY_SECONDS)) as connection:
+        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("CREATE TABLE write_test (x)")
+        connection.rollback()
+    return tables
+
+
+def experiment_id(client: Store, name: str, artifacts: Path) -> str:
     """The id of an experiment, made if there is none; its files go to `artifacts`.
 
     Raises:
-        ReproError: the experiment was deleted in the UI.
+        ReproError: the experiment was deleted in the UI, or its files are not where it says.
     """
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
         try:
+            artifacts.mkdir(parents=True, exist_ok=True)
             return str(client.create_experiment(name, artifact_location=artifacts.resolve().as_uri()))
         except MlflowException:
             # Another process was faster.
@@ -156,7 +273,45 @@ def experiment_id(client: MlflowClient, name: str, artifacts: Path) -> str:
             f"the MLflow experiment {name!r} was deleted; restore it with `mlflow experiments restore "
             f"--experiment-id {experiment.experiment_id}`, or choose another output_dir."
         )
+    _follow_moved_files(client, experiment, artifacts)
     return str(experiment.experiment_id)
+
+
+def _follow_moved_files(client: Store, experiment: Experiment, artifacts: Path) -> None:
+    """Let a database know where its files are when their folder was moved: it holds absolute paths.
+
+    A database that lies beside its files was moved or copied with them. One elsewhere may serve several output folders,
+    and stays as it is while the folder that it names exists.
+    """
+    before, now = str(experiment.artifact_location), artifacts.resolve().as_uri()
+    if before == now or not before.startswith("file:"):
+        return
+    folder = Path(local_file_uri_to_path(before))
+    lies_beside = client.uri == default_uri(artifacts.parent)
+    if not lies_beside and folder.is_dir():
+        return
+    database = _sqlite_file(client.uri)
+    if database is None:
+        raise ReproError(
+            f"the files of the MLflow experiment {experiment.name!r} of {client.uri} are in {folder}, which does not "
+            f"exist; if it was moved to {artifacts}, make a link there, or choose another tracking_uri."
+        )
+    if patiently(client.uri, PATIENCE_SECONDS, _move_files, database, before, now):
+        print(f"MLflow's files were moved from {folder} to {artifacts}; {database} now says so", file=sys.stderr)
+
+
+def _move_files(database: Path, before: str, now: str) -> bool:
+    """Change where all experiments and runs have their files; whether there was one, or another process was faster."""
+    with closing(sqlite3.connect(database, timeout=_LOOK_EVERY_SECONDS)) as connection, connection:
+        connection.execute("BEGIN IMMEDIATE")
+        moved = connection.execute(
+            "UPDATE experiments SET artifact_location = ? WHERE artifact_location = ?", (now, before)
+        )
+        connection.execute(
+            "UPDATE runs SET artifact_uri = ? || substr(artifact_uri, ?) WHERE substr(artifact_uri, 1, ?) = ?",
+            (now, len(before) + 1, len(before) + 1, f"{before}/"),
+        )
+        return moved.rowcount > 0
 
 
 class MLflowRuns:
@@ -167,7 +322,8 @@ class MLflowRuns:
 
     Args:
         experiment: id of the experiment.
-        record: keeps the ids of the runs.
+        record: keeps the ids of the runs. Those that a kill kept out of it are found by its `attempt`, which must be on
+            the disk already.
         key: the training's.
         names: read-out -> name of its run; `TRAINING` comes first.
         params: by read-out.
@@ -179,7 +335,7 @@ class MLflowRuns:
 
     def __init__(
         self,
-        client: MlflowClient,
+        client: Store,
         experiment: str,
         record: RunRecord,
         *,
@@ -192,10 +348,10 @@ class MLflowRuns:
         self.created = False
         self._ids: dict[str, str] = {}
         for readout, name in names.items():
-            run = self._active_run(record.mlflow.get(readout))
+            run = self._active_run(record.mlflow.get(readout)) or self._made_before(experiment, record.attempt, readout)
             if run is None:
                 above = {"mlflow.parentRunId": self._ids[TRAINING]} if readout != TRAINING else {}
-                run_tags = {KEY_TAG: key, READOUT_TAG: readout, **above}
+                run_tags = {KEY_TAG: key, ATTEMPT_TAG: record.attempt, READOUT_TAG: readout, **above}
                 run = client.create_run(experiment, tags=run_tags, run_name=name)
                 self.created = True
             self._ids[readout] = record.mlflow[readout] = str(run.info.run_id)
@@ -203,11 +359,14 @@ class MLflowRuns:
 
     def _active_run(self, run_id: str | None) -> Run | None:
         """The run of an id; None if this store has none, or it was deleted in the UI."""
-        try:
-            run = self._client.get_run(run_id) if run_id else None
-        except MlflowException:
-            return None
+        run = get_run(self._client, run_id) if run_id else None
         return run if run is not None and run.info.lifecycle_stage == "active" else None
+
+    def _made_before(self, experiment: str, attempt: str, readout: str) -> Run | None:
+        """The run that a process made which was killed before it could note the id."""
+        wanted = f"tags.`{ATTEMPT_TAG}` = '{attempt}' AND tags.`{READOUT_TAG}` = '{readout}'"
+        runs = self._client.search_runs([experiment], wanted, max_results=1)
+        return runs[0] if runs else None
 
     def _bring_up_to_date(self, readout: str, run: Run, params: Mapping[str, Any], tags: Mapping[str, str]) -> None:
         run_id = self._ids[readout]
@@ -266,8 +425,31 @@ class MLflowRuns:
             self._client.set_terminated(run_id, status)
 
 
-def close(client: MlflowClient, record: RunRecord) -> None:
+def get_run(client: Store, run_id: str) -> Run | None:
+    """The run of an id; None if this store has none."""
+    try:
+        run: Run = client.get_run(run_id)
+    except MlflowException as error:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+            return None
+        raise
+    return run
+
+
+def running(client: Store) -> dict[str, list[str]]:
+    """Keys of the trainings that are shown as going on, with the ids of the runs that are."""
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    ids: dict[str, list[str]] = {}
+    for run in client.search_runs(experiments, "attributes.status = 'RUNNING'", max_results=_MOST_RUNS):
+        if KEY_TAG in run.data.tags:
+            ids.setdefault(run.data.tags[KEY_TAG], []).append(run.info.run_id)
+    return ids
+
+
+def close(client: Store, record: RunRecord) -> None:
     """Show that a training's process was ended from outside: KILLED; it can be continued."""
-    for run_id in record.mlflow.values():
-        if client.get_run(run_id).info.status == "RUNNING":
-            client.set_terminated(run_id, "KILLED")
+    with suppress(StorageError):  # MLflow only shows what the record says, and is told when the training goes on.
+        for run_id in record.mlflow.values():
+            run = get_run(client, run_id)
+            if run is not None and run.info.status == "RUNNING":
+                client.set_terminated(run_id, "KILLED")

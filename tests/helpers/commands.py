@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from mlflow import MlflowClient
@@ -14,6 +17,7 @@ from repro.config.schema import Config
 from repro.launching import execute
 from repro.measuring import measured_rows
 from repro.planning import Run, plan
+from repro.tracking.checkpoints import Checkpoints
 from repro.trained import run_folder
 
 SMALL = (
@@ -49,6 +53,24 @@ def executed(*overrides: str) -> str:
     """The state that this run ended in, done in this process."""
     run = planned(*overrides)
     return execute(run.configs, run.labels)
+
+
+def killed_after(checkpoints: int, *overrides: str) -> None:
+    """Do this run in a process that is killed when it has written so many checkpoints."""
+    save, calls = Checkpoints._save, []
+
+    def saved(*arguments: Any) -> None:
+        save(*arguments)
+        calls.append(arguments)
+        if len(calls) == checkpoints:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if child == 0:
+        Checkpoints._save = saved  # type: ignore[method-assign,assignment]
+        executed(*overrides, "checkpoint_every_seconds=0")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
 def key_of(*overrides: str) -> str:

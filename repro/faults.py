@@ -1,0 +1,68 @@
+"""Faults of the disks that runs are kept on: told in one sentence that names the file and the first cause."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from repro.errors import ReproError, StorageError
+
+_FULL_OR_READ_ONLY = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
+_OTHERS = frozenset({errno.EIO, errno.ESTALE, errno.EACCES, errno.EPERM})
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """What an error came from, the first cause first, and itself."""
+    chain: list[BaseException] = []
+    before: BaseException | None = error
+    while before is not None and before not in chain:
+        chain.insert(0, before)
+        before = before.__cause__ or (None if before.__suppress_context__ else before.__context__)
+    return chain
+
+
+def disk_fault(error: BaseException) -> StorageError | None:
+    """The first fault of a disk that an error came from; None if there is none."""
+    for cause in causes(error):
+        if isinstance(cause, OSError) and cause.errno in _FULL_OR_READ_ONLY | _OTHERS:
+            what = "written" if cause.errno in _FULL_OR_READ_ONLY else "read or written"
+            file = cause.filename2 or cause.filename or "a file of the run"  # The second one is what a copy goes to.
+            return StorageError(f"{file} cannot be {what} ({cause.strerror}).")
+    return None
+
+
+@contextmanager
+def disk_faults_told() -> Iterator[None]:
+    """Tell faults of a disk as such, and not whatever they led to.
+
+    Raises:
+        StorageError: there was one.
+    """
+    try:
+        yield
+    except ReproError:
+        raise
+    except Exception as error:
+        fault = disk_fault(error)
+        if fault is None:
+            raise
+        raise fault from error
+
+
+@contextmanager
+def writing(path: Path, beside: Path | None = None) -> Iterator[None]:
+    """Let errors name the file that is being written, and leave nothing of what was begun `beside` it.
+
+    A full disk must have room again for the record that says so.
+    """
+    try:
+        yield
+    except BaseException as error:
+        for cause in causes(error):
+            if isinstance(cause, OSError) and cause.filename is None:
+                cause.filename = str(path)
+        if beside is not None:
+            beside.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,145 @@
+"""What processes that were killed have left behind, and who is alive: cleaned when the next command starts.
+
+Whoever does a run, or is a command, holds the lock in its folder, and a lock goes with its process. So what says that
+it is going on, and is not locked, is of a process that is gone; no clock and no process id is asked.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repro.errors import StorageError
+from repro.tracking import record as records
+from repro.tracking.record import INTERRUPTED, RUNNING
+from repro.trained import CONFIG, run_folder
+
+if TYPE_CHECKING:
+    from repro.tracking.store import Store  # it takes seconds to import
+
+LOCK = "lock"
+"""Name of the file that whoever does a run holds, in the run's folder, and a command in its own."""
+COMMANDS = "commands"
+
+_UNFINISHED = ("*.writing", "*.writing-*", "writing.ckpt")
+"""Names of files that are being written beside what they are to replace."""
+
+
+# -- locks -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _if_free(folder: Path) -> Iterator[bool]:
+    """Whether the process that a folder is of is gone; if so, no other one begins with it within."""
+    with ExitStack() as stack:
+        try:
+            lock = stack.enter_context((folder / LOCK).open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = True
+        except OSError:  # It is locked, has just been removed, or is another user's.
+            free = False
+        yield free
+
+
+@contextmanager
+def folder_of_a_command(output: Path, name: str) -> Iterator[Path]:
+    """A folder for a command's own files, removed at its end, or, if it is killed, when another one starts."""
+    with _commands(output) as commands:
+        folder = commands / name
+        folder.mkdir()
+        lock = (folder / LOCK).open("w")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.close()
+
+
+@contextmanager
+def _commands(output: Path) -> Iterator[Path]:
+    """The folder of all commands, for one process at a time: a folder in it may not have its lock yet."""
+    commands = output / COMMANDS
+    commands.mkdir(exist_ok=True)
+    with (output / f"{COMMANDS}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield commands
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def clean(output: Path) -> None:
+    """Remove files of commands that are gone; runs that they were doing are interrupted."""
+    if not output.is_dir():
+        return
+    with _commands(output) as commands:
+        for lock in list(commands.glob(f"*/{LOCK}")):
+            folder = lock.parent
+            with _if_free(folder) as free:
+                if free:
+                    shutil.rmtree(folder, ignore_errors=True)
+    for folder in filter(Path.is_dir, (output / "runs").glob("*")):
+        if records.read(folder).state == RUNNING or _are_useless(folder):
+            with _if_free(folder) as free:
+                if free:
+                    clean_run(folder)
+
+
+def clean_run(folder: Path) -> None:
+    """Remove what nobody needs of a run, by whoever holds its lock."""
+    for pattern in _UNFINISHED:
+        for path in folder.rglob(pattern):
+            path.unlink(missing_ok=True)
+    remove_useless_checkpoints(folder)
+    record = records.read(folder)
+    if record.state == RUNNING:
+        record.state, record.message = INTERRUPTED, "repeat the command to continue"
+        records.write(folder, record)
+
+
+def remove_useless_checkpoints(folder: Path) -> None:
+    """Remove checkpoints of finished trainings: what can be played is in snapshots, the memories serve no one."""
+    if _are_useless(folder):
+        for path in folder.glob("*.ckpt"):
+            path.unlink()
+
+
+def _are_useless(folder: Path) -> bool:
+    """Whether there are checkpoints, and every training that they are of is finished."""
+    if not any(folder.glob("*.ckpt")):
+        return False
+    keys = {folder.name}
+    if not (folder / CONFIG).exists():
+        from repro.tracking import checkpoints  # noqa: PLC0415  (imports Lightning, which takes seconds)
+
+        # They are of several seeds, each of which has a folder of its own.
+        keys = checkpoints.trainings(folder)
+    return bool(keys) and all(records.read(folder.parent / key).trained for key in keys)
+
+
+# -- MLflow ----------------------------------------------------------------------------------------------------------
+
+
+def close_runs(client: Store, output: Path, is_own: bool) -> None:
+    """Show of trainings that MLflow shows as going on, though their processes are gone, that they were KILLED.
+
+    Args:
+        is_own: whether the store has runs of this output folder only.
+    """
+    from repro.tracking import store  # noqa: PLC0415  (imports MLflow, which takes seconds)
+
+    with suppress(StorageError):  # Only shown; whatever else the command does with the store tells of its fault.
+        for key, run_ids in store.running(client).items():
+            folder = run_folder(output, key)
+            if not folder.is_dir():
+                continue
+            with _if_free(folder) as free:
+                known = records.read(folder).mlflow.values()
+                for run_id in run_ids if free else ():
+                    if is_own or run_id in known:
+                        client.set_terminated(run_id, "KILLED")

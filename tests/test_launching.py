@@ -1,0 +1,164 @@
+"""Commands and their workers: what is launched again, what is begun anew, and who waits for whom."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repro import launching
+from repro.errors import ReproError
+from repro.launching import Command, execute, without_force
+from repro.measuring import is_done
+from repro.planning import Run, plan
+from repro.tracking import record as records
+from repro.trained import Trained
+from tests.helpers.commands import SMALL, command, executed, folder_of, killed_after, planned, results, tracked
+
+QUICK = ("game=kuhn", "algorithm=cfr", "algorithm.iterations=4", "algorithm.snapshot_every=2")
+
+
+# -- workers that are killed -----------------------------------------------------------------------------------------
+
+
+def breaking(command: Command, monkeypatch: pytest.MonkeyPatch, times: int) -> list[list[str]]:
+    """Let a command's launcher do the first run that it is given and break, some times; the keys that it is given."""
+    launched: list[list[str]] = []
+    launch = command._launch
+
+    def broken(runs: Sequence[Run], master: Any) -> None:
+        launched.append([run.key for run in runs])
+        if len(launched) <= times:
+            launch(runs[:1], master)
+            raise BrokenExecutor("A worker was terminated.\nAnd so on.")
+        launch(runs, master)
+
+    monkeypatch.setattr(command, "_launch", broken)
+    return launched
+
+
+@pytest.mark.parametrize(("times", "status"), [(1, 0), (2, 0), (3, 1)])
+def test_what_a_broken_pool_has_not_ended_is_launched_again(tmp_path, monkeypatch, capsys, times, status):
+    runs = plan([*QUICK, "seed=range(5)", f"output_dir={tmp_path}"], multirun=True).runs
+    keys = [run.key for run in runs]
+    command = Command(tmp_path, None, None)
+    launched = breaking(command, monkeypatch, times)
+    assert command.do([runs]) == status
+    assert launched == [keys, keys[1:], keys[2:]][: times + 1]
+    told = capsys.readouterr().err
+    assert told.count("warning: A worker was terminated. 4 run(s) are launched again.") == 1
+    states = [records.read(tmp_path / "runs" / key).state for key in keys]
+    assert states == [records.FINISHED] * (3 if status else 5) + [records.WAITING] * (2 if status else 0)
+    assert told.count("did not finish: A worker was terminated.") == (2 if status else 0)
+
+
+def children(process: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_with_database")
+def test_one_killed_run_and_one_killed_worker_stop_no_other(tmp_path):
+    """As the kernel kills what takes too much memory. Its run is named; a worker's is launched again."""
+    overrides = (*SMALL, "algorithm.iterations=200", f"output_dir={tmp_path}", "checkpoint_every_seconds=0")
+    sweep = ("-m", *overrides, "seed=range(3)", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    process = subprocess.Popen(command(*sweep), stderr=subprocess.PIPE, text=True)
+    folders = [folder_of(tmp_path, *overrides, f"seed={seed}") for seed in range(3)]
+
+    def wait_until_some_run(iterations: int) -> Iterator[int]:
+        """The processes that do runs."""
+        while process.poll() is None and not any(records.read(f).iteration >= iterations for f in folders):
+            time.sleep(0.1)
+        return (run for worker in children(process.pid) for run in children(worker))
+
+    os.kill(next(wait_until_some_run(5)), signal.SIGKILL)
+    while not any(records.read(folder).state == records.FAILED for folder in folders):
+        time.sleep(0.1)
+    time.sleep(1)
+    workers = [worker for worker in children(process.pid) if children(worker)]
+    os.kill(workers[0], signal.SIGKILL)
+    _, told = process.communicate(timeout=500)
+    assert process.returncode == 1, told
+    assert sorted(records.read(folder).state for folder in folders) == ["failed", "finished", "finished"], told
+    assert told.count("its process was killed (signal 9; perhaps out of memory); repeat the command to continue") == 1
+    assert "run(s) are launched again" in told
+    assert sorted({run.info.status for run in tracked(tmp_path)[1]}) == ["FINISHED", "KILLED"]
+
+
+# -- force -----------------------------------------------------------------------------------------------------------
+
+
+def begun(output: Path, *overrides: str) -> int:
+    """How often the run was begun: each time it gets runs of its own in MLflow."""
+    key = planned(*overrides).key
+    return len({run.data.tags["mlflow.parentRunId"] for run in tracked(output)[1]
+                if run.data.tags["repro.key"] == key and "mlflow.parentRunId" in run.data.tags})  # fmt: skip
+
+
+@pytest.mark.parametrize("by", ["without force", "with force"])
+def test_a_forced_command_that_was_stopped_before_its_run_is_resumed(tmp_path, monkeypatch, by):
+    """Whether a clock is set back meanwhile or not."""
+    overrides = (*QUICK, f"output_dir={tmp_path}")
+    assert executed(*overrides) == records.FINISHED
+    forced = planned(*overrides, "force=true")
+    command = Command(tmp_path, None, None)
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(launching, "execute", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            command.do([[forced]])
+    assert not is_done(planned(*overrides).config)
+    with pytest.raises(ReproError, match="is to be done anew"):
+        Trained.open(tmp_path, forced.key).check_finished()
+    monkeypatch.setattr(time, "time", lambda: 1e9)
+    assert executed(*overrides, f"force={by == 'with force'}") == records.FINISHED
+    assert begun(tmp_path, *overrides) == 2
+    assert is_done(planned(*overrides).config)
+    assert executed(*overrides) == records.SKIPPED
+
+
+@pytest.mark.slow
+def test_a_forced_run_that_was_stopped_continues_without_force_and_begins_anew_with_it(tmp_path):
+    overrides = (*SMALL, "algorithm.iterations=10", f"output_dir={tmp_path}")
+    folder = folder_of(tmp_path, *overrides)
+    assert executed(*overrides) == records.FINISHED
+    before = results(tmp_path, overrides)
+    killed_after(7, *overrides, "force=true")
+    assert records.read(folder).iteration == 7
+    killed_after(1, *overrides)
+    assert records.read(folder).iteration == 8, "it went on"
+    killed_after(1, *overrides, "force=true")
+    assert records.read(folder).iteration == 1, "it began anew"
+    assert sorted(path.name for path in folder.glob("*.ckpt")) == ["last.ckpt", "unusable-1.ckpt", "unusable-2.ckpt"]
+    assert executed(*overrides) == records.FINISHED
+    assert results(tmp_path, overrides).equals(before)
+    assert begun(tmp_path, *overrides) == 3
+    assert not list(folder.glob("*.ckpt"))
+
+
+def test_what_another_command_has_begun_anew_since_is_not_begun_anew_again(tmp_path):
+    overrides = (*QUICK, f"output_dir={tmp_path}")
+    assert executed(*overrides) == records.FINISHED
+    run = planned(*overrides, "force=true")
+    configs = without_force(run.configs)
+    # As if this command waited for one that does the run now, with force or without.
+    assert executed(*overrides) == records.FINISHED
+    assert execute(configs, run.labels) == records.SKIPPED
+    assert begun(tmp_path, *overrides) == 2
+
+
+def test_what_another_command_has_done_before_is_begun_anew(tmp_path):
+    overrides = (*QUICK, f"output_dir={tmp_path}")
+    for number in (1, 2, 3):
+        assert executed(*overrides, "force=true") == records.FINISHED
+        assert begun(tmp_path, *overrides) == number

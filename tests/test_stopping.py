@@ -1,0 +1,225 @@
+"""SIGTERM and SIGHUP end every command as Ctrl-C does: its runs are closed, and can be continued."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig
+
+from repro import evaluate, figure, launching, leftovers, match, run, stopping
+from repro.evaluation.measures import Exploitability
+from repro.planning import Run
+from repro.tracking import record as records
+from repro.tracking.checkpoints import Checkpoints
+from tests.helpers.commands import SMALL, command, executed, folder_of, key_of, only_folder, planned, results, tracked
+
+SHORT = (*SMALL, "algorithm.iterations=10")
+SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+
+
+@pytest.fixture(autouse=True)
+def _handlers_are_restored() -> Iterator[None]:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    # Where the tests run in the background it may be ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before[0])
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def sent(number: int) -> Callable[..., None]:
+    """A function that has this process stopped by a signal, and does not return before."""
+
+    def send(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), number)
+        time.sleep(5)
+        raise AssertionError("it was not stopped")
+
+    return send
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_run_is_closed_and_can_be_continued(tmp_path, monkeypatch, capsys, number):
+    overrides = [*SHORT, f"output_dir={tmp_path}", "checkpoint_every_seconds=0"]
+    save = Checkpoints._save
+
+    def saved(callback: Checkpoints, trainer: Any) -> None:
+        save(callback, trainer)
+        if trainer.current_epoch == 5:
+            sent(number)()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoints, "_save", saved)
+        assert run.main(overrides) == SIGNALS[number]
+    told = capsys.readouterr().err
+    assert told.endswith("interrupted; repeat the command to continue from the last checkpoints.\n")
+    assert "interrupted  repeat the command to continue" in told
+    record = records.read(only_folder(tmp_path))
+    assert (record.state, record.iteration, record.trained) == (records.INTERRUPTED, 6, False)
+    assert {run.info.status for run in tracked(tmp_path)[1]} == {"KILLED"}
+    assert run.main(overrides) == 0
+    steps = results(tmp_path, SHORT).query("metric == 'loss/value'").step
+    assert steps.tolist() == list(range(1, 11))
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_evaluations_are_closed(tmp_path, monkeypatch, capsys, number):
+    assert executed(*SHORT, "evaluation=costs", f"output_dir={tmp_path}") == records.FINISHED
+    monkeypatch.setattr(Exploitability, "measure", sent(number))
+    arguments = [key_of(*SHORT), "evaluation=exploitability", "--output", str(tmp_path)]
+    assert evaluate.main(arguments) == SIGNALS[number]
+    assert "interrupted; repeat the command" in capsys.readouterr().err
+    assert records.read(only_folder(tmp_path)).state == records.INTERRUPTED
+    assert {run.info.status for run in tracked(tmp_path)[1]} == {"KILLED"}
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_making_figures_and_playing_matches_end(tmp_path, monkeypatch, capsys, number):
+    monkeypatch.setattr(figure, "make", sent(number))
+    monkeypatch.setattr(sys, "argv", ["figure", "figure1", "--output", str(tmp_path)])
+    assert figure.main() == SIGNALS[number]
+    monkeypatch.setattr(match, "play_match", sent(number))
+    assert match.main(["kuhn", "uniform", "uniform"]) == SIGNALS[number]
+    assert capsys.readouterr().err == (
+        "interrupted; repeat the command to continue from the last checkpoints.\ninterrupted.\n"
+    )
+
+
+def test_a_second_signal_does_not_disturb_the_closing():
+    closed = []
+
+    @stopping.stoppable("")
+    def main() -> int:
+        try:
+            sent(signal.SIGTERM)()
+        finally:
+            os.kill(os.getpid(), signal.SIGHUP)
+            closed.append(True)
+        return 0
+
+    assert main() == 143
+    assert closed == [True]
+
+
+def test_a_command_that_is_to_outlive_its_terminal_does():
+    """`nohup` has SIGHUP ignored."""
+
+    @stopping.stoppable("")
+    def main() -> int:
+        os.kill(os.getpid(), signal.SIGHUP)
+        return 0
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert main() == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+# -- workers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
+    """This process as the worker of a launcher, with a command that is alive: does a run, and returns its state."""
+    monkeypatch.setenv(launching.COMMAND_PROCESS, f"{socket.gethostname()}:{os.getppid()}")
+    monkeypatch.setenv(launching._INVOCATION, "this command")
+
+    def do(*overrides: str) -> str:
+        plan = tmp_path / "plan.json"
+        launching.write_plan([planned_in(tmp_path, *overrides)], plan)
+        return launching.launched(DictConfig({"plan": str(plan), "number": 0}))
+
+    return do
+
+
+def planned_in(output: Path, *overrides: str) -> Run:
+    return planned(*SHORT, f"output_dir={output}", "checkpoint_every_seconds=0", *overrides)
+
+
+def after_some_iterations(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> None:
+    save = Checkpoints._save
+
+    def saved(callback: Checkpoints, trainer: Any) -> None:
+        save(callback, trainer)
+        if trainer.current_epoch == 3:
+            what()
+
+    monkeypatch.setattr(Checkpoints, "_save", saved)
+
+
+def test_a_run_whose_process_is_killed_fails_and_its_worker_goes_on(worker, tmp_path, monkeypatch, capfd):
+    with monkeypatch.context() as patched:
+        after_some_iterations(patched, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        assert worker() == records.FAILED
+    record = records.read(only_folder(tmp_path))
+    how = "its process was killed (signal 9; perhaps out of memory)"
+    assert record.message == f"{how}; repeat the command to continue"
+    assert f"run {only_folder(tmp_path).name}: {how}" in capfd.readouterr().err
+    assert worker() == records.FINISHED
+    assert results(tmp_path, SHORT).query("metric == 'loss/value'").step.tolist() == list(range(1, 11))
+
+
+def test_a_run_whose_process_ends_otherwise_fails(worker, tmp_path, monkeypatch):
+    after_some_iterations(monkeypatch, lambda: os._exit(3))
+    assert worker() == records.FAILED
+    assert records.read(only_folder(tmp_path)).message.startswith("its process ended with exit status 3")
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_worker_that_is_stopped_closes_its_run(worker, tmp_path, monkeypatch, number):
+    def stop_the_worker() -> None:
+        os.kill(os.getppid(), number)
+        time.sleep(5)
+
+    after_some_iterations(monkeypatch, stop_the_worker)
+    assert worker() == records.INTERRUPTED
+    assert records.read(only_folder(tmp_path)).iteration == 4
+    assert {run.info.status for run in tracked(tmp_path)[1]} == {"KILLED"}
+
+
+def test_a_worker_whose_run_fails_says_what_the_run_says(worker, tmp_path):
+    assert worker("algorithm.value.batch_size=100000") == records.FAILED
+    assert records.read(only_folder(tmp_path)).message.startswith("algorithm.value.batch_size is 100000, but only")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_with_database")
+@pytest.mark.parametrize(("number", "of_all"), [(signal.SIGTERM, False), (signal.SIGHUP, True)])
+def test_a_sweep_is_closed(tmp_path, number, of_all):
+    """By a signal to the command alone, and to all of its processes, as when a terminal is closed."""
+    overrides = (*SMALL, "algorithm.iterations=3000", f"output_dir={tmp_path}", "checkpoint_every_seconds=0")
+    sweep = ("-m", *overrides, "seed=range(4)", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    process = subprocess.Popen(command(*sweep), stderr=subprocess.PIPE, text=True, start_new_session=True)
+    folders = [folder_of(tmp_path, *overrides, f"seed={seed}") for seed in range(2)]
+    while process.poll() is None and not all(records.read(folder).iteration >= 3 for folder in folders):
+        time.sleep(0.1)
+    (os.killpg if of_all else os.kill)(process.pid, number)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == SIGNALS[number], told
+    # Where a terminal is closed, loky's own processes complain after it.
+    assert "interrupted; repeat the command to continue from the last checkpoints.\n" in told
+    assert [records.read(folder).state for folder in folders] == [records.INTERRUPTED] * 2
+    assert {run.info.status for run in tracked(tmp_path)[1]} == {"KILLED"}
+    assert not list((tmp_path / "commands").iterdir())
+    time.sleep(2 * launching.LOOK_EVERY_SECONDS + 1)
+    for folder in folders:
+        with leftovers._if_free(folder) as free:
+            assert free, "no process is left"
+
+
+@pytest.mark.slow
+def test_a_run_on_a_gpu_has_a_process_that_is_not_forked(worker, tmp_path, monkeypatch):
+    """Here on the CPU, and only that it can be done."""
+    monkeypatch.setattr(launching, "get_context", lambda _: multiprocessing.get_context("spawn"))
+    assert worker() == records.FINISHED
