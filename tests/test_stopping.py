@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -95,20 +96,38 @@ def test_making_figures_and_playing_matches_end(tmp_path, monkeypatch, capsys, n
     )
 
 
-def test_a_second_signal_does_not_disturb_the_closing():
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_second_signal_does_not_disturb_the_closing(number):
     closed = []
 
     @stopping.stoppable("")
     def main() -> int:
+        assert not stopping.is_stopping()
         try:
-            sent(signal.SIGTERM)()
+            sent(number)()
         finally:
-            os.kill(os.getpid(), signal.SIGHUP)
-            closed.append(True)
+            for other in SIGNALS:
+                os.kill(os.getpid(), other)
+            closed.append(stopping.is_stopping())
         return 0
 
-    assert main() == 143
+    assert main() == SIGNALS[number]
     assert closed == [True]
+    assert not stopping.is_stopping()
+
+
+def test_a_signal_that_got_lost_can_be_repeated(monkeypatch):
+    """What a destructor raises is dropped."""
+    monkeypatch.setattr(stopping, "_AGAIN_AFTER_SECONDS", 0.0)
+
+    @stopping.stoppable("")
+    def main() -> int:
+        with suppress(KeyboardInterrupt):
+            sent(signal.SIGTERM)()
+        sent(signal.SIGHUP)()
+        return 0
+
+    assert main() == 129
 
 
 def test_a_command_that_is_to_outlive_its_terminal_does():
