@@ -244,6 +244,16 @@ def test_a_database_that_fails_later_is_told_in_one_sentence(tmp_path, monkeypat
         client.get_run("7")
 
 
+def test_a_database_that_is_locked_does_not_keep_from_stopping(tmp_path, monkeypatch):
+    client = open_store(default_uri(tmp_path))
+    monkeypatch.setattr(store, "_LOOK_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(store, "_PATIENCE_WHEN_STOPPING_SECONDS", 0.1)
+    monkeypatch.setattr(store, "is_stopping", lambda: True)
+    monkeypatch.setattr(MlflowClient, "get_run", failing(*[("database is locked", sqlite3.SQLITE_BUSY)] * 1000))
+    with pytest.raises(StorageError, match="locked"):
+        client.get_run("7")
+
+
 def test_an_empty_file_is_no_obstacle(tmp_path):
     (tmp_path / "mlflow.db").touch()
     assert open_store(default_uri(tmp_path)).search_experiments()

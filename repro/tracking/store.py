@@ -28,6 +28,7 @@ from sqlalchemy.engine import URL, make_url
 from repro.config.checks import TRAINING
 from repro.errors import ReproError, StorageError
 from repro.faults import causes, disk_fault, disk_faults_told
+from repro.stopping import is_stopping
 from repro.tracking.record import RunRecord
 
 KEY_TAG = "repro.key"
@@ -35,6 +36,7 @@ READOUT_TAG = "repro.readout"
 ATTEMPT_TAG = "repro.attempt"
 PATIENCE_SECONDS = 300.0
 """How long a database is waited for that another process has locked."""
+_PATIENCE_WHEN_STOPPING_SECONDS = 5.0
 _LOOK_EVERY_SECONDS = 0.5
 _SQLITE, _SQLITE_DRIVER = "sqlite:///", "sqlite+pysqlite:///"
 _SQLITE_HEADER = b"SQLite format 3\0"
@@ -96,8 +98,9 @@ class Store:
             raise
 
     def _patiently(self, method: Callable[..., Answer], *arguments: Any, **named: Any) -> Answer:
+        longest = _PATIENCE_WHEN_STOPPING_SECONDS if is_stopping() else math.inf
         try:
-            return patiently(self.uri, self._patience, method, *arguments, **named)
+            return patiently(self.uri, min(self._patience, longest), method, *arguments, **named)
         except StorageError:
             self._patience = 0.0  # Whatever is asked after a fault is to tell of it.
             raise
