@@ -287,7 +287,7 @@ class Command:
         from repro.tracking.store import default_uri, open_store  # noqa: PLC0415  (MLflow takes seconds)
 
         # Made before any job starts: several at once would race for it.
-        self._client = open_store(tracking_uri or default_uri(output))
+        self._client = open_store(tracking_uri or default_uri(output), tries_writing=True)
         leftovers.close_runs(self._client, output, tracking_uri is None)
         self._output, self._launcher = output, launcher
         self.invocation = uuid.uuid4().hex

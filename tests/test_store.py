@@ -21,6 +21,7 @@ from mlflow.exceptions import MlflowException
 
 import repro
 from repro.errors import ReproError, StorageError
+from repro.launching import Command
 from repro.tracking import store
 from repro.tracking.record import RunRecord
 from repro.tracking.store import ATTEMPT_TAG, READOUT_TAG, MLflowRuns, Store, default_uri, experiment_id, open_store
@@ -209,7 +210,7 @@ def test_a_database_that_cannot_be_written_is_refused_before_any_work(tmp_path, 
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda path, **given: connect(f"file:{path}?mode=ro", uri=True, **given))
     with pytest.raises(StorageError, match=r"mlflow\.db does not work \(attempt to write a readonly database\)"):
-        open_store(default_uri(tmp_path))
+        Command(tmp_path, None, None)
 
 
 def failing(*errors: tuple[str, int]):

@@ -160,8 +160,11 @@ def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def open_store(uri: str) -> Store:
+def open_store(uri: str, *, tries_writing: bool = False) -> Store:
     """Connect, creating an SQLite database where there is none.
+
+    Args:
+        tries_writing: whether an SQLite database that cannot be written is to show now: when a command begins.
 
     Raises:
         ReproError: the file is not an MLflow database, or the store cannot be reached.
@@ -177,7 +180,7 @@ def open_store(uri: str) -> Store:
             raise ReproError(f"tracking_uri is {uri!r}; an SQLite file needs an absolute path (four slashes).")
         with disk_faults_told():
             if _is_there(path):
-                _check_sqlite(uri, path)
+                _check_sqlite(uri, path, tries_writing)
             else:
                 _create_sqlite(path)
     return _connect(uri)
@@ -229,7 +232,7 @@ def _create_sqlite(path: Path) -> None:
         beside.rename(path)
 
 
-def _check_sqlite(uri: str, path: Path) -> None:
+def _check_sqlite(uri: str, path: Path, tries_writing: bool) -> None:
     try:
         with path.open("rb") as file:
             header = file.read(len(_SQLITE_HEADER))
@@ -237,21 +240,21 @@ def _check_sqlite(uri: str, path: Path) -> None:
         raise ReproError(f"tracking_uri is {uri!r}; it must be an MLflow database, and is a folder.") from error
     if header != _SQLITE_HEADER:
         raise ReproError(f"tracking_uri is {uri!r}; the file there must be an MLflow database.")
-    if "experiments" not in patiently(uri, PATIENCE_SECONDS, _tables, path):
+    if "experiments" not in patiently(uri, PATIENCE_SECONDS, _tables, path, tries_writing):
         raise ReproError(f"tracking_uri is {uri!r}; the file there is a database, but not an MLflow one.")
 
 
-def _tables(path: Path) -> set[str]:
+def _tables(path: Path, tries_writing: bool) -> set[str]:
     """Names of a database's tables.
 
-    Opened for writing, because SQLite may have to roll back what a killed process left in the middle of a commit, and
-    because a database that cannot be written shows here.
+    Opened for writing, because SQLite may have to roll back what a killed process left in the middle of a commit.
     """
     with closing(sqlite3.connect(path, timeout=_LOOK_EVERY_SECONDS)) as connection:
         tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("CREATE TABLE write_test (x)")
-        connection.rollback()
+        if tries_writing:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("CREATE TABLE write_test (x)")
+            connection.rollback()
     return tables
 
 
