@@ -144,11 +144,10 @@ def execute(configs: Sequence[Config], of: Mapping[str, str]) -> str:
     """Do one run and return the state it ended in. Never raises for a fault of one run: its record tells it.
 
     Args:
-        configs: one per seed.
+        configs: one per seed, `without_force`.
         of: target -> scale.
     """
     end_with_the_command()
-    configs = without_force(configs)
     folder = run_folder(configs[0].output_dir, Run(configs, of).key)
     try:
         with disk_faults_told():
