@@ -50,7 +50,7 @@ def write(path: Path, content: bytes, sync: bool = True) -> None:
 
 
 def touch(path: Path) -> None:
-    """Make an empty file that outlasts a loss of power: in one step, and with nothing beside it that is then renamed."""
+    """Make an empty file that outlasts a loss of power, in one step: nothing beside it is renamed."""
     with writing(path):
         path.touch()
         _sync(path.parent)
