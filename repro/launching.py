@@ -369,8 +369,7 @@ class Command:
 
     def _close(self, runs: Sequence[Run]) -> None:
         """Say of the runs of processes that were ended from outside that they were; they can be continued."""
-        from repro.tracking.store import close  # noqa: PLC0415
-
+        until = time.monotonic() + 2 * LOOK_EVERY_SECONDS
         for run in runs:
             folder = run_folder(self._output, run.key)
             record = records.read(folder)
@@ -380,7 +379,7 @@ class Command:
                 record.state = INTERRUPTED
                 _note(folder, record)
             for config in run.configs:
-                close(self._client, records.read(run_folder(self._output, training_key(config))))
+                leftovers.close_run(self._client, run_folder(self._output, training_key(config)), until)
 
 
 def _parallel(master: DictConfig | None) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 LOCK = "lock"
 """Name of the file that whoever does a run holds, in the run's folder, and a command in its own."""
 COMMANDS = "commands"
+
+_LOOK_EVERY_SECONDS = 0.1
 
 _UNFINISHED = ("*.writing", "*.writing-*", "writing.ckpt")
 """Names of files that are being written beside what they are to replace."""
@@ -123,6 +126,23 @@ def _are_useless(folder: Path) -> bool:
 
 
 # -- MLflow ----------------------------------------------------------------------------------------------------------
+
+
+def close_run(client: Store, folder: Path, until: float) -> None:
+    """Show of a training whose process was ended from outside that it was KILLED, if no other one does it.
+
+    Args:
+        until: how long the process that was ended is waited for (`time.monotonic`): it may take a moment to go.
+    """
+    from repro.tracking import store  # noqa: PLC0415  (imports MLflow, which takes seconds)
+
+    while True:
+        with _if_free(folder) as free:
+            if free:
+                store.close(client, records.read(folder))
+        if free or not folder.is_dir() or time.monotonic() > until:
+            return
+        time.sleep(_LOOK_EVERY_SECONDS)
 
 
 def close_runs(client: Store, output: Path, is_own: bool) -> None:
