@@ -32,7 +32,7 @@ from repro.config.schema import Config
 from repro.errors import ReproError, StorageError
 from repro.evaluation.averages import tabulated
 from repro.evaluation.base import Measured
-from repro.faults import disk_faults_told, writing
+from repro.faults import causes, disk_fault, disk_faults_told, writing
 from repro.games.game import Game
 from repro.measuring import Measuring
 from repro.planning import Run
@@ -248,8 +248,10 @@ def _fit(game: Any, seeds: Sequence[Seed], folder: Path, record: RunRecord) -> N
                     _train(model, seeds, reporting, path)
                     break
             except Exception as error:
-                if reporting.has_started or isinstance(error, _NO_FAULT_OF_A_CHECKPOINT):
+                if reporting.has_started:
                     raise
+                if any(isinstance(cause, _NO_FAULT_OF_A_CHECKPOINT) for cause in causes(error)):
+                    raise disk_fault(error) or error  # noqa: B904  (either has the first cause)
                 problem, model = f"does not fit ({type(error).__name__})", _model(game, seeds)
             passed_over[path] = problem
         else:
@@ -326,6 +328,11 @@ def _closing_when_stopped(seeds: Sequence[Seed], where: Callable[[], str]) -> It
         raise
 
 
+def _has_unusable(*folders: Path) -> bool:
+    """Whether checkpoints were set aside in any of these folders."""
+    return any(True for folder in folders for _ in folder.glob("unusable-*.ckpt"))
+
+
 def _quiet_lightning() -> None:
     # Its hints (number of data-loading workers, logger steps) do not apply to a run that makes its own data.
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
@@ -360,6 +367,9 @@ class Reporting(pl.Callback):
             name = checkpoints.set_aside(path).name
             print(f"warning: {path} {problem}; {instead}, and it is kept as {name}.", file=sys.stderr, flush=True)
         for seed in self._seeds:
+            if not first and _has_unusable(seed.folder, _place(self._seeds)):
+                # What was trained is kept as the checkpoints are from which it should have gone on.
+                snapshots_of(seed.folder).set_aside()
             snapshots_of(seed.folder).forget_after(first)
             seed.measuring.forget_after(first)
             seed.rows.begin(first)
