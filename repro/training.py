@@ -32,7 +32,7 @@ from repro.config.schema import Config
 from repro.errors import ReproError, StorageError
 from repro.evaluation.averages import tabulated
 from repro.evaluation.base import Measured
-from repro.faults import causes, disk_fault, disk_faults_told, writing
+from repro.faults import causes, disk_fault, disk_faults_told
 from repro.games.game import Game
 from repro.measuring import Measuring
 from repro.planning import Run
@@ -135,7 +135,10 @@ def _open(game: Any, config: Config, labels: Mapping[str, str], record: RunRecor
         record.note_made_with({**provenance.code(), **provenance.hardware(), **provenance.versions()})
     measuring = Measuring(game, config, folder)
     measuring.open_others(snapshots_of(folder) if record.trained else None)
+    known = dict(record.mlflow)
     mlflow = _mlflow_runs(config, key, record)
+    # What MLflow lacks in runs that are new to the record is to be made up for, even if this process is killed.
+    record.exported &= record.mlflow == known
     records.write(folder, record)
     if begins_anew:
         records.forget_asked_anew(folder)
@@ -419,9 +422,12 @@ def _complete(seed: Seed) -> bool:
     """Measure what lacks of a finished training, and leave its files. Whether there was anything to do."""
     snapshots = snapshots_of(seed.folder)
     lacking = len(seed.measuring.lacking(snapshots))
-    if seed.record.exported and not lacking and not seed.mlflow.created:
+    if seed.record.exported and not lacking:
         return False
     with _closing_when_stopped([seed], lambda: f"measuring after iteration {seed.record.iteration}"):
+        # Before MLflow shows that it goes on, so that whoever finds it stopped here repairs what MLflow shows.
+        seed.record.exported = False
+        records.write(seed.folder, seed.record, sync=True)
         seed.mlflow.begin()
         for number, measured in enumerate(seed.measuring.complete(snapshots), start=1):
             seed.record.headline = seed.measuring.headline(measured) or seed.record.headline
@@ -443,9 +449,8 @@ def _leave_files(seed: Seed, snapshots: SnapshotFolder) -> None:
     if not seed.measuring.readouts:
         return
     snapshot = snapshots.read()
-    if not seed.record.exported:
-        save_portable(seed.folder / PORTABLE, seed.config, snapshot)
-        seed.mlflow.artifact(TRAINING, seed.folder / PORTABLE)
+    save_portable(seed.folder / PORTABLE, seed.config, snapshot)
+    seed.mlflow.artifact(TRAINING, seed.folder / PORTABLE)
     for name, readout in seed.measuring.readouts.items():
         _leave_strategy(seed, name, readout, snapshot)
 
@@ -456,6 +461,5 @@ def _leave_strategy(seed: Seed, name: str, readout: Readout, snapshot: Snapshot)
         return
     path = seed.folder / name / "strategy.csv"
     path.parent.mkdir(exist_ok=True)
-    with writing(path, beside=path):
-        save_strategy(game, tabulated(game, readout.seats(snapshot)), path)
+    save_strategy(game, tabulated(game, readout.seats(snapshot)), path)
     seed.mlflow.artifact(name, path)
