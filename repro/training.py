@@ -126,15 +126,16 @@ def _open(game: Any, config: Config, labels: Mapping[str, str], record: RunRecor
     record = record_of(folder, config) if record is None else record
     record.labels |= labels
     begins_anew = records.is_asked_anew(folder)
+    measuring = Measuring(game, config, folder, begins_anew)
+    measuring.open_others(snapshots_of(folder) if record.trained and not begins_anew else None)
     if begins_anew:
+        # Only now that it is known that what is asked can be done.
         _begin_anew(folder, record)
     # On the disk before any run in MLflow is made, so that one whose id a kill keeps out of the record is found again.
     record.attempt = record.attempt or uuid.uuid4().hex
     records.write(folder, record)
     if not record.trained:
         record.note_made_with({**provenance.code(), **provenance.hardware(), **provenance.versions()})
-    measuring = Measuring(game, config, folder)
-    measuring.open_others(snapshots_of(folder) if record.trained else None)
     known = dict(record.mlflow)
     mlflow = _mlflow_runs(config, key, record)
     # What MLflow lacks in runs that are new to the record is to be made up for, even if this process is killed.

@@ -216,6 +216,28 @@ def test_what_cannot_be_measured_again_is_not_silently_lacking(output):
     assert done(output, *CFR)[0] == records.FINISHED
 
 
+@pytest.mark.usefixtures("_nothing_trains")
+def test_force_takes_nothing_away_before_what_is_asked_is_known_to_be_possible(output):
+    folder = folder_of(output)
+    before, known = results(output, CFR), records.read(folder)
+    missing = ("evaluation=[exploitability,match]", "+evaluation.match.opponents.x=0123456789ab")
+    state, record = done(output, *CFR, *missing, "force=true")
+    assert state == records.FAILED
+    assert "there is no run with the key '0123456789ab'" in record.message
+    assert results(output, CFR).equals(before)
+    assert (record.trained, record.exported, record.mlflow) == (True, True, known.mlflow)
+
+
+def test_force_needs_nothing_of_what_was_measured(output):
+    before, folder = results(output, CFR), folder_of(output)
+    (path,) = folder.glob("evaluations/*.json")
+    (folder / "snapshots" / "0000005.pt").unlink()
+    path.write_text("{")
+    state, record = done(output, *CFR, "force=true")
+    assert state == records.FINISHED, record.message
+    assert results(output, CFR).equals(before)
+
+
 def test_lines_that_are_no_epochs_are_left_out(tmp_path):
     path = tmp_path / "metrics.jsonl"
     lines = ["null", "[1]", "{}", '{"a": 1, "b": 2}', '[1, {"x": null}]', '["1", {}]', "[-1, {}]", "[" * 100_000, "\0",
