@@ -37,6 +37,8 @@ _UNFINISHED = ("*.writing", _BY_A_PROCESS, "writing.ckpt")
 _WITHOUT_LOCK = ("figures", "subgames")
 """Folders that several processes write in, on several hosts perhaps; each file in a moment."""
 _ABANDONED_AFTER_SECONDS = 3600.0
+_NEEDED_UNTIL_FINISHED = ("*.ckpt", "snapshots-unusable-*")
+"""Names of what may yet be of use for a training that is not finished."""
 
 
 # -- locks -----------------------------------------------------------------------------------------------------------
@@ -134,15 +136,25 @@ def clean_run(folder: Path) -> None:
 
 
 def remove_useless_checkpoints(folder: Path) -> None:
-    """Remove checkpoints of finished trainings: what can be played is in snapshots, the memories serve no one."""
+    """Remove checkpoints of finished trainings: what can be played is in snapshots, the memories serve no one.
+
+    With them go the snapshots that were set aside when there was no checkpoint to go on from.
+    """
     if _are_useless(folder):
-        for path in folder.glob("*.ckpt"):
-            path.unlink()
+        for path in _kept_until_finished(folder):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def _kept_until_finished(folder: Path) -> list[Path]:
+    return [path for pattern in _NEEDED_UNTIL_FINISHED for path in folder.glob(pattern)]
 
 
 def _are_useless(folder: Path) -> bool:
     """Whether there are checkpoints, and every training that they are of is finished."""
-    if not any(folder.glob("*.ckpt")):
+    if not _kept_until_finished(folder):
         return False
     keys = {folder.name}
     if not (folder / CONFIG).exists():

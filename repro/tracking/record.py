@@ -40,7 +40,7 @@ class RunRecord:
         updated: Unix time of the last write.
         earlier: state, headline and message that other commands left, by their ids, newest last.
         trained: whether its snapshots are complete.
-        exported: whether its files are there for others to take along.
+        exported: whether its files are there for others to take along, and MLflow shows all that is measured.
         checkpoints: folder in outputs/runs whose checkpoints continue it: its own, or one of several seeds together.
         wall_seconds: time spent in training.
         labels: target -> scale, of all the invocations that asked for it.

@@ -334,9 +334,6 @@ class MLflowRuns:
         names: read-out -> name of its run; `TRAINING` comes first.
         params: by read-out.
         tags: of every run.
-
-    Attributes:
-        created: whether any run had to be made.
     """
 
     def __init__(
@@ -351,7 +348,6 @@ class MLflowRuns:
         tags: Mapping[str, str],
     ) -> None:
         self._client, self._last = client, dict.fromkeys(names, -1)
-        self.created = False
         self._ids: dict[str, str] = {}
         for readout, name in names.items():
             run = self._active_run(record.mlflow.get(readout)) or self._made_before(experiment, record.attempt, readout)
@@ -359,7 +355,6 @@ class MLflowRuns:
                 above = {"mlflow.parentRunId": self._ids[TRAINING]} if readout != TRAINING else {}
                 run_tags = {KEY_TAG: key, ATTEMPT_TAG: record.attempt, READOUT_TAG: readout, **above}
                 run = client.create_run(experiment, tags=run_tags, run_name=name)
-                self.created = True
             self._ids[readout] = record.mlflow[readout] = str(run.info.run_id)
             self._bring_up_to_date(readout, run, params[readout], tags)
 
