@@ -49,6 +49,13 @@ def write(path: Path, content: bytes, sync: bool = True) -> None:
         file.write(content)
 
 
+def touch(path: Path) -> None:
+    """Make an empty file that outlasts a loss of power, in one step: nothing beside it is renamed."""
+    with writing(path):
+        path.touch()
+        _sync(path.parent)
+
+
 def _sync(folder: Path) -> None:
     """Wait until a folder is on the disk: it is there that a file has its name."""
     descriptor = os.open(folder, os.O_RDONLY)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import signal
 import socket
@@ -51,6 +52,11 @@ COMMAND_PROCESS = "REPRO_COMMAND_PROCESS"
 """Environment variable: host and process id of the command that this process must not outlive."""
 LOOK_EVERY_SECONDS = 1.0
 _MOST_LAUNCHES = 3
+_PAUSE_SECONDS = 10.0
+"""How long a worker that was interrupted begins no other run."""
+
+_interrupted = -math.inf
+"""When this worker was, by `time.monotonic`."""
 
 
 def prepare_output(output_dir: str) -> Path:
@@ -97,16 +103,20 @@ def _planned(plan: str, number: int) -> tuple[list[Config], dict[str, str]]:
 
 
 def _in_a_child(plan: str, number: int) -> str:
-    import repro.training  # noqa: F401, PLC0415  (so that no child needs to, which takes seconds)
-
+    global _interrupted
     configs, of = _planned(plan, number)
     command = _command()
     # What has touched a GPU cannot be forked.
-    process = get_context("fork").Process if configs[0].device == "cpu" else get_context("spawn").Process
+    forks = configs[0].device == "cpu"
+    process = get_context("fork" if forks else "spawn").Process  # type: ignore[attr-defined]
     child = process(target=_as_a_child, args=(plan, number, f"{socket.gethostname()}:{os.getpid()}"))
     with stopped_by_signals():
-        child.start()
         try:
+            # If the command was stopped as well, it ends this worker meanwhile.
+            time.sleep(max(0.0, _interrupted + _PAUSE_SECONDS - time.monotonic()))
+            if forks:
+                _prepare_forks(configs[0])
+            child.start()
             while child.exitcode is None:
                 child.join(LOOK_EVERY_SECONDS)
                 if command is not None and not _is_alive(command):
@@ -114,8 +124,10 @@ def _in_a_child(plan: str, number: int) -> str:
                     os._exit(1)
         except KeyboardInterrupt:
             # This worker was stopped, and perhaps no other: what stops the command reaches the command itself.
-            child.terminate()
-            child.join()
+            _interrupted = time.monotonic()
+            if child.pid is not None:
+                child.terminate()
+                child.join()
     folder = run_folder(configs[0].output_dir, Run(configs, of).key)
     record = records.read(folder)
     if child.exitcode:
@@ -125,6 +137,23 @@ def _in_a_child(plan: str, number: int) -> str:
             record.state, record.message = FAILED, f"{how}; repeat the command to continue"
             _note(folder, record)
     return record.state
+
+
+def _prepare_forks(config: Config) -> None:
+    """Do once in a worker, and not in each of its children, what takes seconds."""
+    import mlflow.store.tracking.sqlalchemy_store  # noqa: F401, PLC0415
+    import torch  # noqa: PLC0415
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+    import repro.training  # noqa: F401, PLC0415
+    from repro.config.checks import game_for_checks  # noqa: PLC0415
+    from repro.tracking import provenance  # noqa: PLC0415
+
+    provenance.code()
+    provenance.versions()  # Not `hardware`, which touches a GPU.
+    torch.set_num_threads(1)  # A child would wait for ever for threads that OpenMP has started before the fork.
+    with threadpool_limits(1), suppress(Exception):  # What is wrong with the game, the run says.
+        game_for_checks(config)
 
 
 def _as_a_child(plan: str, number: int, worker: str) -> None:
@@ -144,11 +173,10 @@ def execute(configs: Sequence[Config], of: Mapping[str, str]) -> str:
     """Do one run and return the state it ended in. Never raises for a fault of one run: its record tells it.
 
     Args:
-        configs: one per seed.
+        configs: one per seed, `without_force`.
         of: target -> scale.
     """
     end_with_the_command()
-    configs = without_force(configs)
     folder = run_folder(configs[0].output_dir, Run(configs, of).key)
     try:
         with disk_faults_told():
@@ -287,7 +315,7 @@ class Command:
         from repro.tracking.store import default_uri, open_store  # noqa: PLC0415  (MLflow takes seconds)
 
         # Made before any job starts: several at once would race for it.
-        self._client = open_store(tracking_uri or default_uri(output))
+        self._client = open_store(tracking_uri or default_uri(output), tries_writing=True)
         leftovers.close_runs(self._client, output, tracking_uri is None)
         self._output, self._launcher = output, launcher
         self.invocation = uuid.uuid4().hex
@@ -370,8 +398,7 @@ class Command:
 
     def _close(self, runs: Sequence[Run]) -> None:
         """Say of the runs of processes that were ended from outside that they were; they can be continued."""
-        from repro.tracking.store import close  # noqa: PLC0415
-
+        until = time.monotonic() + 2 * LOOK_EVERY_SECONDS
         for run in runs:
             folder = run_folder(self._output, run.key)
             record = records.read(folder)
@@ -381,7 +408,7 @@ class Command:
                 record.state = INTERRUPTED
                 _note(folder, record)
             for config in run.configs:
-                close(self._client, records.read(run_folder(self._output, training_key(config))))
+                leftovers.close_run(self._client, run_folder(self._output, training_key(config)), until)
 
 
 def _parallel(master: DictConfig | None) -> int:

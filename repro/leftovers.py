@@ -1,13 +1,16 @@
 """What processes that were killed have left behind, and who is alive: cleaned when the next command starts.
 
 Whoever does a run, or is a command, holds the lock in its folder, and a lock goes with its process. So what says that
-it is going on, and is not locked, is of a process that is gone; no clock and no process id is asked.
+it is going on, and is not locked, is of a process that is gone. A clock and a process id are asked only of files that
+were being written where there is no lock.
 """
 
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -25,8 +28,17 @@ LOCK = "lock"
 """Name of the file that whoever does a run holds, in the run's folder, and a command in its own."""
 COMMANDS = "commands"
 
-_UNFINISHED = ("*.writing", "*.writing-*", "writing.ckpt")
+_LOOK_EVERY_SECONDS = 0.1
+
+_BY_A_PROCESS = "*.writing-*"
+_UNFINISHED = ("*.writing", _BY_A_PROCESS, "writing.ckpt")
 """Names of files that are being written beside what they are to replace."""
+
+_WITHOUT_LOCK = ("figures", "subgames")
+"""Folders that several processes write in, on several hosts perhaps; each file in a moment."""
+_ABANDONED_AFTER_SECONDS = 3600.0
+_NEEDED_UNTIL_FINISHED = ("*.ckpt", "snapshots-unusable-*")
+"""Names of what may yet be of use for a training that is not finished."""
 
 
 # -- locks -----------------------------------------------------------------------------------------------------------
@@ -84,17 +96,38 @@ def clean(output: Path) -> None:
                 if free:
                     shutil.rmtree(folder, ignore_errors=True)
     for folder in filter(Path.is_dir, (output / "runs").glob("*")):
-        if records.read(folder).state == RUNNING or _are_useless(folder):
+        if records.read(folder).state == RUNNING or _are_useless(folder) or any(_unfinished(folder)):
             with _if_free(folder) as free:
                 if free:
                     clean_run(folder)
+    for path in (path for name in _WITHOUT_LOCK for path in (output / name).rglob(_BY_A_PROCESS)):
+        if _is_abandoned(path):
+            path.unlink(missing_ok=True)
+
+
+def _unfinished(folder: Path) -> Iterator[Path]:
+    """Files of a run that are, or were, being written."""
+    return (path for path in folder.rglob("*writing*") if any(map(path.match, _UNFINISHED)))
+
+
+def _is_abandoned(path: Path) -> bool:
+    """Whether the process that wrote a file, whose id is in the name, is gone: here, or, after so long, elsewhere."""
+    process = path.name.rpartition("-")[2]
+    try:
+        if not process.isdecimal() or time.time() - path.stat().st_mtime < _ABANDONED_AFTER_SECONDS:
+            return False
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):  # Another user's process, or it has its name now.
+        return False
+    return False
 
 
 def clean_run(folder: Path) -> None:
     """Remove what nobody needs of a run, by whoever holds its lock."""
-    for pattern in _UNFINISHED:
-        for path in folder.rglob(pattern):
-            path.unlink(missing_ok=True)
+    for path in list(_unfinished(folder)):
+        path.unlink(missing_ok=True)
     remove_useless_checkpoints(folder)
     record = records.read(folder)
     if record.state == RUNNING:
@@ -103,15 +136,25 @@ def clean_run(folder: Path) -> None:
 
 
 def remove_useless_checkpoints(folder: Path) -> None:
-    """Remove checkpoints of finished trainings: what can be played is in snapshots, the memories serve no one."""
+    """Remove checkpoints of finished trainings: what can be played is in snapshots, the memories serve no one.
+
+    With them go the snapshots that were set aside when there was no checkpoint to go on from.
+    """
     if _are_useless(folder):
-        for path in folder.glob("*.ckpt"):
-            path.unlink()
+        for path in _kept_until_finished(folder):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def _kept_until_finished(folder: Path) -> list[Path]:
+    return [path for pattern in _NEEDED_UNTIL_FINISHED for path in folder.glob(pattern)]
 
 
 def _are_useless(folder: Path) -> bool:
     """Whether there are checkpoints, and every training that they are of is finished."""
-    if not any(folder.glob("*.ckpt")):
+    if not _kept_until_finished(folder):
         return False
     keys = {folder.name}
     if not (folder / CONFIG).exists():
@@ -123,6 +166,23 @@ def _are_useless(folder: Path) -> bool:
 
 
 # -- MLflow ----------------------------------------------------------------------------------------------------------
+
+
+def close_run(client: Store, folder: Path, until: float) -> None:
+    """Show of a training whose process was ended from outside that it was KILLED, if no other one does it.
+
+    Args:
+        until: how long the process that was ended is waited for (`time.monotonic`): it may take a moment to go.
+    """
+    from repro.tracking import store  # noqa: PLC0415  (imports MLflow, which takes seconds)
+
+    while True:
+        with _if_free(folder) as free:
+            if free:
+                store.close(client, records.read(folder))
+        if free or not folder.is_dir() or time.monotonic() > until:
+            return
+        time.sleep(_LOOK_EVERY_SECONDS)
 
 
 def close_runs(client: Store, output: Path, is_own: bool) -> None:

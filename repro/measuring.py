@@ -94,13 +94,17 @@ class Measuring(Results):
         game: the training's.
         config: what is trained and measured.
         folder: the training's.
+        begins_anew: whether nothing is known yet of what is to be measured, whatever the files say, which will go.
     """
 
-    def __init__(self, game: Any, config: Config, folder: Path) -> None:
+    def __init__(self, game: Any, config: Config, folder: Path, begins_anew: bool = False) -> None:
         super().__init__(config, folder)
         self.game = game
         self.readouts = readout_objects(game, config)
         self._others: dict[str, Other] = {}
+        if begins_anew:
+            for rows in self._rows.values():
+                rows.forget()
         self._check_rows()
         for (name, readout), stored in self._rows.items():
             self.evaluations[name].recall(readout, stored.rows)

@@ -32,7 +32,7 @@ from repro.config.schema import Config
 from repro.errors import ReproError, StorageError
 from repro.evaluation.averages import tabulated
 from repro.evaluation.base import Measured
-from repro.faults import disk_faults_told, writing
+from repro.faults import causes, disk_fault, disk_faults_told
 from repro.games.game import Game
 from repro.measuring import Measuring
 from repro.planning import Run
@@ -126,16 +126,20 @@ def _open(game: Any, config: Config, labels: Mapping[str, str], record: RunRecor
     record = record_of(folder, config) if record is None else record
     record.labels |= labels
     begins_anew = records.is_asked_anew(folder)
+    measuring = Measuring(game, config, folder, begins_anew)
+    measuring.open_others(snapshots_of(folder) if record.trained and not begins_anew else None)
     if begins_anew:
+        # Only now that it is known that what is asked can be done.
         _begin_anew(folder, record)
     # On the disk before any run in MLflow is made, so that one whose id a kill keeps out of the record is found again.
     record.attempt = record.attempt or uuid.uuid4().hex
     records.write(folder, record)
     if not record.trained:
         record.note_made_with({**provenance.code(), **provenance.hardware(), **provenance.versions()})
-    measuring = Measuring(game, config, folder)
-    measuring.open_others(snapshots_of(folder) if record.trained else None)
+    known = dict(record.mlflow)
     mlflow = _mlflow_runs(config, key, record)
+    # What MLflow lacks in runs that are new to the record is to be made up for, even if this process is killed.
+    record.exported &= record.mlflow == known
     records.write(folder, record)
     if begins_anew:
         records.forget_asked_anew(folder)
@@ -248,8 +252,10 @@ def _fit(game: Any, seeds: Sequence[Seed], folder: Path, record: RunRecord) -> N
                     _train(model, seeds, reporting, path)
                     break
             except Exception as error:
-                if reporting.has_started or isinstance(error, _NO_FAULT_OF_A_CHECKPOINT):
+                if reporting.has_started:
                     raise
+                if any(isinstance(cause, _NO_FAULT_OF_A_CHECKPOINT) for cause in causes(error)):
+                    raise disk_fault(error) or error  # noqa: B904  (either has the first cause)
                 problem, model = f"does not fit ({type(error).__name__})", _model(game, seeds)
             passed_over[path] = problem
         else:
@@ -326,6 +332,11 @@ def _closing_when_stopped(seeds: Sequence[Seed], where: Callable[[], str]) -> It
         raise
 
 
+def _has_unusable(*folders: Path) -> bool:
+    """Whether checkpoints were set aside in any of these folders."""
+    return any(True for folder in folders for _ in folder.glob("unusable-*.ckpt"))
+
+
 def _quiet_lightning() -> None:
     # Its hints (number of data-loading workers, logger steps) do not apply to a run that makes its own data.
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
@@ -360,6 +371,9 @@ class Reporting(pl.Callback):
             name = checkpoints.set_aside(path).name
             print(f"warning: {path} {problem}; {instead}, and it is kept as {name}.", file=sys.stderr, flush=True)
         for seed in self._seeds:
+            if not first and _has_unusable(seed.folder, _place(self._seeds)):
+                # What was trained is kept as the checkpoints are from which it should have gone on.
+                snapshots_of(seed.folder).set_aside()
             snapshots_of(seed.folder).forget_after(first)
             seed.measuring.forget_after(first)
             seed.rows.begin(first)
@@ -409,9 +423,12 @@ def _complete(seed: Seed) -> bool:
     """Measure what lacks of a finished training, and leave its files. Whether there was anything to do."""
     snapshots = snapshots_of(seed.folder)
     lacking = len(seed.measuring.lacking(snapshots))
-    if seed.record.exported and not lacking and not seed.mlflow.created:
+    if seed.record.exported and not lacking:
         return False
     with _closing_when_stopped([seed], lambda: f"measuring after iteration {seed.record.iteration}"):
+        # Before MLflow shows that it goes on, so that whoever finds it stopped here repairs what MLflow shows.
+        seed.record.exported = False
+        records.write(seed.folder, seed.record, sync=True)
         seed.mlflow.begin()
         for number, measured in enumerate(seed.measuring.complete(snapshots), start=1):
             seed.record.headline = seed.measuring.headline(measured) or seed.record.headline
@@ -433,9 +450,8 @@ def _leave_files(seed: Seed, snapshots: SnapshotFolder) -> None:
     if not seed.measuring.readouts:
         return
     snapshot = snapshots.read()
-    if not seed.record.exported:
-        save_portable(seed.folder / PORTABLE, seed.config, snapshot)
-        seed.mlflow.artifact(TRAINING, seed.folder / PORTABLE)
+    save_portable(seed.folder / PORTABLE, seed.config, snapshot)
+    seed.mlflow.artifact(TRAINING, seed.folder / PORTABLE)
     for name, readout in seed.measuring.readouts.items():
         _leave_strategy(seed, name, readout, snapshot)
 
@@ -446,6 +462,5 @@ def _leave_strategy(seed: Seed, name: str, readout: Readout, snapshot: Snapshot)
         return
     path = seed.folder / name / "strategy.csv"
     path.parent.mkdir(exist_ok=True)
-    with writing(path, beside=path):
-        save_strategy(game, tabulated(game, readout.seats(snapshot)), path)
+    save_strategy(game, tabulated(game, readout.seats(snapshot)), path)
     seed.mlflow.artifact(name, path)

@@ -14,6 +14,7 @@ import pytorch_lightning as pl
 import torch
 
 from repro import leftovers
+from repro.policies import snapshot
 from repro.tracking import checkpoints
 from repro.tracking import record as records
 from tests.helpers.commands import SMALL, executed, killed_after, only_folder, results
@@ -101,13 +102,59 @@ def test_if_none_fits_training_begins_anew_and_all_are_kept(straight, output, ca
     flipped(folder / "last.ckpt")
     changed(reshaped)(folder / "previous.ckpt")
     kept = [(folder / name).read_bytes() for name in ("last.ckpt", "previous.ckpt")]
-    monkeypatch.setattr(leftovers, "remove_useless_checkpoints", lambda _: None)
-    assert executed(*SMALL, f"output_dir={output}") == records.FINISHED
+    trained = contents(folder / "snapshots")
+    with monkeypatch.context() as patched:
+        patched.setattr(leftovers, "remove_useless_checkpoints", lambda _: None)
+        assert executed(*SMALL, f"output_dir={output}") == records.FINISHED
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
     assert len(told) == 2
     assert all("; training begins anew, and it is kept as unusable-" in line for line in told)
     assert [(folder / f"unusable-{number}.ckpt").read_bytes() for number in (1, 2)] == kept
+    assert trained
+    assert contents(folder / "snapshots-unusable-1") == trained
     pd.testing.assert_frame_equal(results(output, SMALL), straight)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("*.pt")}
+
+
+def test_what_was_set_aside_goes_when_the_training_is_finished(output):
+    folder = only_folder(output)
+    for path in folder.glob("*.ckpt"):
+        truncated(path)
+    assert executed(*SMALL, f"output_dir={output}") == records.FINISHED
+    assert not list(folder.glob("*unusable*"))
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [(OSError(errno.ESTALE, "Stale file handle"), records.INTERRUPTED), (MemoryError(), records.FAILED)],
+)
+def test_a_history_that_cannot_be_read_now_costs_nothing(straight, output, monkeypatch, error, state):
+    folder, load = only_folder(output), snapshot.load_checked
+    before = contents(folder / "snapshots"), sorted(folder.glob("*.ckpt"))
+
+    def loaded(path: Path) -> Any:
+        if path.name.endswith(".history.pt"):
+            raise error
+        return load(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(snapshot, "load_checked", loaded)
+        assert executed(*SMALL, f"output_dir={output}") == state
+    assert (contents(folder / "snapshots"), sorted(folder.glob("*.ckpt"))) == before
+    assert executed(*SMALL, f"output_dir={output}") == records.FINISHED
+    pd.testing.assert_frame_equal(results(output, SMALL), straight)
+
+
+def test_memory_that_is_lacking_says_nothing_of_a_checkpoint(tmp_path, monkeypatch):
+    def lacking(_: Path) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(checkpoints, "load_checked", lacking)
+    with pytest.raises(MemoryError):
+        checkpoints.problem(tmp_path / "last.ckpt", [])
 
 
 def test_what_is_no_fault_of_a_checkpoint_leaves_it_where_it_is(straight, output):

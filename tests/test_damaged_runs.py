@@ -15,12 +15,14 @@ from repro import match, training
 from repro.errors import ReproError
 from repro.games import load
 from repro.launching import execute
+from repro.measuring import Measuring, is_done
 from repro.planning import plan
 from repro.tracking import record as records
 from repro.tracking.record import RunRecord
 from repro.tracking.rows import EvaluationRows, TrainingRows
+from repro.tracking.store import KEY_TAG, MLflowRuns
 from repro.trained import CONFIG, Trained, run_folder
-from tests.helpers.commands import key_of, results
+from tests.helpers.commands import key_of, planned, results, tracked
 
 CFR = ("game=kuhn", "algorithm=cfr", "algorithm.iterations=10", "algorithm.snapshot_every=5")
 NETWORKS = (
@@ -122,6 +124,40 @@ def test_a_damaged_record_does_not_begin_a_training_anew(output, capsys, damage)
     assert done(output, *CFR)[0] == records.SKIPPED
 
 
+@pytest.mark.usefixtures("_nothing_trains")
+@pytest.mark.parametrize("moment", ["complete", "catch_up", "finish"])
+def test_what_was_stopped_while_a_finished_run_was_completed_is_repaired(output, monkeypatch, moment):
+    """What is measured then, or nothing more if it was stopped later, is no reason to leave MLflow as it is."""
+    more = (*CFR, "evaluation=[exploitability,costs]")
+
+    def stopped(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Measuring if moment == "complete" else MLflowRuns, moment, stopped)
+        with pytest.raises(KeyboardInterrupt):
+            done(output, *more)
+    assert not is_done(planned(*more, f"output_dir={output}").config)
+    assert done(output, *more)[0] == records.FINISHED
+    key = key_of(*CFR)
+    assert {run.info.status for run in tracked(output)[1] if run.data.tags[KEY_TAG] == key} == {"FINISHED"}
+    assert done(output, *more)[0] == records.SKIPPED
+
+
+@pytest.mark.usefixtures("_nothing_trains")
+def test_a_strategy_that_is_not_written_again_stays(output, monkeypatch):
+    path = folder_of(output) / "cfr" / "strategy.csv"
+    before = path.read_bytes()
+
+    def stopped(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "save_strategy", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        done(output, *CFR, "evaluation=[exploitability,costs]")
+    assert path.read_bytes() == before
+
+
 def test_what_is_right_in_a_damaged_record_is_kept(output):
     folder = folder_of(output)
     before, path = records.read(folder), folder / "run.json"
@@ -178,6 +214,28 @@ def test_what_cannot_be_measured_again_is_not_silently_lacking(output):
     assert "\n" not in record.message
     path.unlink()
     assert done(output, *CFR)[0] == records.FINISHED
+
+
+@pytest.mark.usefixtures("_nothing_trains")
+def test_force_takes_nothing_away_before_what_is_asked_is_known_to_be_possible(output):
+    folder = folder_of(output)
+    before, known = results(output, CFR), records.read(folder)
+    missing = ("evaluation=[exploitability,match]", "+evaluation.match.opponents.x=0123456789ab")
+    state, record = done(output, *CFR, *missing, "force=true")
+    assert state == records.FAILED
+    assert "there is no run with the key '0123456789ab'" in record.message
+    assert results(output, CFR).equals(before)
+    assert (record.trained, record.exported, record.mlflow) == (True, True, known.mlflow)
+
+
+def test_force_needs_nothing_of_what_was_measured(output):
+    before, folder = results(output, CFR), folder_of(output)
+    (path,) = folder.glob("evaluations/*.json")
+    (folder / "snapshots" / "0000005.pt").unlink()
+    path.write_text("{")
+    state, record = done(output, *CFR, "force=true")
+    assert state == records.FINISHED, record.message
+    assert results(output, CFR).equals(before)
 
 
 def test_lines_that_are_no_epochs_are_left_out(tmp_path):

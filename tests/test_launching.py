@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from repro import launching
+from repro import launching, leftovers
 from repro.errors import ReproError
 from repro.launching import Command, execute, without_force
 from repro.measuring import is_done
@@ -162,3 +162,18 @@ def test_what_another_command_has_done_before_is_begun_anew(tmp_path):
     for number in (1, 2, 3):
         assert executed(*overrides, "force=true") == records.FINISHED
         assert begun(tmp_path, *overrides) == number
+
+
+def test_asking_for_a_run_anew_is_not_disturbed_by_who_does_it_now(tmp_path, monkeypatch):
+    """Who has the run's lock removes whatever is being written in its folder."""
+    folder = tmp_path / "runs" / "key"
+    touch = Path.touch
+
+    def touched(path: Path) -> None:
+        touch(path)
+        leftovers.clean_run(folder)
+
+    monkeypatch.setattr(Path, "touch", touched)
+    records.ask_anew(folder)
+    assert records.is_asked_anew(folder)
+    assert [path.name for path in folder.iterdir()] == ["anew"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 from repro import leftovers
 from repro.launching import Command, prepare_output
 from repro.tracking import record as records
-from tests.helpers.commands import SMALL, executed, killed_after, only_folder, tracked
+from repro.tracking.store import default_uri, open_store
+from tests.helpers.commands import SMALL, executed, killed_after, only_folder, planned, tracked
 
 
 @pytest.fixture(scope="module")
@@ -136,3 +138,50 @@ def test_folders_of_commands_that_are_gone_go(tmp_path):
         prepare_output(str(tmp_path))
         assert {path.name for path in alive.parent.iterdir()} == {"alive", "unknown"}, "one without a lock may be alive"
     assert not alive.exists()
+
+
+def test_a_run_in_mlflow_that_another_command_does_by_now_is_not_closed(output):
+    folder = only_folder(output)
+    command = Command(output.with_name("other"), None, None)
+    command._output, command._client = output, open_store(default_uri(output))
+    record = records.read(folder)
+    record.invocation, record.state = command.invocation, records.FAILED
+    records.write(folder, record)
+    run = planned(*SMALL, f"output_dir={output}")
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command._close([run])
+        assert states(output)[1] == {"RUNNING"}
+    command._close([run])
+    assert states(output)[1] == {"KILLED"}
+
+
+def test_files_of_a_run_that_has_failed_go(output):
+    folder = only_folder(output)
+    record = records.read(folder)
+    record.state = records.FAILED
+    records.write(folder, record)
+    for name in ("writing.ckpt", "run.json.writing-1"):
+        (folder / name).touch()
+    prepare_output(str(output))
+    assert not list(folder.glob("*writing*"))
+    assert records.read(folder).state == records.FAILED
+
+
+def test_files_of_figures_and_subgames_go_when_nobody_writes_them(tmp_path):
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    figures, subgames = tmp_path / "figures" / "figure1", tmp_path / "subgames" / "key"
+    names = [f"data.csv.writing-{child}", f"data.csv.writing-{os.getpid()}", "data.csv.writing-mine", "data.csv"]
+    for folder in (figures, subgames):
+        folder.mkdir(parents=True)
+        for name in names:
+            (folder / name).touch()
+            os.utime(folder / name, (0, 0))
+    recent = figures / f"claims.json.writing-{child}"
+    recent.touch()  # Perhaps by a process of that id on another host.
+    prepare_output(str(tmp_path))
+    assert {path.name for path in figures.iterdir()} == {*names[1:], recent.name}
+    assert {path.name for path in subgames.iterdir()} == set(names[1:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import signal
@@ -10,15 +11,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
 from omegaconf import DictConfig
 
 from repro import evaluate, figure, launching, leftovers, match, run, stopping
+from repro.config.checks import _loaded, game_for_checks
 from repro.evaluation.measures import Exploitability
 from repro.planning import Run
+from repro.tracking import provenance
 from repro.tracking import record as records
 from repro.tracking.checkpoints import Checkpoints
 from tests.helpers.commands import SMALL, command, executed, folder_of, key_of, only_folder, planned, results, tracked
@@ -95,20 +100,38 @@ def test_making_figures_and_playing_matches_end(tmp_path, monkeypatch, capsys, n
     )
 
 
-def test_a_second_signal_does_not_disturb_the_closing():
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_second_signal_does_not_disturb_the_closing(number):
     closed = []
 
     @stopping.stoppable("")
     def main() -> int:
+        assert not stopping.is_stopping()
         try:
-            sent(signal.SIGTERM)()
+            sent(number)()
         finally:
-            os.kill(os.getpid(), signal.SIGHUP)
-            closed.append(True)
+            for other in SIGNALS:
+                os.kill(os.getpid(), other)
+            closed.append(stopping.is_stopping())
         return 0
 
-    assert main() == 143
+    assert main() == SIGNALS[number]
     assert closed == [True]
+    assert not stopping.is_stopping()
+
+
+def test_a_signal_that_got_lost_can_be_repeated(monkeypatch):
+    """What a destructor raises is dropped."""
+    monkeypatch.setattr(stopping, "_AGAIN_AFTER_SECONDS", 0.0)
+
+    @stopping.stoppable("")
+    def main() -> int:
+        with suppress(KeyboardInterrupt):
+            sent(signal.SIGTERM)()
+        sent(signal.SIGHUP)()
+        return 0
+
+    assert main() == 129
 
 
 def test_a_command_that_is_to_outlive_its_terminal_does():
@@ -134,6 +157,7 @@ def worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str
     """This process as the worker of a launcher, with a command that is alive: does a run, and returns its state."""
     monkeypatch.setenv(launching.COMMAND_PROCESS, f"{socket.gethostname()}:{os.getppid()}")
     monkeypatch.setenv(launching._INVOCATION, "this command")
+    monkeypatch.setattr(launching, "_interrupted", -math.inf)
 
     def do(*overrides: str) -> str:
         plan = tmp_path / "plan.json"
@@ -186,6 +210,29 @@ def test_a_worker_that_is_stopped_closes_its_run(worker, tmp_path, monkeypatch, 
     assert worker() == records.INTERRUPTED
     assert records.read(only_folder(tmp_path)).iteration == 4
     assert {run.info.status for run in tracked(tmp_path)[1]} == {"KILLED"}
+
+
+def test_a_worker_that_was_stopped_begins_no_other_run_soon(worker, tmp_path, monkeypatch):
+    started = time.monotonic()
+    monkeypatch.setattr(launching, "_interrupted", started)
+    timer = Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    assert worker() == records.WAITING
+    timer.join()
+    assert not (tmp_path / "runs").exists()
+    assert launching._interrupted > started
+    monkeypatch.setattr(launching, "_PAUSE_SECONDS", 0.5)
+    assert worker() == records.FINISHED, "the command was not stopped"
+
+
+def test_what_takes_seconds_is_done_before_the_fork(tmp_path):
+    (config,) = planned_in(tmp_path).configs
+    launching._prepare_forks(config)
+    assert "mlflow.store.tracking.sqlalchemy_store" in sys.modules
+    before = provenance.code.cache_info().misses, _loaded.cache_info().misses
+    provenance.code()
+    game_for_checks(config)
+    assert (provenance.code.cache_info().misses, _loaded.cache_info().misses) == before
 
 
 def test_a_worker_whose_run_fails_says_what_the_run_says(worker, tmp_path):

@@ -21,6 +21,7 @@ from mlflow.exceptions import MlflowException
 
 import repro
 from repro.errors import ReproError, StorageError
+from repro.launching import Command
 from repro.tracking import store
 from repro.tracking.record import RunRecord
 from repro.tracking.store import ATTEMPT_TAG, READOUT_TAG, MLflowRuns, Store, default_uri, experiment_id, open_store
@@ -209,7 +210,7 @@ def test_a_database_that_cannot_be_written_is_refused_before_any_work(tmp_path, 
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda path, **given: connect(f"file:{path}?mode=ro", uri=True, **given))
     with pytest.raises(StorageError, match=r"mlflow\.db does not work \(attempt to write a readonly database\)"):
-        open_store(default_uri(tmp_path))
+        Command(tmp_path, None, None)
 
 
 def failing(*errors: tuple[str, int]):
@@ -240,6 +241,16 @@ def test_a_database_that_fails_later_is_told_in_one_sentence(tmp_path, monkeypat
         client.get_run("7")
     # When the run is closed after that, nothing is waited for.
     monkeypatch.setattr(MlflowClient, "get_run", failing(*[busy] * 100))
+    with pytest.raises(StorageError, match="locked"):
+        client.get_run("7")
+
+
+def test_a_database_that_is_locked_does_not_keep_from_stopping(tmp_path, monkeypatch):
+    client = open_store(default_uri(tmp_path))
+    monkeypatch.setattr(store, "_LOOK_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(store, "_PATIENCE_WHEN_STOPPING_SECONDS", 0.1)
+    monkeypatch.setattr(store, "is_stopping", lambda: True)
+    monkeypatch.setattr(MlflowClient, "get_run", failing(*[("database is locked", sqlite3.SQLITE_BUSY)] * 1000))
     with pytest.raises(StorageError, match="locked"):
         client.get_run("7")
 

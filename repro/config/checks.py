@@ -52,9 +52,9 @@ def settings(cfg: DictConfig) -> Config:
     if missing:
         raise ReproError(f"{sorted(missing)[0]} has no value; give one on the command line or in the config.")
     config: Config = OmegaConf.to_object(cfg)  # type: ignore[assignment]
-    game = config.game.get("name")
-    if not isinstance(game, str) or not re.fullmatch(LABEL, game):
-        raise ReproError(f"game.name is {game!r}; it must be the name of a game, such as leduc.")
+    name = config.game.get("name")
+    if not isinstance(name, str) or not re.fullmatch(LABEL, name):
+        raise ReproError(f"game.name is {name!r}; it must be the name of a game, such as leduc.")
     config.algorithm.readouts = {name: readout_of(name, readout) for name, readout in config.algorithm.readouts.items()}
     check_settings(config)
     return config

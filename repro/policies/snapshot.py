@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from typing import Any, overload
 from zipfile import ZipFile
@@ -165,6 +166,12 @@ class SnapshotFolder:
         for i, path in list(self._numbered()):
             if i > iteration:
                 path.unlink()
+
+    def set_aside(self) -> None:
+        """Keep all there are under another name, until the training, which begins anew, is finished."""
+        if any(self._numbered()):
+            numbered = (self.folder.with_name(f"{self.folder.name}-unusable-{number}") for number in count(1))
+            self.folder.rename(next(free for free in numbered if not free.exists()))
 
     def _numbered(self) -> Iterator[tuple[int, Path]]:
         named = ((_NAME.fullmatch(path.name), path) for path in self.folder.glob("*.pt"))

@@ -77,11 +77,11 @@ def problem(path: Path, trainings: Sequence[str]) -> str:
     """Why these trainings cannot go on from a checkpoint, as far as the file tells; empty if it says nothing.
 
     Raises:
-        OSError: the file is there and cannot be read now.
+        OSError, MemoryError: the file is there and cannot be read now.
     """
     try:
         content, damaged = load_checked(path)
-    except OSError:
+    except (OSError, MemoryError):
         raise
     except Exception as error:  # A damaged file fails in as many ways as there are bytes.
         return f"cannot be read ({type(error).__name__})"

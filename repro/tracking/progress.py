@@ -16,11 +16,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from repro.tracking.record import FAILED, FINISHED, RUNNING, SKIPPED, RunRecord, read
+from repro.tracking.record import FAILED, FINISHED, INTERRUPTED, RUNNING, SKIPPED, RunRecord, read
 
 _WIDTH_IN_A_FILE = 160
 
-_DONE = (FINISHED, SKIPPED, FAILED)
+_DONE = (FINISHED, SKIPPED, FAILED, INTERRUPTED)
 _LINE_EVERY_SECONDS = 30.0
 
 
@@ -89,8 +89,8 @@ class Watcher:
                 remaining = record.remaining_seconds
                 eta = f"{_duration(remaining)} left" if remaining is not None else "starting"
                 table.add_row(job.label, bar, f"{record.iteration}/{record.iterations}", eta, record.headline)
-            elif record.state == FAILED:
-                table.add_row(job.label, Text("failed", style="red"), "", "", record.message)
+            elif record.state in (FAILED, INTERRUPTED):
+                table.add_row(job.label, Text(record.state, style="red"), "", "", record.message)
             elif record.state in _DONE:
                 table.add_row(job.label, Text(record.state, style="green"), "", "", record.headline)
         grid = Table.grid()

@@ -40,7 +40,7 @@ class RunRecord:
         updated: Unix time of the last write.
         earlier: state, headline and message that other commands left, by their ids, newest last.
         trained: whether its snapshots are complete.
-        exported: whether its files are there for others to take along.
+        exported: whether its files are there for others to take along, and MLflow shows all that is measured.
         checkpoints: folder in outputs/runs whose checkpoints continue it: its own, or one of several seeds together.
         wall_seconds: time spent in training.
         labels: target -> scale, of all the invocations that asked for it.
@@ -150,7 +150,8 @@ def is_number(value: object) -> bool:
 def ask_anew(folder: Path) -> None:
     """Note that a training is to begin anew whatever was done before: whoever does it next does so."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_durably(folder / _ANEW, "", sync=True)
+    # Whoever does the training now, and cleans its folder, has the lock; this needs none.
+    durable.touch(folder / _ANEW)
 
 
 def is_asked_anew(folder: Path) -> bool:

@@ -112,6 +112,10 @@ class EvaluationRows:
             self.made_with.append(provenance.commit())
         self._write()
 
+    def forget(self) -> None:
+        """Take nothing of what the file holds for known. The file stays as it is."""
+        self.rows, self.made_with, self.damaged = {}, [], False
+
     def forget_after(self, iteration: int) -> None:
         """Drop what was measured of later iterations, which training will come to again."""
         earlier = {step: metrics for step, metrics in self.rows.items() if step <= iteration}

@@ -28,6 +28,7 @@ from sqlalchemy.engine import URL, make_url
 from repro.config.checks import TRAINING
 from repro.errors import ReproError, StorageError
 from repro.faults import causes, disk_fault, disk_faults_told
+from repro.stopping import is_stopping
 from repro.tracking.record import RunRecord
 
 KEY_TAG = "repro.key"
@@ -35,6 +36,7 @@ READOUT_TAG = "repro.readout"
 ATTEMPT_TAG = "repro.attempt"
 PATIENCE_SECONDS = 300.0
 """How long a database is waited for that another process has locked."""
+_PATIENCE_WHEN_STOPPING_SECONDS = 5.0
 _LOOK_EVERY_SECONDS = 0.5
 _SQLITE, _SQLITE_DRIVER = "sqlite:///", "sqlite+pysqlite:///"
 _SQLITE_HEADER = b"SQLite format 3\0"
@@ -96,8 +98,9 @@ class Store:
             raise
 
     def _patiently(self, method: Callable[..., Answer], *arguments: Any, **named: Any) -> Answer:
+        longest = _PATIENCE_WHEN_STOPPING_SECONDS if is_stopping() else math.inf
         try:
-            return patiently(self.uri, self._patience, method, *arguments, **named)
+            return patiently(self.uri, min(self._patience, longest), method, *arguments, **named)
         except StorageError:
             self._patience = 0.0  # Whatever is asked after a fault is to tell of it.
             raise
@@ -157,8 +160,11 @@ def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def open_store(uri: str) -> Store:
+def open_store(uri: str, *, tries_writing: bool = False) -> Store:
     """Connect, creating an SQLite database where there is none.
+
+    Args:
+        tries_writing: whether an SQLite database that cannot be written is to show now: when a command begins.
 
     Raises:
         ReproError: the file is not an MLflow database, or the store cannot be reached.
@@ -174,7 +180,7 @@ def open_store(uri: str) -> Store:
             raise ReproError(f"tracking_uri is {uri!r}; an SQLite file needs an absolute path (four slashes).")
         with disk_faults_told():
             if _is_there(path):
-                _check_sqlite(uri, path)
+                _check_sqlite(uri, path, tries_writing)
             else:
                 _create_sqlite(path)
     return _connect(uri)
@@ -226,7 +232,7 @@ def _create_sqlite(path: Path) -> None:
         beside.rename(path)
 
 
-def _check_sqlite(uri: str, path: Path) -> None:
+def _check_sqlite(uri: str, path: Path, tries_writing: bool) -> None:
     try:
         with path.open("rb") as file:
             header = file.read(len(_SQLITE_HEADER))
@@ -234,21 +240,21 @@ def _check_sqlite(uri: str, path: Path) -> None:
         raise ReproError(f"tracking_uri is {uri!r}; it must be an MLflow database, and is a folder.") from error
     if header != _SQLITE_HEADER:
         raise ReproError(f"tracking_uri is {uri!r}; the file there must be an MLflow database.")
-    if "experiments" not in patiently(uri, PATIENCE_SECONDS, _tables, path):
+    if "experiments" not in patiently(uri, PATIENCE_SECONDS, _tables, path, tries_writing):
         raise ReproError(f"tracking_uri is {uri!r}; the file there is a database, but not an MLflow one.")
 
 
-def _tables(path: Path) -> set[str]:
+def _tables(path: Path, tries_writing: bool) -> set[str]:
     """Names of a database's tables.
 
-    Opened for writing, because SQLite may have to roll back what a killed process left in the middle of a commit, and
-    because a database that cannot be written shows here.
+    Opened for writing, because SQLite may have to roll back what a killed process left in the middle of a commit.
     """
     with closing(sqlite3.connect(path, timeout=_LOOK_EVERY_SECONDS)) as connection:
         tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("CREATE TABLE write_test (x)")
-        connection.rollback()
+        if tries_writing:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("CREATE TABLE write_test (x)")
+            connection.rollback()
     return tables
 
 
@@ -328,9 +334,6 @@ class MLflowRuns:
         names: read-out -> name of its run; `TRAINING` comes first.
         params: by read-out.
         tags: of every run.
-
-    Attributes:
-        created: whether any run had to be made.
     """
 
     def __init__(
@@ -345,7 +348,6 @@ class MLflowRuns:
         tags: Mapping[str, str],
     ) -> None:
         self._client, self._last = client, dict.fromkeys(names, -1)
-        self.created = False
         self._ids: dict[str, str] = {}
         for readout, name in names.items():
             run = self._active_run(record.mlflow.get(readout)) or self._made_before(experiment, record.attempt, readout)
@@ -353,7 +355,6 @@ class MLflowRuns:
                 above = {"mlflow.parentRunId": self._ids[TRAINING]} if readout != TRAINING else {}
                 run_tags = {KEY_TAG: key, ATTEMPT_TAG: record.attempt, READOUT_TAG: readout, **above}
                 run = client.create_run(experiment, tags=run_tags, run_name=name)
-                self.created = True
             self._ids[readout] = record.mlflow[readout] = str(run.info.run_id)
             self._bring_up_to_date(readout, run, params[readout], tags)
 

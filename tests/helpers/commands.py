@@ -14,7 +14,7 @@ from mlflow import MlflowClient
 
 from repro.config.keys import training_key
 from repro.config.schema import Config
-from repro.launching import execute
+from repro.launching import execute, without_force
 from repro.measuring import measured_rows
 from repro.planning import Run, plan
 from repro.tracking.checkpoints import Checkpoints
@@ -52,7 +52,7 @@ def planned(*overrides: str) -> Run:
 def executed(*overrides: str) -> str:
     """The state that this run ended in, done in this process."""
     run = planned(*overrides)
-    return execute(run.configs, run.labels)
+    return execute(without_force(run.configs), run.labels)
 
 
 def killed_after(checkpoints: int, *overrides: str) -> None:
