@@ -300,6 +300,7 @@ def test_make_turns_telemetry_off_for_the_ui_too(given, expected):
     assert done.stdout.strip() == f"telemetry {expected}"
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer_is_told_soon_and_others_are_waited_for(monkeypatch):
     """Closed at once, and never answering; MLflow's own patience is more than a minute."""
     monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", raising=False)
