@@ -47,16 +47,21 @@ class Results:
         Raises:
             ReproError: it did.
         """
+        for rows, lost in self.lost():
+            raise ReproError(
+                f"{rows.path} is damaged, and of the {len(lost)} iterations whose measurements it lacks, the first "
+                f"of them {lost[0]}, the snapshots are not kept: remove the file to go on without them, or train "
+                "again with force=true."
+            )
+
+    def lost(self) -> Iterator[tuple[EvaluationRows, list[int]]]:
+        """Damaged files, and the iterations of which they held what cannot be measured again."""
         stored = SnapshotFolder(self.folder / "snapshots").iterations
         for (name, _), rows in self._rows.items():
             done = {i for i in self.due(self.evaluations[name]) if i <= max(stored, default=0)}
             lost = sorted(done - rows.rows.keys() - set(stored)) if rows.damaged else []
             if lost:
-                raise ReproError(
-                    f"{rows.path} is damaged, and of the {len(lost)} iterations whose measurements it lacks, the first "
-                    f"of them {lost[0]}, the snapshots are not kept: remove the file to go on without them, or train "
-                    "again with force=true."
-                )
+                yield rows, lost
 
     def due(self, evaluation: Evaluation) -> list[int]:
         """The iterations after which an evaluation measures."""
@@ -188,7 +193,8 @@ def is_done(config: Config) -> bool:
     folder = run_folder(config.output_dir, training_key(config))
     record = records.read(folder)
     is_trained = record.trained and record.exported and not records.is_asked_anew(folder)
-    return is_trained and not Results(config, folder).lacking(snapshots_of(folder))
+    results = Results(config, folder)
+    return is_trained and not results.lacking(snapshots_of(folder)) and not any(results.lost())
 
 
 def evaluated_with(config: Config) -> set[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -133,12 +133,18 @@ def _chosen(config: Config, name: str) -> ReadoutConfig:
     return readouts[name]
 
 
-@dataclass(frozen=True)
+@dataclass
 class OtherReadout:
-    """A read-out of a finished training; see `repro.evaluation.base.Other`."""
+    """A read-out of a finished training; see `repro.evaluation.base.Other`.
+
+    It may be met after every iteration: players of the last one, and of that which was met last, are kept, and rows of
+    a history, which grows by files that are written once, are looked at once.
+    """
 
     snapshots: SnapshotFolder
     readout: Readout
+    _kept: dict[int | None, Sequence[Seat]] = field(default_factory=dict, init=False, repr=False)
+    _sound_rows: int = field(default=0, init=False, repr=False)
 
     @property
     def iterations(self) -> Sequence[int]:
@@ -150,17 +156,26 @@ class OtherReadout:
         Raises:
             ReproError: there is no such snapshot, or it is damaged.
         """
-        snapshot = self.snapshots.read(iteration)
-        return _checked_seats(self.snapshots.folder, self.readout, snapshot)
+        if iteration not in self._kept:
+            snapshot = self.snapshots.read(iteration)
+            seats = _checked_seats(self.snapshots.folder, self.readout, snapshot, self._sound_rows)
+            self._sound_rows = max(self._sound_rows, snapshot.iteration)
+            for earlier in self._kept.keys() - {None}:
+                del self._kept[earlier]
+            self._kept[iteration] = seats
+        return self._kept[iteration]
 
 
-def _checked_seats(path: Path, readout: Readout, snapshot: Snapshot) -> Sequence[Seat]:
+def _checked_seats(path: Path, readout: Readout, snapshot: Snapshot, sound_rows: int = 0) -> Sequence[Seat]:
     """A player for each seat, from a snapshot that somebody may have changed.
+
+    Args:
+        sound_rows: rows of its history, the oldest ones, that are known to be finite.
 
     Raises:
         ReproError: it does not hold what the training's configuration says.
     """
-    if not _is_sound(snapshot):
+    if not _is_sound(snapshot, sound_rows):
         raise ReproError(f"{path} is damaged: it does not hold the finite numbers of a snapshot.")
     with _as_configured(path):
         seats, game = readout.seats(snapshot), readout.game
@@ -290,13 +305,13 @@ def _check_modules(path: Path | str, config: Any) -> None:
             )
 
 
-def _is_sound(snapshot: Snapshot) -> bool:
-    """Whether there are as many rows of history as iterations, and all numbers are finite."""
+def _is_sound(snapshot: Snapshot, sound_rows: int = 0) -> bool:
+    """Whether there are as many rows of history as iterations, and all numbers but of the first rows are finite."""
     both = [history for histories in snapshot.history.values() for history in histories]
     return (
         all(len(histories) == 2 for histories in snapshot.history.values())
         and all(len(history) == snapshot.iteration for history in both)
-        and all(map(_is_finite, _tensors([snapshot.state, *both])))
+        and all(map(_is_finite, _tensors([snapshot.state, *(history[sound_rows:] for history in both)])))
     )
 
 

@@ -396,6 +396,13 @@ class Reporting(pl.Callback):
                 self._tell_lightning(pl_module, training, measured)
         self._report(pl_module)
 
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        # What the checkpoint goes on from must be on the disk when it is.
+        for seed in self._seeds:
+            seed.rows.sync()
+
     def _measured(self, training: Training, seed: Seed) -> Measured:
         if not training.is_due:
             return {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -185,6 +186,26 @@ def test_a_disk_that_cannot_be_read_leaves_checkpoints_where_they_are(output, mo
         assert executed(*SMALL, f"output_dir={output}") == records.INTERRUPTED
     assert "last.ckpt cannot be read or written (Input/output error)" in records.read(folder).message
     assert sorted(path.name for path in folder.glob("*.ckpt")) == ["last.ckpt", "previous.ckpt"]
+
+
+def test_rows_are_on_the_disk_before_their_checkpoint(tmp_path, monkeypatch):
+    order: list[str] = []
+    sync, replace = os.fsync, Path.replace
+
+    def synced(file: int) -> None:
+        sync(file)
+        order.append(Path(os.readlink(f"/proc/self/fd/{file}")).name)
+
+    def replaced(path: Path, target: Path) -> Path:
+        order.append(Path(target).name)
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    overrides = ("algorithm.iterations=2", "checkpoint_every_seconds=0", f"output_dir={tmp_path}")
+    assert executed(*SMALL, *overrides) == records.FINISHED
+    wanted = [name for name in order if name in ("metrics.jsonl", "writing.ckpt", "last.ckpt")]
+    assert wanted[-6:] == ["metrics.jsonl", "writing.ckpt", "last.ckpt"] * 2
 
 
 def test_a_checkpoint_says_what_it_is_of(output):

@@ -207,6 +207,13 @@ def test_what_cannot_be_measured_again_is_not_silently_lacking(output):
     (path,) = folder.glob("evaluations/*.json")
     whole = path.read_text()
     (folder / "snapshots" / "0000005.pt").unlink()
+    content = json.loads(whole)
+    del content["rows"]["5"]
+    path.write_text(json.dumps(content))
+    assert is_done(planned(*CFR, f"output_dir={output}").config), "rows that were never there are none that are lost"
+    content["rows"]["5"] = None
+    path.write_text(json.dumps(content))
+    assert not is_done(planned(*CFR, f"output_dir={output}").config), "all that could be measured is there"
     path.write_text(whole[: len(whole) // 2])
     state, record = done(output, *CFR)
     assert state == records.FAILED

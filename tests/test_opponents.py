@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from repro import training
+from repro import trained, training
 from repro.config import checks
 from repro.config.schema import AlgorithmConfig
 from repro.errors import ReproError
@@ -19,6 +19,7 @@ from repro.evaluation.units import milli_units
 from repro.games import load
 from repro.launching import execute
 from repro.planning import plan
+from repro.policies.snapshot import Snapshot
 from repro.seeding import generator
 from repro.tracking import record as records
 from repro.trained import Trained, run_folder
@@ -112,6 +113,23 @@ def test_opponents_are_met_at_the_same_iteration_or_at_their_last(opponents, opp
             theirs = tabulated(game, other.seats(iteration if opponents_at == "same" else None))
             assert value == pytest.approx(milli_units(game, exact(game, ours, theirs)), abs=1e-3)
     assert mine.folder.name == key_of(*KUHN), "who is played against changes nothing that is trained"
+
+
+def test_an_opponent_is_looked_at_once_per_iteration(opponents, monkeypatch):
+    looked_at: list[int] = []
+    is_sound = trained._is_sound
+    other = Trained.open(opponents, key_of(*KUHN, "seed=1")).other(load("kuhn"), "sd_cfr")
+
+    def noted(snapshot: Snapshot, sound_rows: int) -> bool:
+        looked_at.append(sound_rows)
+        return is_sound(snapshot, sound_rows)
+
+    monkeypatch.setattr(trained, "_is_sound", noted)
+    seats = {at: other.seats(at) for at in (5, 10, None)}
+    assert looked_at == [0, 5, 10]
+    assert other.seats() is seats[None]
+    assert other.seats(10) is other.seats(10)
+    assert other.seats() is seats[None]
 
 
 def test_keys_of_trainings_do_not_change_with_opponents():

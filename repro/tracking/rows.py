@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -38,6 +39,11 @@ class TrainingRows:
         """Add an epoch's; values that are not finite are left out."""
         with writing(self._path), self._path.open("a") as file:
             file.write(_line(iteration, metrics))
+
+    def sync(self) -> None:
+        """Wait until what was added is on the disk."""
+        with writing(self._path), self._path.open("a") as file:
+            os.fsync(file.fileno())
 
     def read(self) -> Metrics:
         """All of them. A line that a kill left half-written, or that holds anything else than an epoch, is none."""
