@@ -14,15 +14,13 @@ import torch
 from repro import match, training
 from repro.errors import ReproError
 from repro.games import load
-from repro.launching import execute
 from repro.measuring import Measuring, is_done
-from repro.planning import plan
 from repro.tracking import record as records
 from repro.tracking.record import RunRecord
 from repro.tracking.rows import EvaluationRows, TrainingRows
 from repro.tracking.store import KEY_TAG, MLflowRuns
 from repro.trained import CONFIG, Trained, run_folder
-from tests.helpers.commands import key_of, planned, results, tracked
+from tests.helpers.commands import executed, key_of, planned, results, tracked
 
 CFR = ("game=kuhn", "algorithm=cfr", "algorithm.iterations=10", "algorithm.snapshot_every=5")
 NETWORKS = (
@@ -35,9 +33,8 @@ NETWORKS = (
 
 def done(output: Path, *overrides: str) -> tuple[str, RunRecord]:
     """Do a run: the state that it ended in, and its record."""
-    (run,) = plan([*overrides, f"output_dir={output}"], multirun=False).runs
-    state = execute(run.configs, run.labels)
-    return state, records.read(run_folder(output, run.key))
+    state = executed(*overrides, f"output_dir={output}")
+    return state, records.read(folder_of(output, *overrides))
 
 
 @pytest.fixture(scope="module")

@@ -295,7 +295,12 @@ def test_make_turns_telemetry_off_for_the_ui_too(given, expected):
     show = "show:; @echo telemetry $$MLFLOW_DISABLE_TELEMETRY"
     root = Path(__file__).resolve().parents[1]
     done = subprocess.run(
-        ["make", f"--eval={show}", "show"], capture_output=True, text=True, check=True, cwd=root, env=environment
+        ["make", "--no-print-directory", f"--eval={show}", "show"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=root,
+        env=environment,
     )
     assert done.stdout.strip() == f"telemetry {expected}"
 
