@@ -34,7 +34,7 @@ NETWORKS = (
 def done(output: Path, *overrides: str) -> tuple[str, RunRecord]:
     """Do a run: the state that it ended in, and its record."""
     state = executed(*overrides, f"output_dir={output}")
-    return state, records.read(folder_of(output, *overrides))
+    return state, records.read(folder_of(output, overrides))
 
 
 @pytest.fixture(scope="module")
