@@ -38,7 +38,7 @@ _DATA = "experiment=devn_data scale=smoke"
 KINDS: Mapping[str, Kind] = {
     "Deep CFR": Kind(_DEEP_CFR),
     "SD-CFR": Kind(_OTHER),
-    "strategies asked": Kind(f"{_KUHN} algorithm=sd_cfr algorithm.strategies=asked"),
+    "strategies asked": Kind(f"{_KUHN} algorithm=sd_cfr algorithm.strategies=asked algorithm.opening=network"),
     "D2CFR": Kind("experiment=d2cfr_leduc scale=smoke algorithm.iterations=6"),
     "NFSP": Kind(_NFSP),
     "Linear CFR": Kind("game=leduc algorithm=linear_cfr algorithm.iterations=12 algorithm.snapshot_every=2"),
