@@ -174,12 +174,12 @@ def close_run(client: Store, folder: Path, until: float) -> None:
     Args:
         until: how long the process that was ended is waited for (`time.monotonic`): it may take a moment to go.
     """
-    from repro.tracking import store  # noqa: PLC0415  (imports MLflow, which takes seconds)
+    from repro.tracking import mlflow_runs  # noqa: PLC0415  (imports MLflow, which takes seconds)
 
     while True:
         with _if_free(folder) as free:
             if free:
-                store.close(client, records.read(folder))
+                mlflow_runs.close(client, records.read(folder))
         if free or not folder.is_dir() or time.monotonic() > until:
             return
         time.sleep(_LOOK_EVERY_SECONDS)
@@ -191,10 +191,10 @@ def close_runs(client: Store, output: Path, is_own: bool) -> None:
     Args:
         is_own: whether the store has runs of this output folder only.
     """
-    from repro.tracking import store  # noqa: PLC0415  (imports MLflow, which takes seconds)
+    from repro.tracking import mlflow_runs  # noqa: PLC0415  (imports MLflow, which takes seconds)
 
     with suppress(StorageError):  # Only shown; whatever else the command does with the store tells of its fault.
-        for key, run_ids in store.running(client).items():
+        for key, run_ids in mlflow_runs.running(client).items():
             folder = run_folder(output, key)
             if not folder.is_dir():
                 continue

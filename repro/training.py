@@ -42,9 +42,10 @@ from repro.policies.snapshot import Snapshot, SnapshotFolder
 from repro.tracking import checkpoints, provenance
 from repro.tracking import record as records
 from repro.tracking.checkpoints import Checkpoints
+from repro.tracking.mlflow_runs import MLflowRuns
 from repro.tracking.record import FINISHED, SKIPPED, RunRecord
 from repro.tracking.rows import TrainingRows
-from repro.tracking.store import MLflowRuns, default_uri, experiment_id, open_store
+from repro.tracking.store import default_uri, experiment_id, open_store
 from repro.trained import CONFIG, PORTABLE, record_of, run_folder, save_portable, snapshots_of, write_config
 
 _NO_FAULT_OF_A_CHECKPOINT = (OSError, StorageError, MemoryError, torch.OutOfMemoryError)

@@ -18,8 +18,8 @@ from repro.config.keys import training_key
 from repro.errors import ReproError
 from repro.planning import plan
 from repro.tracking import record as records
+from repro.tracking.mlflow_runs import MLflowRuns
 from repro.tracking.record import RunRecord
-from repro.tracking.store import MLflowRuns
 from repro.trained import Trained
 from tests.helpers.commands import call, executed, folder_of, key_of, killed_after, planned, results, tracked
 

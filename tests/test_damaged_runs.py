@@ -16,9 +16,9 @@ from repro.errors import ReproError
 from repro.games import load
 from repro.measuring import Measuring, is_done
 from repro.tracking import record as records
+from repro.tracking.mlflow_runs import KEY_TAG, MLflowRuns
 from repro.tracking.record import RunRecord
 from repro.tracking.rows import EvaluationRows, TrainingRows
-from repro.tracking.store import KEY_TAG, MLflowRuns
 from repro.trained import CONFIG, Trained, run_folder
 from tests.helpers.commands import executed, key_of, planned, results, tracked
 

@@ -19,8 +19,8 @@ from mlflow.tracking._tracking_service.utils import _artifact_repos_cache
 
 from repro import launching, leftovers, training
 from repro.planning import Run
+from repro.tracking import mlflow_runs, store
 from repro.tracking import record as records
-from repro.tracking import store
 from repro.tracking.rows import TrainingRows
 from repro.trained import run_folder
 from tests.helpers.commands import SMALL, planned, results, tracked
@@ -188,12 +188,12 @@ def test_a_store_that_fails_interrupts_the_run(straight, tmp_path, monkeypatch, 
 def check_mirrored(output: Path, run: Run) -> None:
     """MLflow holds what the folder does, each step of each metric once, in one run per read-out."""
     client, everything = tracked(output)
-    assert sorted(r.data.tags[store.READOUT_TAG] for r in everything) == ["deep_cfr", "sd_cfr", "training"]
+    assert sorted(r.data.tags[mlflow_runs.READOUT_TAG] for r in everything) == ["deep_cfr", "sd_cfr", "training"]
     assert {r.info.status for r in everything} == {"FINISHED"}
     data = results(output, SHORT)
     for one in everything:
         assert one.data.params["algorithm.traversals"] == "200"
-        stored = data[data.readout == one.data.tags[store.READOUT_TAG]]
+        stored = data[data.readout == one.data.tags[mlflow_runs.READOUT_TAG]]
         for metric, rows in stored.groupby("metric"):
             history = client.get_metric_history(one.info.run_id, str(metric))
             assert sorted((m.step, m.value) for m in history) == list(zip(rows.step, rows.value, strict=True)), metric
@@ -254,7 +254,7 @@ def dying(kind: type, name: str, calls: int, **changes):
 
         patched.setattr(kind, name, called)
         for attribute, value in changes.items():
-            patched.setattr(store, attribute, value)
+            patched.setattr(mlflow_runs, attribute, value)
 
     return patch
 
@@ -263,13 +263,13 @@ def dying(kind: type, name: str, calls: int, **changes):
 def test_a_killed_run_logs_no_step_twice(straight, tmp_path):
     run = run_of(tmp_path)
     # Between the training's part of an epoch and the read-outs', and between the epoch and its checkpoint.
-    killed(run, dying(store.MLflowRuns, "log", 4))
+    killed(run, dying(mlflow_runs.MLflowRuns, "log", 4))
     killed(run, dying(training.Seed, "report", 2))
     # The store lags behind: it is emptied, and the run killed between two parts of what is made up for.
     with sqlite3.connect(tmp_path / "mlflow.db") as database:
         database.execute("DELETE FROM metrics")
         database.execute("DELETE FROM latest_metrics")
-    killed(run, dying(store.MLflowRuns, "_write", 3, _METRICS_AT_ONCE=2))
+    killed(run, dying(mlflow_runs.MLflowRuns, "_write", 3, _METRICS_AT_ONCE=2))
     killed(run, dying(training.Seed, "report", 1))
     assert execute(run) == records.FINISHED
     check_mirrored(tmp_path, run)

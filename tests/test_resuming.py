@@ -20,9 +20,8 @@ from repro.games import load
 from repro.planning import plan
 from repro.policies import load_strategy
 from repro.tracking import record as records
-from repro.tracking import store
+from repro.tracking.mlflow_runs import READOUT_TAG, MLflowRuns
 from repro.tracking.record import RunRecord
-from repro.tracking.store import READOUT_TAG
 from repro.trained import Trained, load_portable
 from tests.helpers.commands import SMALL, call, command, folder_of, only_folder, results, tracked
 
@@ -247,7 +246,7 @@ def test_killed_at_the_very_end(straight, tmp_path, monkeypatch, moment):
         elif moment == "trained, not exported":
             patched.setattr(training, "_leave_files", lambda *_: os._exit(9))
         else:
-            patched.setattr(store.MLflowRuns, "finish", lambda *_: os._exit(9))
+            patched.setattr(MLflowRuns, "finish", lambda *_: os._exit(9))
         child = os.fork()
         if child == 0:
             launching.execute(run.configs, run.labels)

@@ -23,8 +23,9 @@ import repro
 from repro.errors import ReproError, StorageError
 from repro.launching import Command
 from repro.tracking import store
+from repro.tracking.mlflow_runs import ATTEMPT_TAG, READOUT_TAG, MLflowRuns
 from repro.tracking.record import RunRecord
-from repro.tracking.store import ATTEMPT_TAG, READOUT_TAG, MLflowRuns, Store, default_uri, experiment_id, open_store
+from repro.tracking.store import Store, default_uri, experiment_id, open_store
 from tests.helpers.commands import SMALL, call
 
 

@@ -1,0 +1,171 @@
+"""A training's runs in MLflow, which mirror what its folder holds.
+
+Experiment = game. One run per training, and under it one per read-out, all with the same metric keys, so that the
+MLflow UI overlays algorithms as they are. Targets, scales and commands that asked for a training are tags of its runs.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from mlflow.entities import Metric, Param, RunTag
+from mlflow.entities import Run as MlflowRun  # `Run` is what a command does
+from mlflow.exceptions import MlflowException
+
+from repro.config.checks import TRAINING
+from repro.errors import StorageError
+from repro.tracking.record import RunRecord
+from repro.tracking.store import Store
+
+KEY_TAG = "repro.key"
+READOUT_TAG = "repro.readout"
+ATTEMPT_TAG = "repro.attempt"
+COST = "wall_seconds"
+"""A metric that every run has at every step."""
+_MESSAGE_TAG = "repro.message"
+_PARAMS_AT_ONCE, _METRICS_AT_ONCE = 100, 1000
+_LONGEST_TAG = 5000
+_MOST_RUNS = 50_000
+
+
+class MLflowRuns:
+    """One training in MLflow: a run of its own, `TRAINING`, and below it one per read-out.
+
+    It mirrors what the training's folder holds, and catches up with it where it lags behind: after a kill, or in a
+    store that is new.
+
+    Args:
+        experiment: id of the experiment.
+        record: keeps the ids of the runs. Those that a kill kept out of it are found by its `attempt`, which must be on
+            the disk already.
+        key: the training's.
+        names: read-out -> name of its run; `TRAINING` comes first.
+        params: by read-out.
+        tags: of every run.
+    """
+
+    def __init__(
+        self,
+        client: Store,
+        experiment: str,
+        record: RunRecord,
+        *,
+        key: str,
+        names: Mapping[str, str],
+        params: Mapping[str, Mapping[str, Any]],
+        tags: Mapping[str, str],
+    ) -> None:
+        self._client, self._last = client, dict.fromkeys(names, -1)
+        self._ids: dict[str, str] = {}
+        for readout, name in names.items():
+            run = self._active_run(record.mlflow.get(readout)) or self._made_before(experiment, record.attempt, readout)
+            if run is None:
+                above = {"mlflow.parentRunId": self._ids[TRAINING]} if readout != TRAINING else {}
+                run_tags = {KEY_TAG: key, ATTEMPT_TAG: record.attempt, READOUT_TAG: readout, **above}
+                run = client.create_run(experiment, tags=run_tags, run_name=name)
+            self._ids[readout] = record.mlflow[readout] = str(run.info.run_id)
+            self._bring_up_to_date(readout, run, params[readout], tags)
+
+    def _active_run(self, run_id: str | None) -> MlflowRun | None:
+        """The run of an id; None if this store has none, or it was deleted in the UI."""
+        run = get_run(self._client, run_id) if run_id else None
+        return run if run is not None and run.info.lifecycle_stage == "active" else None
+
+    def _made_before(self, experiment: str, attempt: str, readout: str) -> MlflowRun | None:
+        """The run that a process made which was killed before it could note the id."""
+        wanted = f"tags.`{ATTEMPT_TAG}` = '{attempt}' AND tags.`{READOUT_TAG}` = '{readout}'"
+        runs = self._client.search_runs([experiment], wanted, max_results=1)
+        return runs[0] if runs else None
+
+    def _bring_up_to_date(
+        self, readout: str, run: MlflowRun, params: Mapping[str, Any], tags: Mapping[str, str]
+    ) -> None:
+        run_id = self._ids[readout]
+        lacking = [Param(key, str(value)) for key, value in params.items() if key not in run.data.params]
+        for start in range(0, len(lacking), _PARAMS_AT_ONCE):
+            self._client.log_batch(run_id, params=lacking[start : start + _PARAMS_AT_ONCE])
+        changed = [RunTag(key, value) for key, value in tags.items() if run.data.tags.get(key) != value]
+        if changed:
+            self._client.log_batch(run_id, tags=changed)
+        if _MESSAGE_TAG in run.data.tags:
+            self._client.delete_tag(run_id, _MESSAGE_TAG)
+        if COST in run.data.metrics:
+            self._last[readout] = max(m.step for m in self._client.get_metric_history(run_id, COST))
+
+    def begin(self) -> None:
+        """Show that the training goes on."""
+        for run_id in self._ids.values():
+            self._client.update_run(run_id, status="RUNNING")
+
+    def log(self, readout: str, metrics: Mapping[str, float], step: int) -> None:
+        """One batch of metrics; what MLflow has already, and values that are not finite, are left out."""
+        if step <= self._last[readout]:
+            return
+        self._write(readout, self._metrics(metrics, step))
+        self._last[readout] = step
+
+    def catch_up(self, readout: str, rows: Mapping[int, Mapping[str, float]]) -> None:
+        """Log what is known of a read-out and MLflow lacks."""
+        run_id = self._ids[readout]
+        lacking: list[Metric] = []
+        for name in {name for metrics in rows.values() for name in metrics}:
+            logged_steps = {metric.step for metric in self._client.get_metric_history(run_id, name)}
+            lacking_steps = [step for step, metrics in rows.items() if name in metrics and step not in logged_steps]
+            lacking += [m for step in lacking_steps for m in self._metrics({name: rows[step][name]}, step)]
+        for start in range(0, len(lacking), _METRICS_AT_ONCE):
+            self._write(readout, lacking[start : start + _METRICS_AT_ONCE])
+        self._last[readout] = max([self._last[readout], *rows])
+
+    def _metrics(self, metrics: Mapping[str, float], step: int) -> list[Metric]:
+        now = int(time.time() * 1000)
+        return [Metric(name, float(value), now, step) for name, value in metrics.items() if math.isfinite(value)]
+
+    def _write(self, readout: str, metrics: list[Metric]) -> None:
+        if metrics:
+            self._client.log_batch(self._ids[readout], metrics=metrics)
+
+    def artifact(self, readout: str, path: Path) -> None:
+        """Attach a file."""
+        self._client.log_artifact(self._ids[readout], str(path))
+
+    def finish(self, status: str, message: str = "") -> None:
+        """Close all runs: FINISHED, FAILED or KILLED (which can be continued)."""
+        for run_id in reversed(self._ids.values()):
+            if message:
+                self._client.log_batch(run_id, tags=[RunTag(_MESSAGE_TAG, message[:_LONGEST_TAG])])
+            self._client.set_terminated(run_id, status)
+
+
+def get_run(client: Store, run_id: str) -> MlflowRun | None:
+    """The run of an id; None if this store has none."""
+    try:
+        run: MlflowRun = client.get_run(run_id)
+    except MlflowException as error:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+            return None
+        raise
+    return run
+
+
+def running(client: Store) -> dict[str, list[str]]:
+    """Keys of the trainings that are shown as going on, with the ids of the runs that are."""
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    ids: dict[str, list[str]] = {}
+    for run in client.search_runs(experiments, "attributes.status = 'RUNNING'", max_results=_MOST_RUNS):
+        if KEY_TAG in run.data.tags:
+            ids.setdefault(run.data.tags[KEY_TAG], []).append(run.info.run_id)
+    return ids
+
+
+def close(client: Store, record: RunRecord) -> None:
+    """Show that a training's process was ended from outside: KILLED; it can be continued."""
+    with suppress(StorageError):  # MLflow only shows what the record says, and is told when the training goes on.
+        for run_id in record.mlflow.values():
+            run = get_run(client, run_id)
+            if run is not None and run.info.status == "RUNNING":
+                client.set_terminated(run_id, "KILLED")
