@@ -17,7 +17,8 @@ from dataclasses import replace
 from repro.errors import ReproError
 from repro.faults import disk_faults_told
 from repro.launching import Command, prepare_output
-from repro.planning import Run, measured_otherwise, union
+from repro.planned import Run, union
+from repro.planning import measured_otherwise
 from repro.stopping import CAN_BE_REPEATED, stoppable
 
 

@@ -34,11 +34,10 @@ from repro.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from repro.config.schema import Config
-    from repro.planning import Run
+    from repro.planned import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 SCALES = ("smoke", "laptop", "night", "paper")
-MOST_JOBS = 1024
 ALL = "figures"
 """Names all targets."""
 
@@ -159,7 +158,7 @@ def _planned(overrides: tuple[str, ...]) -> Sequence[Run]:
 def _batched(runs: Sequence[Run]) -> list[Run]:
     """Runs that differ by their seed alone as one, where their algorithm can: together they fill a GPU."""
     from repro.config.keys import hyperparameters  # noqa: PLC0415
-    from repro.planning import Run  # noqa: PLC0415
+    from repro.planned import Run  # noqa: PLC0415
 
     groups: dict[str, list[Run]] = {}
     for run in runs:
@@ -193,7 +192,8 @@ def make(names: Sequence[str], options: Options) -> int:
 
 def _run(runs: Sequence[Run], planned: dict[str, tuple[list[PlannedSweep], list[Run]]], options: Options) -> int:
     from repro.launching import Command, prepare_output  # noqa: PLC0415
-    from repro.planning import check_sizes, stages, union  # noqa: PLC0415
+    from repro.planned import stages, union  # noqa: PLC0415
+    from repro.planning import check_sizes  # noqa: PLC0415
 
     if options.force:
         runs = [replace(run, configs=[replace(config, force=True) for config in run.configs]) for run in runs]
@@ -414,6 +414,16 @@ def main() -> int:
         return 2
 
 
+def _check(options: Options) -> None:
+    from repro.planned import MOST_AT_ONCE  # noqa: PLC0415  (`list` needs none of this)
+
+    if options.scale not in SCALES:
+        hint = did_you_mean(options.scale, SCALES)
+        raise ReproError(f"--scale is {options.scale!r}; it must be one of {', '.join(SCALES)}{hint}.")
+    if not 1 <= options.jobs <= MOST_AT_ONCE:
+        raise ReproError(f"--jobs is {options.jobs}; it must be from 1 to {MOST_AT_ONCE}.")
+
+
 @disk_faults_told()
 def _answer(arguments: argparse.Namespace, options: Options) -> int:
     if arguments.targets == ["list"]:
@@ -424,11 +434,7 @@ def _answer(arguments: argparse.Namespace, options: Options) -> int:
         module_of(target)
     if arguments.output == Path():
         raise ReproError("--output is ''; it must be the name of a folder.")
-    if options.scale not in SCALES:
-        hint = did_you_mean(options.scale, SCALES)
-        raise ReproError(f"--scale is {options.scale!r}; it must be one of {', '.join(SCALES)}{hint}.")
-    if not 1 <= options.jobs <= MOST_JOBS:
-        raise ReproError(f"--jobs is {options.jobs}; it must be from 1 to {MOST_JOBS}.")
+    _check(options)
     each: Callable[[str, Options], None] | None = None
     if arguments.publish or arguments.draw:
         each = publish if arguments.publish else draw_again

@@ -40,7 +40,8 @@ from repro.config.keys import as_plain, from_plain, training_key
 from repro.config.schema import Config
 from repro.errors import ReproError, StorageError
 from repro.faults import disk_faults_told
-from repro.planning import CONF, Run, labels, quoted
+from repro.planned import Run, labels
+from repro.planning import CONF, quoted
 from repro.stopping import stopped_by_signals
 from repro.tracking import record as records
 from repro.tracking.progress import Job, Watcher, console

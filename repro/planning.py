@@ -1,10 +1,9 @@
 """From a command line to the runs that it asks for, composed once and checked before any work.
 
-Hydra composes configurations and launches jobs; in between, this module expands a sweep, checks every run, and finds
-out which trainings runs share and which runs must wait for others (their opponents). It does not go through Hydra's
-sweeper: that composes what is not swept before anything else, and so refuses `algorithm=dcvn,devn
-algorithm.buckets=200`, and composes each run again when it is launched. A launched job is told where its planned run is
-written down.
+Hydra composes configurations and launches jobs; in between, this module expands a sweep and checks every run
+(`repro.planned`). It does not go through Hydra's sweeper: that composes what is not swept before anything else, and so
+refuses `algorithm=dcvn,devn algorithm.buckets=200`, and composes each run again when it is launched. A launched job is
+told where its planned run is written down.
 """
 
 from __future__ import annotations
@@ -12,11 +11,10 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import chain, count, islice, product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +31,11 @@ from yaml import YAMLError
 from repro.config import checks
 from repro.config.checks import check_with_game, game_for_checks, readout_of, settings
 from repro.config.composed import check_keys, one_sentence
-from repro.config.keys import hyperparameters, register_schemas, training_key
+from repro.config.keys import register_schemas, training_key
 from repro.config.memory import check_memory
 from repro.config.schema import Config
 from repro.errors import ReproError
+from repro.planned import MOST_AT_ONCE, Run
 from repro.suggestions import did_you_mean
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
@@ -46,50 +45,11 @@ MOST_RUNS = 10_000
 """That a command line can ask for."""
 _LAUNCHED_WITH = ("plan", "number", "folder", "hydra")
 """Keys of `conf/launch.yaml`, and Hydra's own."""
-MOST_AT_ONCE = 1024
-"""Runs that can be done at once."""
 _SEED = re.compile("seed=(0|[1-9][0-9]*)")
 _KEYS: dict[tuple[str, ...], str] = {}
 _REFERENCED: dict[tuple[str, ...], DictConfig] = {}
 """Keys and configurations of referenced runs. A reference is resolved many times while its run is planned, and
 composing takes long."""
-
-
-# -- runs ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run: a training and what is measured of it, or several that differ by their seeds and are done together.
-
-    Attributes:
-        configs: checked, one per seed, ascending.
-        labels: target -> scale; one run may serve several targets.
-    """
-
-    configs: Sequence[Config]
-    labels: Mapping[str, str]
-
-    @property
-    def config(self) -> Config:
-        """The first seed's."""
-        return self.configs[0]
-
-    @cached_property
-    def key(self) -> str:
-        """The training's; of several together, one that names their seeds, the same in whatever order they are."""
-        first, *others = sorted(self.configs, key=lambda config: config.seed)
-        return "-".join([training_key(first), *(["with", *(str(c.seed) for c in others)] if others else [])])
-
-    @property
-    def needs(self) -> set[str]:
-        """Keys of the trainings that its evaluations need."""
-        evaluations = [e for config in self.configs for e in config.evaluation.values()]
-        return {reference.partition("/")[0] for e in evaluations for reference in e.others}
-
-    def waits_for(self, other: Run) -> bool:
-        """Whether another run must be done first, because this one uses what it leaves."""
-        return bool(self.config.algorithm.waits_for(other.config.algorithm))
 
 
 @dataclass(frozen=True)
@@ -110,57 +70,6 @@ class Sweep:
     def command(self) -> str:
         """The command line, as a user could type it."""
         return "python -m repro.run " + shlex.join([*(["-m"] if self.multirun else []), *self.overrides])
-
-
-def stages(runs: Iterable[Run]) -> list[list[Run]]:
-    """Runs, each training once, in stages: those of a stage need only trainings of stages before it, or finished ones.
-
-    Raises:
-        ReproError: runs need each other.
-    """
-    waiting = union(runs)
-    ordered: list[list[Run]] = []
-    while waiting:
-        keys = {training_key(config) for run in waiting for config in run.configs}
-        stage = [run for run in waiting if not run.needs & keys and not any(run.waits_for(other) for other in waiting)]
-        if not stage:
-            raise ReproError(f"the runs {', '.join(run.key for run in waiting)} need each other as opponents.")
-        ordered.append(stage)
-        waiting = [run for run in waiting if run not in stage]
-    return ordered
-
-
-def union(runs: Iterable[Run]) -> list[Run]:
-    """Each training once, with everything that is to be measured of it and all its labels."""
-    by_key: dict[str, Run] = {}
-    for run in runs:
-        before = by_key.get(run.key)
-        if before is None:
-            by_key[run.key] = run
-            continue
-        configs = [_with(one, other) for one, other in zip(before.configs, run.configs, strict=True)]
-        by_key[run.key] = Run(configs, {**before.labels, **run.labels})
-    return list(by_key.values())
-
-
-def _with(config: Config, other: Config) -> Config:
-    """A configuration that also measures what another one of the same training does."""
-    evaluation = dict(config.evaluation)
-    for name, measure in other.evaluation.items():
-        alike = next((n for n, e in evaluation.items() if e.is_like(measure)), None)
-        names = chain([alike or name], (f"{name}_{i}" for i in count(2)))
-        free = next(n for n in names if n == alike or n not in evaluation)
-        evaluation[free] = measure if alike is None else evaluation[alike].joined(measure)
-    readouts = {**config.algorithm.readouts, **other.algorithm.readouts}
-    return replace(
-        config,
-        evaluation=evaluation,
-        algorithm=replace(config.algorithm, readouts=readouts),
-        force=config.force or other.force,
-    )
-
-
-# -- composing -------------------------------------------------------------------------------------------------------
 
 
 def plan(overrides: Sequence[str], multirun: bool, config_dir: str | None = None) -> Sweep:
@@ -438,16 +347,3 @@ def quoted(text: str) -> str:
     # An interpolation is escaped by a backslash, and so are backslashes before it.
     literal = re.sub(r"(\\*)\$\{", lambda match: f"{2 * match[1]}\\${{", text)
     return str(QuotedString(literal, Quote.single).with_quotes())
-
-
-def labels(runs: Sequence[Run]) -> list[str]:
-    """A name per run: game, algorithm, seed, and whatever else differs within the command."""
-    flat = [{**hyperparameters(r.config), "seed": ",".join(str(c.seed) for c in r.configs)} for r in runs]
-    always = ("game.name", "algorithm.name", "seed")
-    # Keys that only some of the algorithms have say no more than the algorithm's name.
-    keys = sorted(set.intersection(*(set(f) for f in flat)) - set(always)) if flat else []
-    differ = [k for k in keys if len({str(f[k]) for f in flat}) > 1]
-    return [
-        " ".join([f"{f['game.name']} {f['algorithm.name']} seed={f['seed']}", *(f"{k}={f[k]}" for k in differ)])
-        for f in flat
-    ]

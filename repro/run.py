@@ -23,7 +23,8 @@ from repro.config.keys import register_schemas
 from repro.errors import ReproError
 from repro.faults import disk_faults_told
 from repro.launching import Command, prepare_output
-from repro.planning import CONF, Sweep, check_sizes, is_about_launching, plan, stages
+from repro.planned import stages
+from repro.planning import CONF, Sweep, check_sizes, is_about_launching, plan
 from repro.stopping import CAN_BE_REPEATED, stoppable
 
 

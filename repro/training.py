@@ -35,7 +35,7 @@ from repro.evaluation.base import Measured
 from repro.faults import causes, disk_fault, disk_faults_told
 from repro.games.game import Game
 from repro.measuring import Measuring
-from repro.planning import Run
+from repro.planned import Run
 from repro.policies.files import save_strategy
 from repro.policies.readout import Readout
 from repro.policies.snapshot import Snapshot, SnapshotFolder

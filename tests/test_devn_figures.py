@@ -14,7 +14,8 @@ from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from paper_figures.devn_runs import BUCKETED, UNABSTRACTED, all_above
 from paper_figures.devn_sweeps import DATA
 from repro.evaluation.statistics import mean_ci
-from repro.planning import plan, stages
+from repro.planned import stages
+from repro.planning import plan
 from tests.helpers.devn import OF_SEEDS, error, expect, judged, loss, runs
 from tests.helpers.figures import cells, number
 

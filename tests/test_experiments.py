@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from paper_figures.sweeps import Sweep, against
-from repro.planning import CONF, Run, plan
+from repro.planned import Run
+from repro.planning import CONF, plan
 
 TARGETS = sorted(path.stem for path in (CONF.parent / "paper_figures").glob("*.md"))
 SCALES = ("smoke", "laptop", "paper")

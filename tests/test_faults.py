@@ -18,7 +18,7 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.tracking._tracking_service.utils import _artifact_repos_cache
 
 from repro import launching, leftovers, training
-from repro.planning import Run
+from repro.planned import Run
 from repro.tracking import mlflow_runs, store
 from repro.tracking import record as records
 from repro.tracking.rows import TrainingRows

@@ -14,7 +14,7 @@ from repro.config.keys import hyperparameters, training_key
 from repro.config.schema import Config
 from repro.errors import ReproError
 from repro.figure import Options, PlannedSweep
-from repro.planning import Run, union
+from repro.planned import Run, union
 from tests.helpers.commands import configs
 
 

@@ -17,7 +17,8 @@ from repro import launching, leftovers
 from repro.errors import ReproError
 from repro.launching import Command, execute, without_force
 from repro.measuring import is_done
-from repro.planning import Run, plan
+from repro.planned import Run
+from repro.planning import plan
 from repro.tracking import record as records
 from repro.trained import Trained
 from tests.helpers.commands import SMALL, command, executed, folder_of, killed_after, planned, results, tracked

@@ -12,7 +12,8 @@ from repro.config.schema import ReadoutConfig
 from repro.errors import ReproError
 from repro.evaluation.base import Costs
 from repro.evaluation.measures import Exploitability, Match
-from repro.planning import Run, plan, stages
+from repro.planned import Run, stages
+from repro.planning import plan
 from tests.helpers.commands import SMALL, call, configs, key_of
 
 # -- keys ------------------------------------------------------------------------------------------------------------

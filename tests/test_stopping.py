@@ -22,7 +22,7 @@ from omegaconf import DictConfig
 from repro import evaluate, figure, launching, leftovers, match, run, stopping
 from repro.config.checks import _loaded, game_for_checks
 from repro.evaluation.measures import Exploitability
-from repro.planning import Run
+from repro.planned import Run
 from repro.tracking import provenance
 from repro.tracking import record as records
 from repro.tracking.checkpoints import Checkpoints

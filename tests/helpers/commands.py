@@ -16,7 +16,8 @@ from repro.config.keys import training_key
 from repro.config.schema import Config
 from repro.launching import execute, without_force
 from repro.measuring import measured_rows
-from repro.planning import Run, plan
+from repro.planned import Run
+from repro.planning import plan
 from repro.tracking.checkpoints import Checkpoints
 from repro.trained import run_folder
 
