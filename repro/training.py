@@ -2,7 +2,8 @@
 
     instantiate, fit, finish
 
-A training that is finished is not trained again; what of its evaluations lacks is measured from its snapshots.
+A training that is finished is not trained again; what of its evaluations lacks is measured from its snapshots. What is
+kept of each training is in `repro.one_seed`.
 """
 
 from __future__ import annotations
@@ -10,11 +11,8 @@ from __future__ import annotations
 import logging
 import sys
 import time
-import uuid
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,52 +24,22 @@ from threadpoolctl import threadpool_limits
 
 from repro import leftovers
 from repro.algorithms.base import Training
-from repro.config.checks import TRAINING, check_with_game, game_of
-from repro.config.keys import hyperparameters, training_key
+from repro.config.checks import check_with_game, game_of
+from repro.config.keys import training_key
 from repro.config.schema import Config
 from repro.errors import ReproError, StorageError
-from repro.evaluation.averages import tabulated
 from repro.evaluation.base import Measured
 from repro.faults import causes, disk_fault, disk_faults_told
-from repro.games.game import Game
-from repro.measuring import Measuring
+from repro.one_seed import Seed, closing_when_stopped
 from repro.planned import Run
-from repro.policies.files import save_strategy
-from repro.policies.readout import Readout
-from repro.policies.snapshot import Snapshot, SnapshotFolder
-from repro.tracking import checkpoints, provenance
+from repro.tracking import checkpoints
 from repro.tracking import record as records
 from repro.tracking.checkpoints import Checkpoints
-from repro.tracking.mlflow_runs import MLflowRuns
 from repro.tracking.record import FINISHED, SKIPPED, RunRecord
-from repro.tracking.rows import TrainingRows
-from repro.tracking.store import default_uri, experiment_id, open_store
-from repro.trained import CONFIG, PORTABLE, record_of, run_folder, save_portable, snapshots_of, write_config
+from repro.trained import snapshots_of
 
 _NO_FAULT_OF_A_CHECKPOINT = (OSError, StorageError, MemoryError, torch.OutOfMemoryError)
 """Errors that say nothing of the checkpoint from which training was to start."""
-
-MOST_ROWS_IN_A_FILE = 50_000
-"""Infosets of the largest game whose strategies are left as a file that a person can read."""
-
-
-@dataclass
-class Seed:
-    """One training's side of a run: where it is, what became of it, what is measured of it, and its runs in MLflow."""
-
-    config: Config
-    folder: Path
-    record: RunRecord
-    measuring: Measuring
-    mlflow: MLflowRuns
-    rows: TrainingRows
-
-    def report(self, training: Training, measured: Measured) -> None:
-        """Note an epoch: in the training's folder, then in MLflow."""
-        self.rows.append(training.iteration, training.metrics)
-        self.mlflow.log(TRAINING, training.metrics, training.iteration)
-        for readout, metrics in measured.items():
-            self.mlflow.log(readout, metrics, training.iteration)
 
 
 @disk_faults_told()
@@ -94,8 +62,8 @@ def train(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, re
     with threadpool_limits(config.threads):
         game = game_of(config)
         check_with_game(config, game)
-        seeds = [_open(game, one, labels, record if len(configs) == 1 else None) for one in configs]
-        _note_trained(filter(_is_trained, seeds))
+        seeds = [Seed.open(game, one, labels, record if len(configs) == 1 else None) for one in configs]
+        _note_trained(filter(Seed.is_trained_unnoted, seeds))
         state = SKIPPED
         for together in _begun_together([seed for seed in seeds if not seed.record.trained]):
             _fit(game, together, folder, record)
@@ -103,7 +71,7 @@ def train(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, re
         for each in (folder, *(seed.folder for seed in seeds)):
             leftovers.remove_useless_checkpoints(each)
         for seed in seeds:
-            state = FINISHED if _complete(seed) else state
+            state = FINISHED if seed.complete() else state
     record.headline = _headline(seeds)
     return state
 
@@ -116,86 +84,6 @@ def _headline(seeds: Sequence[Seed]) -> str:
 
 
 # -- before ----------------------------------------------------------------------------------------------------------
-
-
-def _open(game: Any, config: Config, labels: Mapping[str, str], record: RunRecord | None) -> Seed:
-    """A training's folder, record and MLflow runs, made where there are none."""
-    key = training_key(config)
-    folder = run_folder(config.output_dir, key)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_config(folder, config)
-    record = record_of(folder, config) if record is None else record
-    record.labels |= labels
-    begins_anew = records.is_asked_anew(folder)
-    measuring = Measuring(game, config, folder, begins_anew)
-    measuring.open_others(snapshots_of(folder) if record.trained and not begins_anew else None)
-    if begins_anew:
-        # Only now that it is known that what is asked can be done.
-        _begin_anew(folder, record)
-    # On the disk before any run in MLflow is made, so that one whose id a kill keeps out of the record is found again.
-    record.attempt = record.attempt or uuid.uuid4().hex
-    records.write(folder, record)
-    if not record.trained:
-        record.note_made_with({**provenance.code(), **provenance.hardware(), **provenance.versions()})
-    known = dict(record.mlflow)
-    mlflow = _mlflow_runs(config, key, record)
-    # What MLflow lacks in runs that are new to the record is to be made up for, even if this process is killed.
-    record.exported &= record.mlflow == known
-    records.write(folder, record)
-    if begins_anew:
-        records.forget_asked_anew(folder)
-    return Seed(config, folder, record, measuring, mlflow, TrainingRows(folder))
-
-
-def _mlflow_runs(config: Config, key: str, record: RunRecord) -> MLflowRuns:
-    output = Path(config.output_dir).absolute()
-    client = open_store(config.tracking_uri or default_uri(output))
-    game, algorithm = config.game["name"], config.algorithm
-    readouts = [TRAINING, *_readout_names(config)]
-    flat = {k: v for k, v in hyperparameters(config).items() if k not in ("game.name", "algorithm.name")}
-    tags = {
-        **{name: ", ".join(values) for name, values in record.made_with.items()},
-        **{f"target.{target}": scale for target, scale in record.labels.items()},
-    }
-    return MLflowRuns(
-        client,
-        experiment_id(client, game, output / "artifacts"),
-        record,
-        key=key,
-        names={name: f"{algorithm.name if name == TRAINING else name} {game} seed={config.seed}" for name in readouts},
-        params={
-            name: {"algorithm": algorithm.name if name == TRAINING else name, "game": game, "seed": config.seed, **flat}
-            for name in readouts
-        },
-        tags=tags,
-    )
-
-
-def _readout_names(config: Config) -> list[str]:
-    """Whatever metrics are measured of: the read-outs, and what evaluations call so."""
-    named = [n for e in config.evaluation.values() for n in e.names(config.algorithm.readouts)]
-    return list(dict.fromkeys([*config.algorithm.readouts, *named]))
-
-
-def _begin_anew(folder: Path, record: RunRecord) -> None:
-    """Take nothing of what was done before for done, as asked. Its runs in MLflow stay; new ones are made beside."""
-    for path in checkpoints.kept(folder.parent / (record.checkpoints or folder.name)):
-        checkpoints.set_aside(path)
-    for file in (folder / "evaluations").glob("*.json"):
-        file.unlink()
-    record.trained = record.exported = False
-    record.wall_seconds, record.checkpoints, record.attempt = 0.0, "", ""
-    record.made_with, record.mlflow = {}, {}
-
-
-def _is_trained(seed: Seed) -> bool:
-    """Whether a seed is trained, though its record does not say so: a process was killed that trained several."""
-    place = seed.record.checkpoints
-    return (
-        not seed.record.trained
-        and place not in ("", seed.folder.name)
-        and training_key(seed.config) in checkpoints.finished(seed.folder.parent / place)
-    )
 
 
 def _begun_together(seeds: Sequence[Seed]) -> list[Sequence[Seed]]:
@@ -242,7 +130,7 @@ def _fit(game: Any, seeds: Sequence[Seed], folder: Path, record: RunRecord) -> N
     _take_over(seeds, place)
     model = _model(game, seeds)
     passed_over: dict[Path, str] = {}
-    with _closing_when_stopped(seeds, lambda: f"iteration {model.iteration}"):
+    with closing_when_stopped(seeds, lambda: f"iteration {model.iteration}"):
         for seed in seeds:
             seed.mlflow.begin()
         for path in checkpoints.kept(place):
@@ -283,8 +171,7 @@ def _train(model: Training, seeds: Sequence[Seed], reporting: Reporting, checkpo
 
 def _note_trained(seeds: Iterable[Seed]) -> None:
     for seed in seeds:
-        seed.record.trained = True
-        records.write(seed.folder, seed.record, sync=True)
+        seed.note_trained()
 
 
 def _model(game: Any, seeds: Sequence[Seed]) -> Training:
@@ -315,27 +202,6 @@ def _trainer(config: Config, model: Training, callbacks: list[pl.Callback], fold
 def _in(folder: Path, logger: Mapping[str, Any]) -> dict[str, str]:
     """The run's folder, for a logger that is to save somewhere and was not told where."""
     return {"save_dir": str(folder)} if "save_dir" in logger and logger["save_dir"] is None else {}
-
-
-@contextmanager
-def _closing_when_stopped(seeds: Sequence[Seed], where: Callable[[], str]) -> Iterator[None]:
-    """Whatever ends a run before its time, its runs in MLflow say so, and where it was."""
-    try:
-        with disk_faults_told():
-            yield
-    except BaseException as error:
-        stopped = isinstance(error, KeyboardInterrupt | SystemExit)
-        reason = "interrupted" if stopped else str(error)
-        status = "KILLED" if stopped or isinstance(error, StorageError) else "FAILED"
-        with suppress(StorageError):  # What ended the run is told, and not that MLflow cannot be told.
-            for seed in seeds:
-                seed.mlflow.finish(status, f"{where()}: {reason}")
-        raise
-
-
-def _has_unusable(*folders: Path) -> bool:
-    """Whether checkpoints were set aside in any of these folders."""
-    return any(True for folder in folders for _ in folder.glob("unusable-*.ckpt"))
 
 
 def _quiet_lightning() -> None:
@@ -372,15 +238,7 @@ class Reporting(pl.Callback):
             name = checkpoints.set_aside(path).name
             print(f"warning: {path} {problem}; {instead}, and it is kept as {name}.", file=sys.stderr, flush=True)
         for seed in self._seeds:
-            if not first and _has_unusable(seed.folder, _place(self._seeds)):
-                # What was trained is kept as the checkpoints are from which it should have gone on.
-                snapshots_of(seed.folder).set_aside()
-            snapshots_of(seed.folder).forget_after(first)
-            seed.measuring.forget_after(first)
-            seed.rows.begin(first)
-            seed.mlflow.catch_up(TRAINING, seed.rows.read())
-            for readout, rows in seed.measuring.rows().items():
-                seed.mlflow.catch_up(readout, rows)
+            seed.begin(first, _place(self._seeds))
         self._first = self._record.iteration = first
         self._record.iterations = pl_module.iterations
         self._started = time.monotonic()
@@ -422,53 +280,3 @@ class Reporting(pl.Callback):
         iterations = training.iteration - self._first
         self._record.seconds_per_iteration = (time.monotonic() - self._started) / iterations
         records.write(self._folder, self._record)
-
-
-# -- after -----------------------------------------------------------------------------------------------------------
-
-
-def _complete(seed: Seed) -> bool:
-    """Measure what lacks of a finished training, and leave its files. Whether there was anything to do."""
-    snapshots = snapshots_of(seed.folder)
-    lacking = len(seed.measuring.lacking(snapshots))
-    if seed.record.exported and not lacking:
-        return False
-    with _closing_when_stopped([seed], lambda: f"measuring after iteration {seed.record.iteration}"):
-        # Before MLflow shows that it goes on, so that whoever finds it stopped here repairs what MLflow shows.
-        seed.record.exported = False
-        records.write(seed.folder, seed.record, sync=True)
-        seed.mlflow.begin()
-        for number, measured in enumerate(seed.measuring.complete(snapshots), start=1):
-            seed.record.headline = seed.measuring.headline(measured) or seed.record.headline
-            seed.record.message = f"measured {number} of {lacking} snapshots"
-            records.write(seed.folder, seed.record)
-        seed.mlflow.catch_up(TRAINING, seed.rows.read())
-        for readout, rows in seed.measuring.rows().items():
-            seed.mlflow.catch_up(readout, rows)
-        _leave_files(seed, snapshots)
-        seed.mlflow.finish("FINISHED")
-    seed.record.message, seed.record.exported, seed.record.state = "", True, FINISHED
-    records.write(seed.folder, seed.record, sync=True)
-    return True
-
-
-def _leave_files(seed: Seed, snapshots: SnapshotFolder) -> None:
-    """What others may want to take along: the last snapshot in one file, and small strategies as tables."""
-    seed.mlflow.artifact(TRAINING, seed.folder / CONFIG)
-    if not seed.measuring.readouts:
-        return
-    snapshot = snapshots.read()
-    save_portable(seed.folder / PORTABLE, seed.config, snapshot)
-    seed.mlflow.artifact(TRAINING, seed.folder / PORTABLE)
-    for name, readout in seed.measuring.readouts.items():
-        _leave_strategy(seed, name, readout, snapshot)
-
-
-def _leave_strategy(seed: Seed, name: str, readout: Readout, snapshot: Snapshot) -> None:
-    game = seed.measuring.game
-    if not isinstance(game, Game) or game.exact != "sequence_form" or game.infosets > MOST_ROWS_IN_A_FILE:
-        return
-    path = seed.folder / name / "strategy.csv"
-    path.parent.mkdir(exist_ok=True)
-    save_strategy(game, tabulated(game, readout.seats(snapshot)), path)
-    seed.mlflow.artifact(name, path)

@@ -16,6 +16,7 @@ from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.replicates import Replicates
 from repro.config.keys import training_key
 from repro.errors import ReproError
+from repro.one_seed import Seed
 from repro.planning import plan
 from repro.tracking import record as records
 from repro.tracking.mlflow_runs import MLflowRuns
@@ -143,7 +144,7 @@ def test_a_batched_run_that_dies_is_continued(straight, tmp_path, monkeypatch, m
         elif moment.startswith("trained"):
             patched.setattr(records, "write", die_with_so_many_trained(int("one" in moment.split(", ")[1].split())))
         elif moment == "one exported":
-            patched.setattr(training, "_leave_files", die_at_the_second_call(training._leave_files))
+            patched.setattr(Seed, "_leave_files", die_at_the_second_call(Seed._leave_files))
         else:
             patched.setattr(MLflowRuns, "finish", die_at_the_second_call(MLflowRuns.finish))
         assert done_in_a_child(tmp_path, "seeds=[0,1]") == 9

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from repro import match, training
+from repro import match, one_seed, training
 from repro.errors import ReproError
 from repro.games import load
 from repro.measuring import Measuring, is_done
@@ -149,7 +149,7 @@ def test_a_strategy_that_is_not_written_again_stays(output, monkeypatch):
     def stopped(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "save_strategy", stopped)
+    monkeypatch.setattr(one_seed, "save_strategy", stopped)
     with pytest.raises(KeyboardInterrupt):
         done(output, *CFR, "evaluation=[exploitability,costs]")
     assert path.read_bytes() == before

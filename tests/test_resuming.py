@@ -14,9 +14,10 @@ import pytest
 import pytorch_lightning as pl
 from omegaconf import OmegaConf
 
-from repro import launching, training
+from repro import launching
 from repro.evaluation import nash_conv
 from repro.games import load
+from repro.one_seed import Seed
 from repro.planning import plan
 from repro.policies import load_strategy
 from repro.tracking import record as records
@@ -244,7 +245,7 @@ def test_killed_at_the_very_end(straight, tmp_path, monkeypatch, moment):
         if moment == "after the last iteration":
             patched.setattr(pl.Trainer, "fit", _fit_and_die)
         elif moment == "trained, not exported":
-            patched.setattr(training, "_leave_files", lambda *_: os._exit(9))
+            patched.setattr(Seed, "_leave_files", lambda *_: os._exit(9))
         else:
             patched.setattr(MLflowRuns, "finish", lambda *_: os._exit(9))
         child = os.fork()

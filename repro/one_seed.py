@@ -1,0 +1,233 @@
+"""One training's side of a run: its folder, its record and its runs in MLflow, from opening them to the files left.
+
+A run trains one seed or several together (`repro.training`); whatever is kept of a training is kept of each alone.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from repro.algorithms.base import Training
+from repro.config.checks import TRAINING
+from repro.config.keys import hyperparameters, training_key
+from repro.config.schema import Config
+from repro.errors import StorageError
+from repro.evaluation.averages import tabulated
+from repro.evaluation.base import Measured
+from repro.faults import disk_faults_told
+from repro.games.game import Game
+from repro.measuring import Measuring
+from repro.policies.files import save_strategy
+from repro.policies.readout import Readout
+from repro.policies.snapshot import Snapshot, SnapshotFolder
+from repro.tracking import checkpoints, provenance
+from repro.tracking import record as records
+from repro.tracking.mlflow_runs import MLflowRuns
+from repro.tracking.record import FINISHED, RunRecord
+from repro.tracking.rows import TrainingRows
+from repro.tracking.store import default_uri, experiment_id, open_store
+from repro.trained import CONFIG, PORTABLE, record_of, run_folder, save_portable, snapshots_of, write_config
+
+MOST_ROWS_IN_A_FILE = 50_000
+"""Infosets of the largest game whose strategies are left as a file that a person can read."""
+
+
+@dataclass
+class Seed:
+    """One training's side of a run: where it is, what became of it, what is measured of it, and its runs in MLflow."""
+
+    config: Config
+    folder: Path
+    record: RunRecord
+    measuring: Measuring
+    mlflow: MLflowRuns
+    rows: TrainingRows
+
+    @classmethod
+    def open(cls, game: Any, config: Config, labels: Mapping[str, str], record: RunRecord | None) -> Seed:
+        """A training's folder, record and MLflow runs, made where there are none.
+
+        Args:
+            labels: target -> scale, of what asked for it.
+            record: of the training; None: the one in its folder.
+
+        Raises:
+            ReproError: what is asked of it cannot be done.
+            StorageError: a disk or MLflow does not work now.
+        """
+        key = training_key(config)
+        folder = run_folder(config.output_dir, key)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_config(folder, config)
+        record = record_of(folder, config) if record is None else record
+        record.labels |= labels
+        begins_anew = records.is_asked_anew(folder)
+        measuring = Measuring(game, config, folder, begins_anew)
+        measuring.open_others(snapshots_of(folder) if record.trained and not begins_anew else None)
+        if begins_anew:
+            # Only now that it is known that what is asked can be done.
+            _begin_anew(folder, record)
+        # On the disk before any run in MLflow is made: one whose id a kill keeps out of the record is found again.
+        record.attempt = record.attempt or uuid.uuid4().hex
+        records.write(folder, record)
+        if not record.trained:
+            record.note_made_with({**provenance.code(), **provenance.hardware(), **provenance.versions()})
+        known = dict(record.mlflow)
+        mlflow = _mlflow_runs(config, key, record)
+        # What MLflow lacks in runs that are new to the record is to be made up for, even if this process is killed.
+        record.exported &= record.mlflow == known
+        records.write(folder, record)
+        if begins_anew:
+            records.forget_asked_anew(folder)
+        return cls(config, folder, record, measuring, mlflow, TrainingRows(folder))
+
+    def is_trained_unnoted(self) -> bool:
+        """Whether it is trained, though its record does not say so: a process was killed that trained several."""
+        place = self.record.checkpoints
+        return (
+            not self.record.trained
+            and place not in ("", self.folder.name)
+            and training_key(self.config) in checkpoints.finished(self.folder.parent / place)
+        )
+
+    def begin(self, after: int, place: Path) -> None:
+        """Go on after an iteration: what is noted of later ones is forgotten, and MLflow catches up with the rest.
+
+        Args:
+            after: the iteration; 0 when training begins.
+            place: where the checkpoints are of the seeds that are trained together.
+        """
+        if not after and _has_unusable(self.folder, place):
+            # What was trained is kept as the checkpoints are from which it should have gone on.
+            snapshots_of(self.folder).set_aside()
+        snapshots_of(self.folder).forget_after(after)
+        self.measuring.forget_after(after)
+        self.rows.begin(after)
+        self.catch_up()
+
+    def report(self, training: Training, measured: Measured) -> None:
+        """Note an epoch: in the training's folder, then in MLflow."""
+        self.rows.append(training.iteration, training.metrics)
+        self.mlflow.log(TRAINING, training.metrics, training.iteration)
+        for readout, metrics in measured.items():
+            self.mlflow.log(readout, metrics, training.iteration)
+
+    def catch_up(self) -> None:
+        """Log in MLflow what the folder has of the training and its read-outs, and MLflow lacks."""
+        self.mlflow.catch_up(TRAINING, self.rows.read())
+        for readout, rows in self.measuring.rows().items():
+            self.mlflow.catch_up(readout, rows)
+
+    def note_trained(self) -> None:
+        """Note, on the disk for sure, that the training is finished."""
+        self.record.trained = True
+        records.write(self.folder, self.record, sync=True)
+
+    def complete(self) -> bool:
+        """Measure what lacks of the finished training, and leave its files. Whether there was anything to do."""
+        snapshots = snapshots_of(self.folder)
+        lacking = len(self.measuring.lacking(snapshots))
+        if self.record.exported and not lacking:
+            return False
+        with closing_when_stopped([self], lambda: f"measuring after iteration {self.record.iteration}"):
+            # Before MLflow shows that it goes on, so that whoever finds it stopped here repairs what MLflow shows.
+            self.record.exported = False
+            records.write(self.folder, self.record, sync=True)
+            self.mlflow.begin()
+            for number, measured in enumerate(self.measuring.complete(snapshots), start=1):
+                self.record.headline = self.measuring.headline(measured) or self.record.headline
+                self.record.message = f"measured {number} of {lacking} snapshots"
+                records.write(self.folder, self.record)
+            self.catch_up()
+            self._leave_files(snapshots)
+            self.mlflow.finish("FINISHED")
+        self.record.message, self.record.exported, self.record.state = "", True, FINISHED
+        records.write(self.folder, self.record, sync=True)
+        return True
+
+    def _leave_files(self, snapshots: SnapshotFolder) -> None:
+        """What others may want to take along: the last snapshot in one file, and small strategies as tables."""
+        self.mlflow.artifact(TRAINING, self.folder / CONFIG)
+        if not self.measuring.readouts:
+            return
+        snapshot = snapshots.read()
+        save_portable(self.folder / PORTABLE, self.config, snapshot)
+        self.mlflow.artifact(TRAINING, self.folder / PORTABLE)
+        for name, readout in self.measuring.readouts.items():
+            self._leave_strategy(name, readout, snapshot)
+
+    def _leave_strategy(self, name: str, readout: Readout, snapshot: Snapshot) -> None:
+        game = self.measuring.game
+        if not isinstance(game, Game) or game.exact != "sequence_form" or game.infosets > MOST_ROWS_IN_A_FILE:
+            return
+        path = self.folder / name / "strategy.csv"
+        path.parent.mkdir(exist_ok=True)
+        save_strategy(game, tabulated(game, readout.seats(snapshot)), path)
+        self.mlflow.artifact(name, path)
+
+
+def _mlflow_runs(config: Config, key: str, record: RunRecord) -> MLflowRuns:
+    output = Path(config.output_dir).absolute()
+    client = open_store(config.tracking_uri or default_uri(output))
+    game, algorithm = config.game["name"], config.algorithm
+    readouts = [TRAINING, *_readout_names(config)]
+    flat = {k: v for k, v in hyperparameters(config).items() if k not in ("game.name", "algorithm.name")}
+    tags = {
+        **{name: ", ".join(values) for name, values in record.made_with.items()},
+        **{f"target.{target}": scale for target, scale in record.labels.items()},
+    }
+    return MLflowRuns(
+        client,
+        experiment_id(client, game, output / "artifacts"),
+        record,
+        key=key,
+        names={name: f"{algorithm.name if name == TRAINING else name} {game} seed={config.seed}" for name in readouts},
+        params={
+            name: {"algorithm": algorithm.name if name == TRAINING else name, "game": game, "seed": config.seed, **flat}
+            for name in readouts
+        },
+        tags=tags,
+    )
+
+
+def _readout_names(config: Config) -> list[str]:
+    """Whatever metrics are measured of: the read-outs, and what evaluations call so."""
+    named = [n for e in config.evaluation.values() for n in e.names(config.algorithm.readouts)]
+    return list(dict.fromkeys([*config.algorithm.readouts, *named]))
+
+
+def _begin_anew(folder: Path, record: RunRecord) -> None:
+    """Take nothing of what was done before for done, as asked. Its runs in MLflow stay; new ones are made beside."""
+    for path in checkpoints.kept(folder.parent / (record.checkpoints or folder.name)):
+        checkpoints.set_aside(path)
+    for file in (folder / "evaluations").glob("*.json"):
+        file.unlink()
+    record.trained = record.exported = False
+    record.wall_seconds, record.checkpoints, record.attempt = 0.0, "", ""
+    record.made_with, record.mlflow = {}, {}
+
+
+def _has_unusable(*folders: Path) -> bool:
+    """Whether checkpoints were set aside in any of these folders."""
+    return any(True for folder in folders for _ in folder.glob("unusable-*.ckpt"))
+
+
+@contextmanager
+def closing_when_stopped(seeds: Sequence[Seed], where: Callable[[], str]) -> Iterator[None]:
+    """Whatever ends a run before its time, its runs in MLflow say so, and where it was."""
+    try:
+        with disk_faults_told():
+            yield
+    except BaseException as error:
+        stopped = isinstance(error, KeyboardInterrupt | SystemExit)
+        reason = "interrupted" if stopped else str(error)
+        status = "KILLED" if stopped or isinstance(error, StorageError) else "FAILED"
+        with suppress(StorageError):  # What ended the run is told, and not that MLflow cannot be told.
+            for seed in seeds:
+                seed.mlflow.finish(status, f"{where()}: {reason}")
+        raise
