@@ -37,7 +37,7 @@ def filled_in(target: str, scale: str, module: ModuleType, folder: Path) -> str:
         raise ReproError(f"{path} has no block '<!-- results {scale} -->' ... '<!-- end {scale} -->' to fill in.")
     with told_as(
         lambda error: (
-            f"{folder} holds no finished figure that can be read ({type(error).__name__}); make it again with "
+            f"{folder} holds no figure that can be read ({type(error).__name__}); make it again with "
             f"`make {target} SCALE={scale}`, which repeats no finished run."
         )
     ):

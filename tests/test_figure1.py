@@ -141,7 +141,7 @@ def test_the_page_is_filled_in_and_its_prose_kept(tmp_path, monkeypatch):
     with pytest.raises(ReproError, match="no block"):
         page.filled_in("figure1", "paper", figure1, folder)
     (folder / "claims.json").write_bytes(bytes(100))
-    with pytest.raises(ReproError, match="no finished figure that can be read"):
+    with pytest.raises(ReproError, match="no figure that can be read"):
         page.filled_in("figure1", "laptop", figure1, folder)
 
 
