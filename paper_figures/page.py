@@ -15,41 +15,47 @@ from typing import Any
 
 from paper_figures import frame
 from paper_figures.claims import Claim, markdown
-from repro.errors import ReproError
+from repro.errors import ReproError, told_as
 from repro.evaluation.statistics import Estimate
 
 HERE = Path(__file__).parent
 
 
-def check(target: str, scale: str) -> tuple[str, re.Pattern[str]]:
-    """The page's text and the pattern of its block for `scale`.
+def filled_in(target: str, scale: str, module: ModuleType, folder: Path) -> str:
+    """The text of `<target>.md` with the block of `scale` rewritten.
+
+    Args:
+        folder: where the target's files are, drawn.
 
     Raises:
-        ReproError: the page has no such block.
+        ReproError: the page has no such block, or the files are damaged.
     """
-    path = HERE / f"{target}.md"
+    path = page_of(target)
     text = path.read_text() if path.exists() else ""
     pattern = re.compile(rf"(<!-- results {scale} -->\n).*?(<!-- end {scale} -->)", re.DOTALL)
     if not pattern.search(text):
         raise ReproError(f"{path} has no block '<!-- results {scale} -->' ... '<!-- end {scale} -->' to fill in.")
-    return text, pattern
+    with told_as(
+        lambda error: (
+            f"{folder} holds no figure that can be read ({type(error).__name__}); make it again with "
+            f"`make {target} SCALE={scale}`, which repeats no finished run."
+        )
+    ):
+        block = _results(target, scale, module, folder)
+    return pattern.sub(lambda match: match.group(1) + block + match.group(2), text)
 
 
-def update(target: str, scale: str, module: ModuleType) -> None:
-    """Rewrite the block of `scale` in `<target>.md`."""
-    text, pattern = check(target, scale)
-    block = results(target, scale, module)
-    (HERE / f"{target}.md").write_text(pattern.sub(lambda match: match.group(1) + block + match.group(2), text))
+def page_of(target: str) -> Path:
+    return HERE / f"{target}.md"
 
 
-def results(target: str, scale: str, module: ModuleType) -> str:
+def _results(target: str, scale: str, module: ModuleType, folder: Path) -> str:
     """The block's Markdown."""
-    folder = HERE / "results" / f"{target}-{scale}"
     data = frame.read(folder / "data.csv")
     claims = [_claim(c) for c in json.loads((folder / "claims.json").read_text())]
     provenance = json.loads((folder / "provenance.json").read_text())
     parts = [
-        f"![{target} at scale {scale}](results/{folder.name}/{target}.png)",
+        f"![{target} at scale {scale}](results/{target}-{scale}/{target}.png)",
         module.table(data),
         "### Claims",
         markdown(claims),

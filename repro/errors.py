@@ -1,4 +1,9 @@
-"""The error classes that a user is meant to read."""
+"""The error classes that a user is meant to read, and telling any other error as one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 class ReproError(Exception):
@@ -11,3 +16,24 @@ class ReproError(Exception):
 
 class StorageError(ReproError):
     """A disk or an MLflow store that does not work now; a run that meets it is interrupted, and can be continued."""
+
+
+@contextmanager
+def told_as(
+    sentence: Callable[[Exception], str], passing: tuple[type[Exception], ...] = (ReproError,)
+) -> Iterator[None]:
+    """Tell whatever goes wrong within in one sentence: a damaged file fails in as many ways as there are bytes.
+
+    Args:
+        sentence: made of the error.
+        passing: errors that are told well already.
+
+    Raises:
+        ReproError: something went wrong.
+    """
+    try:
+        yield
+    except passing:
+        raise
+    except Exception as error:
+        raise ReproError(sentence(error)) from error

@@ -375,18 +375,18 @@ def publish(target: str, options: Options) -> None:
     """Copy a drawn figure to `paper_figures/results/` and bring its page up to date.
 
     Raises:
-        ReproError: it is not drawn, or its page has no place for it.
+        ReproError: it is not drawn, its files are damaged, or its page has no place for it.
     """
     source, results = options.folder(target), ROOT / "paper_figures" / "results" / f"{target}-{options.scale}"
     if not (source / "claims.json").exists():
         raise ReproError(
             f"{source} holds no finished figure; make it first with `make {target} SCALE={options.scale}`."
         )
-    page.check(target, options.scale)
+    text = page.filled_in(target, options.scale, module_of(target), source)
     results.mkdir(parents=True, exist_ok=True)
     for name in (f"{target}.png", f"{target}.pdf", "data.csv", "claims.json", "provenance.json"):
         shutil.copy(source / name, results / name)
-    page.update(target, options.scale, module_of(target))
+    durable.write(page.page_of(target), text.encode())
     print(f"published to {results} and paper_figures/{target}.md")
 
 

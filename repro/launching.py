@@ -35,7 +35,7 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig
 from rich.table import Table
 
-from repro import leftovers
+from repro import durable, leftovers
 from repro.config.keys import as_plain, from_plain, training_key
 from repro.config.schema import Config
 from repro.errors import ReproError, StorageError
@@ -120,7 +120,7 @@ def _in_a_child(plan: str, number: int) -> str:
             child.start()
             while child.exitcode is None:
                 child.join(LOOK_EVERY_SECONDS)
-                if command is not None and not _is_alive(command):
+                if command is not None and not leftovers.is_alive(command):
                     child.kill()
                     os._exit(1)
         except KeyboardInterrupt:
@@ -258,7 +258,7 @@ def _kept_traceback(folder: Path) -> str:
     """Where the traceback of the current exception is: in a file of the run, or printed."""
     log = folder / "error.txt"
     try:
-        records.write_durably(log, traceback.format_exc())
+        durable.write(log, traceback.format_exc().encode(), sync=False)
     except OSError:
         traceback.print_exc()
         return "traceback above"
@@ -276,7 +276,7 @@ def end_with_the_command() -> None:
         return
 
     def look() -> None:
-        while _is_alive(command):
+        while leftovers.is_alive(command):
             time.sleep(LOOK_EVERY_SECONDS)
         os._exit(1)
 
@@ -287,14 +287,6 @@ def _command() -> int | None:
     """Id of the process that this one must not outlive; None if it is on another machine, or there is none."""
     host, _, pid = os.environ.get(COMMAND_PROCESS, "").rpartition(":")
     return int(pid) if host == socket.gethostname() else None
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 # -- a command's runs ------------------------------------------------------------------------------------------------

@@ -114,14 +114,20 @@ def _is_abandoned(path: Path) -> bool:
     """Whether the process that wrote a file, whose id is in the name, is gone: here, or, after so long, elsewhere."""
     process = path.name.rpartition("-")[2]
     try:
-        if not process.isdecimal() or time.time() - path.stat().st_mtime < _ABANDONED_AFTER_SECONDS:
-            return False
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):  # Another user's process, or it has its name now.
+        is_old = time.time() - path.stat().st_mtime > _ABANDONED_AFTER_SECONDS
+    except FileNotFoundError:  # It has its name now.
         return False
-    return False
+    return process.isdecimal() and is_old and not is_alive(int(process))
+
+
+def is_alive(process: int) -> bool:
+    """Whether there is a process of this id on this machine, be it another user's."""
+    try:
+        with suppress(PermissionError):
+            os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
 
 
 def clean_run(folder: Path) -> None:

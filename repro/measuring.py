@@ -41,22 +41,9 @@ class Results:
                 rows = evaluation_rows(folder, config, name, readout)
                 self._rows[name, readout] = files.setdefault(rows.key, rows)
 
-    def _check_rows(self) -> None:
-        """Refuse to go on where a damaged file held what cannot be measured again.
-
-        Raises:
-            ReproError: it did.
-        """
-        for rows, lost in self.lost():
-            raise ReproError(
-                f"{rows.path} is damaged, and of the {len(lost)} iterations whose measurements it lacks, the first "
-                f"of them {lost[0]}, the snapshots are not kept: remove the file to go on without them, or train "
-                "again with force=true."
-            )
-
     def lost(self) -> Iterator[tuple[EvaluationRows, list[int]]]:
         """Damaged files, and the iterations of which they held what cannot be measured again."""
-        stored = SnapshotFolder(self.folder / "snapshots").iterations
+        stored = snapshots_of(self.folder).iterations
         for (name, _), rows in self._rows.items():
             done = {i for i in self.due(self.evaluations[name]) if i <= max(stored, default=0)}
             lost = sorted(done - rows.rows.keys() - set(stored)) if rows.damaged else []
@@ -113,6 +100,19 @@ class Measuring(Results):
         self._check_rows()
         for (name, readout), stored in self._rows.items():
             self.evaluations[name].recall(readout, stored.rows)
+
+    def _check_rows(self) -> None:
+        """Refuse to go on where a damaged file held what cannot be measured again.
+
+        Raises:
+            ReproError: it did.
+        """
+        for rows, lost in self.lost():
+            raise ReproError(
+                f"{rows.path} is damaged, and of the {len(lost)} iterations whose measurements it lacks, the first "
+                f"of them {lost[0]}, the snapshots are not kept: remove the file to go on without them, or train "
+                "again with force=true."
+            )
 
     def open_others(self, finished: SnapshotFolder | None = None) -> None:
         """Open the other trainings that will be measured against.

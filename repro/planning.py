@@ -93,7 +93,7 @@ def plan(overrides: Sequence[str], multirun: bool, config_dir: str | None = None
 
 
 def check_sizes(runs: Iterable[Run]) -> None:
-    """Refuse runs that surely need more memory than this machine has; others may have more, and plan them here.
+    """Refuse runs whose values, used to the full, need more memory than this machine has, which is to do them.
 
     Raises:
         ReproError: names the key, its value, and both sizes.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,12 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from repro import durable
 from repro.config.checks import game_for_checks, game_of
 from repro.config.keys import from_plain, training_config
 from repro.config.schema import Config, ReadoutConfig
 from repro.engine.sampling import SamplingEngine
-from repro.errors import ReproError
+from repro.errors import ReproError, told_as
 from repro.games.game import Game
 from repro.policies.files import check_same_game
 from repro.policies.readout import Readout, Seat
@@ -184,19 +185,9 @@ def _checked_seats(path: Path, readout: Readout, snapshot: Snapshot, sound_rows:
     return seats
 
 
-@contextmanager
-def _as_configured(path: Path) -> Iterator[None]:
-    """Tell whatever goes wrong with a snapshot as what it is.
-
-    Raises:
-        ReproError: something went wrong.
-    """
-    try:
-        yield
-    except ReproError:
-        raise
-    except Exception as error:  # Whoever forges a file can make it hold anything.
-        raise ReproError(f"{path} does not hold what its configuration says ({type(error).__name__}).") from error
+def _as_configured(path: Path) -> AbstractContextManager[None]:
+    """Tell whatever goes wrong with a snapshot as what it is: whoever forges a file can make it hold anything."""
+    return told_as(lambda error: f"{path} does not hold what its configuration says ({type(error).__name__}).")
 
 
 def write_config(folder: Path, config: Config) -> None:
@@ -214,7 +205,7 @@ def write_config(folder: Path, config: Config) -> None:
                     "another name."
                 )
         plain["algorithm"]["readouts"] = {**before, **plain["algorithm"]["readouts"]}
-    records.write_durably(path, OmegaConf.to_yaml(OmegaConf.create(plain)), sync=True)
+    durable.write(path, OmegaConf.to_yaml(OmegaConf.create(plain)).encode())
 
 
 def _load_config(folder: Path) -> dict[str, Any]:
@@ -224,21 +215,17 @@ def _load_config(folder: Path) -> dict[str, Any]:
     return {str(key): value for key, value in plain.items()}
 
 
-@contextmanager
-def _configuration(folder: Path) -> Iterator[None]:
-    """Tell whatever goes wrong with the file of a training's configuration in one sentence.
+def _configuration(folder: Path) -> AbstractContextManager[None]:
+    """Tell whatever goes wrong with the file of a training's configuration in one sentence."""
 
-    Raises:
-        ReproError: something went wrong.
-    """
-    try:
-        yield
-    except Exception as error:  # A damaged file fails in as many ways as there are bytes.
+    def sentence(error: Exception) -> str:
         why = " ".join(str(error).split()) or type(error).__name__
-        raise ReproError(
+        return (
             f"{folder / CONFIG} is not the configuration of a run ({why}); without the file, the command that made the "
             "run writes it again."
-        ) from error
+        )
+
+    return told_as(sentence, passing=())
 
 
 def record_of(folder: Path, config: Config) -> RunRecord:
@@ -278,13 +265,11 @@ def load_portable(path: Path | str) -> tuple[Config, Snapshot]:
     """
     stored = load_whole(Path(path), f"the {PORTABLE} of a finished run")
     _check_modules(path, stored.get("config"))
-    try:
+    with told_as(lambda error: f"{path} is not the {PORTABLE} of a finished run.", passing=()):
         config = from_plain(stored["config"])
         history = {name: [History([rows]) for rows in both] for name, both in stored["history"].items()}
         snapshot = Snapshot(int(stored["iteration"]), dict(stored["counts"]), dict(stored["state"]), history)
         sound = _is_sound(snapshot)
-    except Exception as error:  # A file of another kind fails in as many ways as there are bytes.
-        raise ReproError(f"{path} is not the {PORTABLE} of a finished run.") from error
     if not sound:
         raise ReproError(f"{path} is damaged: it does not hold the finite numbers of a {PORTABLE}.")
     return config, snapshot

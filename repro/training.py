@@ -178,8 +178,8 @@ def _model(game: Any, seeds: Sequence[Seed]) -> Training:
     trainings = [seed.config.algorithm.build(game, seed.config) for seed in seeds]
     for training, seed in zip(trainings, seeds, strict=True):
         training.snapshots = snapshots_of(seed.folder)
-    algorithm = seeds[0].config.algorithm
-    return algorithm.together(trainings) if algorithm.MANY_SEEDS else trainings[0]
+    together: Training = seeds[0].config.algorithm.together(trainings)
+    return together
 
 
 def _trainer(config: Config, model: Training, callbacks: list[pl.Callback], folder: Path) -> pl.Trainer:

@@ -20,11 +20,11 @@ from repro.networks.holdem_features import HoldemFeatures
 from repro.networks.modules import value_network
 from repro.policies import TabularPolicy, random_policy, uniform
 from repro.policies.base import HandStrategies, Mixture, deterministic_policy
-from repro.policies.ensemble import NetworkSampling, average_strategy
+from repro.policies.ensemble import NetworkSampling
 from repro.policies.network import NetworkPolicy, opening_infosets
 from repro.policies.regret_matching import regret_matching
 from tests.helpers.draws import seeded
-from tests.helpers.holdem import cards_in
+from tests.helpers.holdem import average_strategy, cards_in
 
 NETWORK = NetworkConfig("deep_cfr", 8, None, 8)
 
@@ -94,7 +94,7 @@ class Tables(Mixture):
         self.tables, self.weight, self.members = tables, torch.tensor(weight), range(len(tables))
 
     def per_hand(self, hands: int, generator: torch.Generator) -> HandStrategies:
-        raise NotImplementedError
+        pytest.fail("is asked for its average alone")
 
     def strategy(self, position: int, infosets: Tensor) -> Tensor:
         return self.tables[position].index_select(0, infosets).float()

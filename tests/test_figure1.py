@@ -130,8 +130,7 @@ def test_the_page_is_filled_in_and_its_prose_kept(tmp_path, monkeypatch):
     provenance = {"drawn_on": "2026-01-01", "sweeps": sweeps}
     (folder / "provenance.json").write_text(json.dumps(provenance))
     (tmp_path / "figure1.md").write_text("before\n<!-- results laptop -->\nstale\n<!-- end laptop -->\nafter\n")
-    page.update("figure1", "laptop", figure1)
-    text = (tmp_path / "figure1.md").read_text()
+    text = page.filled_in("figure1", "laptop", figure1, folder)
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "stale" not in text
@@ -140,7 +139,10 @@ def test_the_page_is_filled_in_and_its_prose_kept(tmp_path, monkeypatch):
     assert text.count("seeds 0, 1, on x") == 2
     assert "**held**" in text
     with pytest.raises(ReproError, match="no block"):
-        page.update("figure1", "paper", figure1)
+        page.filled_in("figure1", "paper", figure1, folder)
+    (folder / "claims.json").write_bytes(bytes(100))
+    with pytest.raises(ReproError, match="no figure that can be read"):
+        page.filled_in("figure1", "laptop", figure1, folder)
 
 
 def test_the_paper_scale_is_the_published_setting():

@@ -179,9 +179,12 @@ def test_what_is_accepted_can_be_built(quickly, monkeypatch):
     small = [base for base in BASES if "game=kuhn" in base or base in SMALL]
     tried = [(base, f"{key}={value}") for base in small for key in keys_of(base) for value in VALUES]
     about_training = [(base, line) for base, line in tried if line.startswith(("algorithm.", "network.", "game."))]
+    built = 0
     for base, override in cases(about_training, 300):
         if not quickly(base, override):
             continue
         ((config,),) = [run.configs for run in plan([*base, override], multirun=False).runs]
         with suppress(ReproError):
             config.algorithm.build(game_for_checks(config), config)
+            built += 1
+    assert built, "nothing was"

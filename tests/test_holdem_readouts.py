@@ -21,11 +21,11 @@ from repro.evaluation.measures import Disagreement, Exploitability, Match
 from repro.games import load
 from repro.networks.holdem_features import HoldemFeatures
 from repro.policies import TabularPolicy, random_policy
-from repro.policies.ensemble import NetworkSampling, average_strategy, reservoir_members
+from repro.policies.ensemble import NetworkSampling, reservoir_members
 from repro.policies.network import NetworkPolicy, as_they_are
 from repro.seeding import generator
 from tests.helpers.draws import seeded
-from tests.helpers.holdem import every, opening_rows, small_game, tables, trained
+from tests.helpers.holdem import average_strategy, every, opening_rows, small_game, tables, trained
 from tests.helpers.policies import ensemble_of
 from tests.helpers.training import average_policy_of, config_of_model, metrics_of, readouts_of, seats_of
 

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,11 @@ def test_what_a_broken_pool_has_not_ended_is_launched_again(tmp_path, monkeypatc
     assert told.count("did not finish: A worker was terminated.") == (2 if status else 0)
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        time.sleep(0.1)
+
+
 def children(process: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
@@ -73,18 +78,19 @@ def test_one_killed_run_and_one_killed_worker_stop_no_other(tmp_path):
     process = subprocess.Popen(command(*sweep), stderr=subprocess.PIPE, text=True)
     folders = [folder_of(tmp_path, *overrides, f"seed={seed}") for seed in range(3)]
 
-    def wait_until_some_run(iterations: int) -> Iterator[int]:
-        """The processes that do runs."""
-        while process.poll() is None and not any(records.read(f).iteration >= iterations for f in folders):
-            time.sleep(0.1)
-        return (run for worker in children(process.pid) for run in children(worker))
+    def doing() -> list[tuple[int, int]]:
+        """Workers, and the processes that do their runs, when there are two of them."""
+        pairs = [(worker, run) for worker in children(process.pid) for run in children(worker)]
+        return pairs if sum(records.read(folder).iteration > 0 for folder in folders) == 2 else []
 
-    os.kill(next(wait_until_some_run(5)), signal.SIGKILL)
-    while not any(records.read(folder).state == records.FAILED for folder in folders):
-        time.sleep(0.1)
-    time.sleep(1)
-    workers = [worker for worker in children(process.pid) if children(worker)]
-    os.kill(workers[0], signal.SIGKILL)
+    wait_until(lambda: process.poll() is not None or len(doing()) == 2)
+    (_, first), (worker, second) = doing()
+    # It is not finished before its worker is killed, however slow this process is.
+    os.kill(second, signal.SIGSTOP)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: any(records.read(folder).state == records.FAILED for folder in folders))
+    os.kill(worker, signal.SIGKILL)
+    os.kill(second, signal.SIGCONT)
     _, told = process.communicate(timeout=500)
     assert process.returncode == 1, told
     assert sorted(records.read(folder).state for folder in folders) == ["failed", "finished", "finished"], told

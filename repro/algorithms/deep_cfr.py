@@ -30,6 +30,7 @@ from repro.errors import ReproError
 from repro.games.game import Game
 from repro.networks.modules import Network, average_network, value_network
 from repro.networks.optimizers import FlatAdam
+from repro.networks.purposes import purpose_problems
 from repro.policies.base import Policy
 from repro.policies.ensemble import BM
 from repro.policies.network import AverageNetwork
@@ -89,17 +90,7 @@ class DeepCFRConfig(AlgorithmConfig):
         return {"value": self.value} | ({} if self.average is None else {"average": self.average})
 
     def problems(self, config: Config, game: Any) -> Iterator[str]:
-        architecture = "" if config.network is None else config.network.architecture
-        if architecture == "prelu":
-            yield (
-                f"network.architecture is prelu; prelu is for networks of subgames' values, and the algorithm is "
-                f"{self.name}."
-            )
-        if architecture == "dnet" and not self.DUELING:
-            yield (
-                f"network.architecture is dnet, whose state value the algorithm {self.name} has no use for; only "
-                "d2cfr takes it."
-            )
+        yield from purpose_problems(config.network, self.name, state_value=self.DUELING)
         for which, regression in self.regressions.items():
             if regression.precision != "fp32" and config.device != "cuda":
                 yield (

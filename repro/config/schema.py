@@ -112,7 +112,6 @@ class AlgorithmConfig:
     @abstractmethod
     def build(self, game: Any, config: Config) -> Any:
         """What trains, a `repro.algorithms.base.Training`, from a checked configuration."""
-        raise NotImplementedError
 
     def bytes_needed(self, config: Config, game: Any) -> Iterator[tuple[str, float]]:
         """Keys, and the bytes that their values take at the least; see `repro.config.memory`."""
@@ -127,8 +126,9 @@ class AlgorithmConfig:
         return False
 
     def together(self, trainings: list[Any]) -> Any:
-        """Several seeds as one training, for algorithms with `MANY_SEEDS`."""
-        raise NotImplementedError
+        """The trainings of a run's seeds as one; there is more than one for algorithms with `MANY_SEEDS` alone."""
+        (training,) = trainings
+        return training
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -41,14 +41,6 @@ class Average:
     def strategy(self) -> Tensor:
         """`[infosets, actions]` float64."""
         return torch.where(self._total > 0, self._weighted / self._total, self._uniform)
-
-
-def average_strategy(uniform: Tensor, members: Iterable[tuple[float, Tensor, Tensor]]) -> Tensor:
-    """The `Average` of strategies given by weight, reach and probabilities; one of them is held at a time."""
-    average = Average(uniform)
-    for weight, reach, strategy in members:
-        average.add(weight, reach, strategy)
-    return average.strategy()
 
 
 def reservoir_members(count: int, capacity: int, seed: int, player: int) -> list[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from repro.durable import replacing
-from repro.errors import ReproError
+from repro.errors import ReproError, told_as
 
 MOST_KEPT_BYTES = 1 << 26
 """Of snapshots with a larger state than this only the newest is kept."""
@@ -234,16 +234,6 @@ def _piece(path: Path) -> tuple[int, dict[str, list[Tensor]]]:
         return int(stored["first"]), rows
 
 
-@contextmanager
-def _holding(path: Path, what: str) -> Iterator[None]:
-    """Tell whatever goes wrong with a file's content as what it is: a file of another kind, or a damaged one.
-
-    Raises:
-        ReproError: something went wrong.
-    """
-    try:
-        yield
-    except ReproError:
-        raise
-    except Exception as error:  # A damaged file fails in as many ways as there are bytes.
-        raise ReproError(f"{path} is not {what} that can be read ({type(error).__name__}).") from error
+def _holding(path: Path, what: str) -> AbstractContextManager[None]:
+    """Tell whatever goes wrong with a file's content as what it is: a file of another kind, or a damaged one."""
+    return told_as(lambda error: f"{path} is not {what} that can be read ({type(error).__name__}).")

@@ -103,9 +103,9 @@ _KINDS = get_type_hints(RunRecord)
 
 
 def write(folder: Path, record: RunRecord, sync: bool = False) -> None:
-    """Write the record, replacing it in one step so that a reader never sees half of it; `sync` as `write_durably`."""
+    """Write the record, replacing it in one step so that a reader never sees half of it; `sync` as `durable.write`."""
     record.updated = time.time()
-    write_durably(folder / _FILE, json.dumps(asdict(record), indent=1), sync)
+    durable.write(folder / _FILE, json.dumps(asdict(record), indent=1).encode(), sync)
 
 
 def read(folder: Path) -> RunRecord:
@@ -162,11 +162,6 @@ def is_asked_anew(folder: Path) -> bool:
 def forget_asked_anew(folder: Path) -> None:
     """It has begun anew; from here on, it is continued."""
     (folder / _ANEW).unlink()
-
-
-def write_durably(path: Path, text: str, sync: bool = False) -> None:
-    """Write a text file, as `repro.durable.write` does."""
-    durable.write(path, text.encode(), sync)
 
 
 def load_json(path: Path) -> Any:

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from repro import durable
 from repro.faults import writing
 from repro.tracking import provenance
-from repro.tracking.record import is_number, load_json, write_durably
+from repro.tracking.record import is_number, load_json
 
 Metrics = dict[int, dict[str, float]]
 """Iteration -> name of a metric -> value."""
@@ -33,7 +34,7 @@ class TrainingRows:
     def begin(self, iteration: int) -> None:
         """Keep what is known of iterations up to this one, from which training goes on."""
         earlier = {step: metrics for step, metrics in self.read().items() if step <= iteration}
-        write_durably(self._path, "".join(_line(step, metrics) for step, metrics in earlier.items()), sync=True)
+        durable.write(self._path, "".join(_line(step, metrics) for step, metrics in earlier.items()).encode())
 
     def append(self, iteration: int, metrics: Mapping[str, float]) -> None:
         """Add an epoch's; values that are not finite are left out."""
@@ -132,4 +133,4 @@ class EvaluationRows:
     def _write(self) -> None:
         self.path.parent.mkdir(exist_ok=True)
         content = {**self.about, "made_with": self.made_with, "rows": dict(sorted(self.rows.items()))}
-        write_durably(self.path, json.dumps(content), sync=True)
+        durable.write(self.path, json.dumps(content).encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from repro.games import Game, load
 from repro.games.holdem import HoldemCards
 from repro.networks.holdem_features import HoldemFeatures
 from repro.networks.modules import value_network
+from repro.policies.ensemble import Average
 from repro.policies.regret_matching import regret_matching
 from tests.helpers.deep_cfr import small_config
 from tests.helpers.draws import seeded
@@ -119,3 +121,11 @@ def tables(model: DeepCFR, player: int) -> list[Tensor]:
         table[early] = opening.double()
         found.append(table / table.sum(1, keepdim=True))
     return found
+
+
+def average_strategy(uniform: Tensor, members: Iterable[tuple[float, Tensor, Tensor]]) -> Tensor:
+    """The `Average` of strategies given by weight, reach and probabilities."""
+    average = Average(uniform)
+    for weight, reach, strategy in members:
+        average.add(weight, reach, strategy)
+    return average.strategy()
