@@ -46,11 +46,12 @@ def policies_of(model: D2CFR, player: int) -> list[torch.Tensor]:
 def test_dnet_has_seven_layers_and_a_state_value():
     game = load("leduc")
     features, legal = infoset_features(game), game.legal
-    network = value_network(DNET, feature_columns(game), 3, 0.5)
+    network = value_network(DNET, feature_columns(game), 3)
+    head: Any = network.head
+    head.state_scale = 0.5
     output = network(features, legal)
     assert output.shape == (game.infosets, 4)
     trunk = network.body(features)
-    head: Any = network.head
     state, action = head.state(trunk), head.action(trunk)
     torch.testing.assert_close(output[:, :3], (action - state) * legal)
     torch.testing.assert_close(output[:, 3:], 0.5 * state)
@@ -64,7 +65,9 @@ def test_dnet_has_seven_layers_and_a_state_value():
 def test_dnet_is_differentiated_by_hand_as_by_autograd():
     game = load("leduc")
     features, legal = infoset_features(game), game.legal
-    network = value_network(DNET, feature_columns(game), 3, 0.7)
+    network = value_network(DNET, feature_columns(game), 3)
+    head: Any = network.head
+    head.state_scale = 0.7
     flat = FlatAdam(network, 1e-3)
     draw = torch.Generator().manual_seed(0)
     weight, target = torch.rand(64, 1, generator=draw), torch.randn(64, 4, generator=draw)
@@ -123,7 +126,7 @@ def test_strategies_are_matched_to_rectified_regrets(rectification):
     model._fit("value", 0)
     mine = game.player_slice[0]
     output = model.value_networks[0](listed(model).features[mine], game.legal[mine]).detach()
-    regrets, state = output[:, :3], output[:, 3] / 2
+    regrets, state = output[:, :3], output[:, 3]
     if rectification != "none":
         assert isinstance(model.state_values, ListedStateValues)
         histories = model.state_values.histories
@@ -131,7 +134,8 @@ def test_strategies_are_matched_to_rectified_regrets(rectification):
         if rectification == "play_outs":
             played = histories.played_out(before, 50, model.draws("play-outs", 0))
         # alpha V + beta V_MC instead of V, in Q - V.
-        beta = 0.99 - 3 / 4
+        # They are traversed with in the next iteration.
+        beta = 0.99 - 4 / 5
         mixed = (1 - beta) * state + beta * played[mine].float() / 2
         regrets = regrets + state[:, None] - mixed[:, None]
     model.renew_strategy(0)
@@ -151,6 +155,48 @@ def test_memories_hold_regrets_and_state_values():
     # A traversal's value is the state value of the traverser's first decision in it, on average over the deals.
     first = game.tree.player[game.infoset_node[found.advantages.infosets]] == 1
     assert bool(first.all())
+
+
+def test_samples_are_rectified_in_the_second_reading():
+    game = load("leduc")
+    model = d2cfr(game, rectification="exact", simulations=None, rectified="samples", regret_unit=2.0, state_loss=4.0)
+    model.iteration = 3
+    table = listed(model).table.clone()
+    found = model.collect(1)
+    infosets = found.advantages.infosets
+    state = model.value_networks[1](listed(model).features[infosets], game.legal[infosets])[:, 3].detach()
+    assert isinstance(model.state_values, ListedStateValues)
+    played = model.state_values.histories.state_values(table)[infosets].float()
+    beta = 0.99 - 3 / 4
+    # The sampled values of actions, less alpha V + beta V_MC.
+    values = found.advantages.targets + found.state_values[:, None]
+    expected = (values / 2 - ((1 - beta) * state + beta * played / 2)[:, None]) * game.legal[infosets]
+    stored = model.value_memories[1].state_dict()["target"].t()
+    torch.testing.assert_close(stored[:, :3], expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(stored[:, 3], 2 * found.state_values / 2)
+    model._fit("value", 1)
+    model.renew_strategy(1)
+    mine = game.player_slice[1]
+    output = model.value_networks[1](listed(model).features[mine], game.legal[mine]).detach()
+    expected = regret_matching(output[:, :3], game.legal[mine], "uniform")
+    torch.testing.assert_close(listed(model).table[mine], expected)
+
+
+def test_without_a_loss_of_its_own_the_state_value_learns_from_regrets_alone():
+    """Algorithm 1's loss: the same fit, whatever the sampled state values are."""
+    game, parameters = load("leduc"), []
+    for shift in (0.0, 100.0):
+        model = d2cfr(game, state_loss=0.0)
+        model.iteration = 1
+        model.collect(0)
+        model.value_memories[0].load_state_dict(
+            {k: v + shift * (torch.arange(4)[:, None] == 3) if k == "target" else v
+             for k, v in model.value_memories[0].state_dict().items()}
+        )  # fmt: skip
+        loss = model._fit("value", 0)
+        parameters.append(torch.nn.utils.parameters_to_vector(model.value_networks[0].parameters()).detach())
+    assert torch.equal(*parameters)
+    assert loss > 100  # What cannot be learned counts as loss.
 
 
 @pytest.mark.slow
@@ -302,7 +348,15 @@ def test_state_values_go_with_the_strategies(name, parameters, changes, sentence
         ("algorithm.kl_weight=0 algorithm.kl_sign=plus", "algorithm.kl_sign is plus, which has no effect"),
         ("algorithm.memory=aggregated", "algorithm.memory is aggregated; d2cfr takes reservoir only"),
         ("algorithm.kl_weight=-1", "algorithm.kl_weight is -1.0; it must be at least 0"),
-        ("algorithm.state_loss=0", "algorithm.state_loss is 0.0; it must be greater than 0"),
+        ("algorithm.state_loss=-1", "algorithm.state_loss is -1.0; it must be at least 0"),
+        (
+            "algorithm.rectification=none algorithm.simulations=null algorithm.rectified=samples",
+            "algorithm.rectified is samples, which has no effect where algorithm.rectification is none",
+        ),
+        (
+            "game=hunl_pot algorithm.rectified=samples",
+            "algorithm.rectified is samples; where strategies are asked, as in",
+        ),
         ("algorithm=deep_cfr network=dnet", "network.architecture is dnet"),
     ],
 )

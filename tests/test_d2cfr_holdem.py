@@ -82,7 +82,7 @@ def test_strategies_are_matched_to_rectified_regrets(rectified, monkeypatch):
     assert set(torch.cat(played).tolist()) == set(infosets[late].tolist())
     features, legal = rectified.strategies.inputs(infosets[late])
     output = rectified.value_networks[0](features, legal).detach()
-    beta = rectification_weight(4, "printed")
+    beta = rectification_weight(5, "printed")
     shift = beta * (output[:, -1] - (infosets[late] % 13 - 6))
     expected = regret_matching(output[:, :-1] + shift[:, None], legal, "uniform")
     torch.testing.assert_close(found[late], expected, rtol=1e-4, atol=1e-5)

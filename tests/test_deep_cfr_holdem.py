@@ -39,9 +39,9 @@ class Recorded:
         self.calls: list[tuple[int, int, Tensor, Traversals]] = []
         original = model.engine.external_sampling
 
-        def spy(policy: Policy, player: int, traversals: int, draw: torch.Generator) -> Traversals:
+        def spy(policy: Policy, player: int, traversals: int, *others: Any) -> Traversals:
             assert traversals == model.algorithm.traversals
-            found = original(policy, player, traversals, draw)
+            found = original(policy, player, traversals, *others)
             strategy = policy.probabilities(every(model.game)).clone()
             self.calls.append((model.iteration, player, strategy, found))
             return found

@@ -67,6 +67,14 @@ def test_a_configuration_survives_being_written_down():
         assert from_plain(as_plain(config)) == config
 
 
+def test_a_field_that_was_added_is_in_a_key_only_where_it_does_something():
+    """The first key is that of a run that was made before `passed_up` was known."""
+    paper = ["experiment=figure1", "scale=paper", "seed=0"]
+    keys = [training_key(c) for c in configs(*paper, "algorithm.passed_up=mean,maximum")]
+    assert keys[0] == "25b47dcb670a"
+    assert keys[0] != keys[1]
+
+
 # -- sweeps ----------------------------------------------------------------------------------------------------------
 
 

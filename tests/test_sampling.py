@@ -1,5 +1,6 @@
 """The sampling engine against the exact one: unbiased, counted, repeatable."""
 
+from itertools import product
 from math import sqrt
 from typing import Any
 
@@ -120,6 +121,27 @@ def test_strategy_samples_are_proportional_to_own_reach():
         expected = torch.where(first, reach / 3, 0)
         infosets = drawn.opponent_strategies.infosets
         assert_frequencies(infosets[first[infosets]], expected, n)
+
+
+@pytest.mark.parametrize("traverser", [0, 1])
+def test_passing_the_maximum_up_is_playing_best_against_what_was_sampled(traverser):
+    """Brute force: of all pure strategies of the traverser, the best per deal; the opponent's draws are the same."""
+    game, n = load("kuhn"), 200
+    table, best = random_table(game, 3), torch.full((n,), -torch.inf)
+    own = game.player_slice[traverser]
+    # By histories, not by cards: the traverser's decisions of one deal are made knowing it.
+    nodes = game.infoset_node[own].unique().tolist()
+    for actions in product(*([a for a in range(game.num_actions) if game.tree.legal[node, a]] for node in nodes)):
+        for node, action in zip(nodes, actions, strict=True):
+            at = (game.infoset_node == node).nonzero().flatten()
+            table[at] = torch.nn.functional.one_hot(torch.tensor(action), game.num_actions).double()
+        drawn = SamplingEngine(game).external_sampling(TabularPolicy(table), traverser, n, seeded(5))
+        best = torch.maximum(best, drawn.values)
+    maximum = SamplingEngine(game).external_sampling(TabularPolicy(table), traverser, n, seeded(5), True)
+    assert torch.equal(maximum.values, best)
+    # The regrets are still those of the strategy.
+    regrets, strategy = maximum.advantages.targets, table[maximum.advantages.infosets].float()
+    torch.testing.assert_close((regrets * strategy).sum(1), torch.zeros(len(regrets)))
 
 
 def passive_table(game):

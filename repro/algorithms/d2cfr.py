@@ -1,9 +1,14 @@
 """D2CFR [Li et al.]: Deep CFR with a dueling value network, rectified state values and another policy loss.
 
 The value network (DNet) learns the sampled regrets `r = Q - V` as Deep CFR's does, and the sampled state values V
-beside them. Strategies are matched to *rectified* regrets (eq. 6): `Q - (alpha V + beta V_MC)` with
-`alpha = 0.01 + t / (t + 1)` and `beta = 1 - alpha`, which is `r + beta (V - V_MC)`: all actions of an infoset are
-shifted by the same amount, by less from iteration to iteration, and with the other sign once beta is negative (t > 99).
+beside them. A state value is *rectified* (eq. 6): `alpha V + beta V_MC` with `alpha = 0.01 + t / (t + 1)` and
+`beta = 1 - alpha`, where t is the iteration of the traversals: beta becomes smaller from iteration to iteration, and
+negative after the 99th. The text can be read in two ways:
+
+- of `strategies` (Algorithm 2): they are matched to `Q - (alpha V + beta V_MC)`, which is `r + beta (V - V_MC)`: all
+  actions of an infoset are shifted by the same amount;
+- of `samples` (caption of Fig. 3, Sec. IV): what is learned of an action is its sampled value less `alpha V + beta
+  V_MC`, where Deep CFR takes the mean under the player's strategy, and strategies are matched to what was learned.
 
 V_MC of an infoset is the mean return of play-outs under the strategies of the moment, those that the player's update
 replaces. The opponent's hand is drawn as likely as the deal and the opponent's own actions make it. Where strategies
@@ -33,13 +38,13 @@ from torch import Tensor
 from repro.algorithms.base import Training
 from repro.algorithms.deep_cfr import DeepCFR, DeepCFRConfig
 from repro.algorithms.strategies import Rectify
-from repro.config.fields import above, at_least, one_of
+from repro.config.fields import at_least, one_of
 from repro.config.schema import Config, NetworkConfig, register_algorithm
 from repro.engine.beliefs import Beliefs
 from repro.engine.histories import Histories
 from repro.engine.sampling import SamplingEngine, Traversals
 from repro.games.game import Game
-from repro.networks.modules import Network, value_network
+from repro.networks.modules import StateAndAdvantages
 from repro.policies.base import Policy, TabularPolicy
 from repro.policies.network import AverageNetwork
 from repro.policies.readout import Readout
@@ -63,8 +68,11 @@ class D2CFRConfig(DeepCFRConfig):
     simulations: int | None = at_least(1, None)
     # Weight of that other value in iteration t: 0.99 - t / (t + 1), printed as it is or clipped to [0, 1].
     mixing: str = one_of("printed", "clipped", default="printed")
-    # Weight of the squared error of the state value, beside those of the regrets.
-    state_loss: float = above(0, 1.0)
+    # What the rectified state value is taken from: the values of actions that strategies are matched to, or those that
+    # were sampled.
+    rectified: str = one_of("strategies", "samples", default="strategies")
+    # Weight of the squared error of the state value, beside those of the regrets; 0 is the loss of Algorithm 1.
+    state_loss: float = at_least(0, 1.0)
     # The policy network is trained every so many iterations, and after the last.
     policy_every: int = at_least(1, 10)
     # Weight, sign and window of the policy loss's divergence from the mean of the last policies: `minus` is as printed.
@@ -93,10 +101,11 @@ class D2CFRConfig(DeepCFRConfig):
 
     def _problems_without_effect(self) -> Iterator[str]:
         for key, value, needed in (
-            ("mixing", "clipped", self.rectification != "none"), ("kl_sign", "plus", self.kl_weight > 0)
+            ("mixing", "clipped", self.rectification != "none"), ("rectified", "samples", self.rectification != "none"),
+            ("kl_sign", "plus", self.kl_weight > 0),
         ):  # fmt: skip
             if getattr(self, key) == value and not needed:
-                condition = "rectification is none" if key == "mixing" else "kl_weight is 0"
+                condition = "kl_weight is 0" if key == "kl_sign" else "rectification is none"
                 yield f"algorithm.{key} is {value}, which has no effect where algorithm.{condition}; leave it out."
         for which, regression in self.regressions.items():
             if regression.precision != "fp32":
@@ -124,6 +133,11 @@ class D2CFRConfig(DeepCFRConfig):
             yield (
                 f"algorithm.rectification is play_outs; in the game {game.name} that needs "
                 f"algorithm.strategies={needed}, and they are {held}."
+            )
+        if self.rectified == "samples" and not listed:
+            yield (
+                "algorithm.rectified is samples; where strategies are asked, as in the game "
+                f"{game.name}, use strategies."
             )
         if self.rectification == "play_outs" and not listed and not self.tables_opening(game):
             yield "algorithm.opening is network; play-outs start after the first betting round, use table."
@@ -217,33 +231,55 @@ class D2CFR(DeepCFR):
         """Whether the value network has a branch for the state's value."""
         return self.network.architecture == "dnet"
 
-    def architecture(self, which: str) -> Network:
-        if which == "value" and self.dueling:
-            scale = self.algorithm.state_loss**0.5
-            return value_network(self.network, self.strategies.columns, self.game.num_actions, scale)
-        return super().architecture(which)
-
     @property
     def value_columns(self) -> int:
         return self.game.num_actions + self.dueling
 
-    def value_targets(self, traversals: Traversals) -> Tensor:
-        regrets = super().value_targets(traversals)
+    @property
+    def _state_scale(self) -> float:
+        """What state values are multiplied by while they are learned: the squared error counts by its square."""
+        return self.algorithm.state_loss**0.5
+
+    def value_targets(self, traversals: Traversals, policy: Policy) -> Tensor:
+        regrets = super().value_targets(traversals, policy)
         if not self.dueling:
             return regrets
         assert traversals.state_values is not None
-        # The squared error of a column times a factor counts by its square.
-        scale = self.algorithm.state_loss**0.5 / self.algorithm.regret_unit
-        return torch.cat([regrets, scale * traversals.state_values[:, None]], 1)
+        sampled = traversals.state_values[:, None] / self.algorithm.regret_unit
+        if self.algorithm.rectified == "samples":
+            infosets = traversals.advantages.infosets
+            shift = sampled - self._rectified_state(infosets, policy)
+            regrets = regrets + shift * self.game.legal_at(infosets)
+        return torch.cat([regrets, self._state_scale * sampled], 1)
+
+    @torch.no_grad()
+    def _rectified_state(self, infosets: Tensor, policy: Policy) -> Tensor:
+        """`[n, 1]` alpha V + beta V_MC of the player whose infosets these are."""
+        player = int(infosets[0] >= self.game.player_slice[1].start)
+        state = self.value_networks[player](*self.strategies.inputs(infosets))[:, -1:]
+        assert self.state_values is not None
+        played = self.state_values(policy, infosets, self.draws("play-outs", player))[:, None].float()
+        beta = rectification_weight(self.iteration, self.algorithm.mixing)
+        return (1 - beta) * state + beta * played / self.algorithm.regret_unit
+
+    def _fit(self, which: str, player: int, last_step: Any = None) -> float:
+        head = self.value_networks[player].head
+        if not isinstance(head, StateAndAdvantages) or which != "value":
+            return super()._fit(which, player, last_step)
+        head.state_scale = self._state_scale
+        try:
+            return super()._fit(which, player, last_step)
+        finally:
+            head.state_scale = 1.0
 
     def rectification(self, player: int) -> Rectify | None:
         state_values = self.state_values
-        if state_values is None:
+        if state_values is None or self.algorithm.rectified != "strategies":
             return None
         draw = self.draws("play-outs", player)
 
         def rectify(policy: Policy, infosets: Tensor, output: Tensor, fitted: int) -> Tensor:
-            return self.rectified(output, state_values(policy, infosets, draw), fitted)
+            return self.rectified(output, state_values(policy, infosets, draw), fitted + 1)
 
         return rectify
 
@@ -253,11 +289,10 @@ class D2CFR(DeepCFR):
         Args:
             output: `[n, actions + 1]` of a value network with both branches.
             played: `[n]` chips, V_MC.
-            iteration: in which the network was fitted.
+            iteration: in which the strategies are traversed with.
         """
-        advantages, state = output[:, :-1], output[:, -1] / self.algorithm.state_loss**0.5
         beta = rectification_weight(iteration, self.algorithm.mixing)
-        return advantages + beta * (state - played.float() / self.algorithm.regret_unit)[:, None]
+        return output[:, :-1] + beta * (output[:, -1] - played.float() / self.algorithm.regret_unit)[:, None]
 
     # -- the policy network ----------------------------------------------------------------------------------------
 

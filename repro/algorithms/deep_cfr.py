@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from repro.algorithms.base import Algorithm, Training
 from repro.algorithms.memory import Aggregated, Memory, Minibatch, Reservoir, reservoir_bytes
 from repro.algorithms.strategies import MOST_EVALUATED, Asked, Listed, Rectify, Strategies
-from repro.config.fields import above, at_least, one_of
+from repro.config.fields import above, added, at_least, one_of
 from repro.config.memory import network_bytes
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, RegressionConfig, register_algorithm
 from repro.engine.sampling import BYTES_PER_DEAL, InfosetSamples, SamplingEngine, Traversals
@@ -61,6 +61,9 @@ class DeepCFRConfig(AlgorithmConfig):
     opening: str | None = one_of("table", "network", default=None)
     # reservoir: the papers' B^v and B^s; aggregated: sums per infoset, this suite's own option.
     memory: str = one_of("reservoir", "aggregated", default="reservoir")
+    # What traversals pass up from a decision of the traverser: the mean of the actions' values under her strategy, or
+    # their maximum, an error of OpenSpiel's Deep CFR until October 2020, which D2CFR is compared with.
+    passed_up: str = added(one_of("mean", "maximum", default="mean"))
     # Capacity of B^v and of B^s, entries per player.
     value_capacity: int = at_least(1)
     strategy_capacity: int = at_least(1)
@@ -289,14 +292,21 @@ class DeepCFR(Algorithm):
     def collect(self, player: int) -> Traversals:
         """Traverse, and store the samples."""
         draw, policy = self.draws("traversals", player), self.current_policy(player)
-        traversals = self.engine.external_sampling(policy, player, self.algorithm.traversals, draw)
-        targets = InfosetSamples(traversals.advantages.infosets, self.value_targets(traversals))
+        traversals = self.engine.external_sampling(
+            policy, player, self.algorithm.traversals, draw, self.algorithm.passed_up == "maximum"
+        )
+        targets = InfosetSamples(traversals.advantages.infosets, self.value_targets(traversals, policy))
         self._remember(player, targets, traversals.opponent_strategies)
         self.nodes_touched += traversals.nodes_touched
         return traversals
 
-    def value_targets(self, traversals: Traversals) -> Tensor:
-        """`[n, value_columns]` what the value network learns of each visited infoset."""
+    def value_targets(self, traversals: Traversals, policy: Policy) -> Tensor:
+        """`[n, value_columns]` what the value network learns of each visited infoset.
+
+        Args:
+            policy: the strategies that the traversals met.
+        """
+        del policy
         regrets = traversals.advantages.targets / self.algorithm.regret_unit
         if self.algorithm.divide_by_legal:
             regrets = regrets / self.game.legal_at(traversals.advantages.infosets).sum(1, keepdim=True)

@@ -5,7 +5,7 @@ Numbers must be finite, and whole ones fit into 64 bits, whether or not a field 
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import Field, field
 from typing import Any
 
 from omegaconf import MISSING
@@ -52,3 +52,9 @@ def path(default: Any = MISSING) -> Any:
 def one_of(*allowed: str, default: Any = MISSING) -> Any:
     """One of some words."""
     return field(default=default, metadata={"one_of": allowed})
+
+
+def added(new: Any) -> Any:
+    """A field that earlier versions did not have. Its default is what they did, so that keys do not show it."""
+    assert isinstance(new, Field)
+    return field(default=new.default, metadata={**new.metadata, "added": True})

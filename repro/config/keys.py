@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from importlib import import_module
 from typing import Any
 
@@ -52,7 +52,19 @@ def training_key(config: Config) -> str:
     plain = training_config(config)
     plain["algorithm"] = {k: v for k, v in plain["algorithm"].items() if k not in _NO_HYPERPARAMETERS}
     plain["game"] = {k: v for k, v in plain["game"].items() if k != "module"}
+    for part in ("algorithm", "network"):
+        _leave_out_added(plain[part], getattr(config, part))
     return _hash(plain)
+
+
+def _leave_out_added(plain: dict[str, Any], value: Any) -> None:
+    """Take out of a part of a configuration what was `added` and does nothing: keys of earlier versions stay valid."""
+    for each in fields(value) if is_dataclass(value) else ():
+        now = getattr(value, each.name)
+        if each.metadata.get("added") and now == each.default:
+            del plain[each.name]
+        elif is_dataclass(now):
+            _leave_out_added(plain[each.name], now)
 
 
 def evaluation_key(config: Config, evaluation: str, readout: str) -> str:

@@ -141,7 +141,7 @@ class SamplingEngine:
 
     @torch.no_grad()
     def external_sampling(
-        self, policy: Policy, traverser: int, traversals: int, generator: torch.Generator
+        self, policy: Policy, traverser: int, traversals: int, generator: torch.Generator, passes_maximum: bool = False
     ) -> Traversals:
         """Traverse the tree `traversals` times, all at once [Lanctot et al. 2009; Deep CFR, Alg. 2].
 
@@ -150,6 +150,8 @@ class SamplingEngine:
             traverser: the player whose actions are all explored.
             traversals: number of deals.
             generator: source of all randomness, on the game's device.
+            passes_maximum: of a decision of the traverser, what counts further up is the highest value of an action
+                and not their mean under her strategy: an error, for comparison with code that had it.
         """
         tree, actions = self.game.tree, self.game.num_actions
         children = tree.child.flatten()
@@ -180,7 +182,7 @@ class SamplingEngine:
             visited.append(_Visited(t, o, len(slot_node), finished, payoff, going, legal, infosets, probabilities))
             touched += len(finished) + len(going)
             node, deal = slot_node.index_select(0, going), slot_deal.index_select(0, going)
-        values, advantages, state_values = self._values_up(visited)
+        values, advantages, state_values = self._values_up(visited, passes_maximum)
         visited.reverse()
         return Traversals(
             advantages=InfosetSamples(
@@ -195,7 +197,7 @@ class SamplingEngine:
             nodes_touched=touched,
         )
 
-    def _values_up(self, visited: list[_Visited]) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    def _values_up(self, visited: list[_Visited], passes_maximum: bool) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """Root values `[traversals]` and, last level first, the traverser's advantages `[rows, actions]` and values."""
         actions = self.game.num_actions
         values = torch.zeros(0, device=self.game.device)
@@ -211,6 +213,8 @@ class SamplingEngine:
             value = (sigma * per_action).sum(1)
             advantages.append((per_action - value[:, None]) * level.legal)
             state_values.append(value)
+            if passes_maximum:
+                value = per_action.masked_fill(~level.legal, -torch.inf).amax(1)
             values = torch.empty(len(level.infosets), device=self.game.device)
             values.index_copy_(0, level.opponent, slots[:opponent_slots])
             values.index_copy_(0, level.traverser, value)

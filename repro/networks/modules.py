@@ -92,15 +92,18 @@ class StateAndAdvantages(nn.Module):
     """Head of D2CFR's DNet: `r = Q - V` per action, zero where illegal, and V, times `state_scale`, as one more column.
 
     Q has two hidden layers of its own and V one: the longer and the shorter branch [Li et al., Sec. III].
+
+    Attributes:
+        state_scale: 1, but for while the network is fitted, where it decides what an error in V counts.
     """
 
-    def __init__(self, width: int, actions: int, state_scale: float) -> None:
+    def __init__(self, width: int, actions: int) -> None:
         super().__init__()
         self.action = nn.Sequential(
             nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, actions)
         )
         self.state = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
-        self.state_scale = state_scale
+        self.state_scale = 1.0
 
     def forward(self, x: Tensor, legal: Tensor) -> Tensor:
         value = self.state(x)
@@ -119,15 +122,15 @@ class Network(nn.Module):
         return self.head(self.body(x), legal)
 
 
-def value_network(config: NetworkConfig, columns: FeatureColumns, actions: int, state_scale: float = 1.0) -> Network:
+def value_network(config: NetworkConfig, columns: FeatureColumns, actions: int) -> Network:
     """The advantage network: the configured body with a dueling head, or with none for `fc` and `deep_cfr`.
 
-    `dnet` has one output more: the state's value, times `state_scale`.
+    `dnet` has one output more: the state's value.
     """
     if config.architecture == "fc":
         return fc(columns.count, config.width, actions, config.layers or 0, MaskedLinear())
     if config.architecture == "dnet":
-        return dnet(columns, config.width, actions, state_scale)
+        return dnet(columns, config.width, actions)
     if config.architecture == "deep_cfr":
         return deep_cfr(columns, config.width, config.card_width or config.width, actions, MaskedLinear())
     return Network(_body(config, columns), Dueling(config.width, actions))
@@ -150,12 +153,12 @@ def average_network(config: NetworkConfig, columns: FeatureColumns, actions: int
     return Network(body, MaskedSoftmax())
 
 
-def dnet(columns: FeatureColumns, width: int, actions: int, state_scale: float) -> Network:
+def dnet(columns: FeatureColumns, width: int, actions: int) -> Network:
     """D2CFR's value network [Li et al., Sec. III]: a shared trunk, then the two branches of `StateAndAdvantages`."""
     body = nn.Sequential()
     for i in range(_DNET_LAYERS - 3):
         body.extend([nn.Linear(width if i else columns.count, width), nn.ReLU()])
-    return Network(body, StateAndAdvantages(width, actions, state_scale))
+    return Network(body, StateAndAdvantages(width, actions))
 
 
 def fc(features: int, width: int, actions: int, layers: int, head: nn.Module) -> Network:
