@@ -70,6 +70,6 @@ KINDS: Mapping[str, Kind] = {
         "experiment=fhp_deep_cfr scale=smoke seeds=[0,1]", before=("experiment=fhp_deep_cfr scale=smoke seed=0",)
     ),
     "two processes": Kind(f"-m {_DEEP_CFR} seed=0,1 hydra/launcher=joblib hydra.launcher.n_jobs=2", sweep=True),
-    "figure": Kind("kuhn --scale smoke --jobs 1", "figure"),
-    "figure, two processes": Kind("figure6 --scale smoke --jobs 2", "figure", sweep=True),
+    "figure": Kind("figure1 --scale smoke --jobs 1", "figure"),
+    "figure, two processes": Kind("figure1 --scale smoke --jobs 2", "figure", sweep=True),
 }
