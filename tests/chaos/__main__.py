@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from itertools import count
+from itertools import cycle
 from pathlib import Path
 
 import torch
@@ -78,13 +78,17 @@ def campaign(names: list[str], kills: int, minutes: float, seed: int, folder: Pa
 
 
 def _turns(trials: list[Trials]) -> Iterator[tuple[Trials, str]]:
-    """For ever: of each kind of run a kill, then another disturbance, and with the next kind the next ones."""
-    for turn in count():
-        for number, one in enumerate(trials):
-            kills = [name for name in one.disturbances if name.startswith("kill")]
-            others = [name for name in one.disturbances if not name.startswith("kill")]
-            for names in (kills, others):
-                yield one, names[(turn + number) % len(names)]
+    """For ever: of each kind of run a kill, then another disturbance; of both what it had least, then all had least."""
+    had: Counter[tuple[str, str]] = Counter()
+    had_by_all: Counter[str] = Counter()
+    for one in cycle(trials):
+        kills = [name for name in one.disturbances if name.startswith("kill")]
+        others = [name for name in one.disturbances if not name.startswith("kill")]
+        for names in (kills, others):
+            least = min(names, key=lambda name: (had[one.name, name], had_by_all[name]))
+            had[one.name, least] += 1
+            had_by_all[least] += 1
+            yield one, least
 
 
 def empty_database(folder: Path) -> Path:
