@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ def replacing(path: Path, sync: bool = True) -> Iterator[BinaryIO]:
     Args:
         sync: wait until it is on the disk, for what must outlast a loss of power.
     """
-    beside = path.with_name(f"{path.name}.{_BESIDE}-{os.getpid()}")
+    beside = written_beside(path)
     with writing(path, beside):
         with beside.open("wb") as file:
             yield file
@@ -41,6 +42,17 @@ def replacing(path: Path, sync: bool = True) -> Iterator[BinaryIO]:
         beside.replace(path)
     if sync:
         _sync(path.parent)
+
+
+def written_beside(path: Path) -> Path:
+    """The file that this process writes before it takes the place of `path`; `writer` reads its name."""
+    return path.with_name(f"{path.name}.{_BESIDE}-{socket.gethostname()}-{os.getpid()}")
+
+
+def writer(beside: Path) -> tuple[str, int] | None:
+    """Host, empty in names of earlier versions, and id of the process that writes a file; None if it has none."""
+    host, _, process = beside.name.rpartition(f".{_BESIDE}-")[2].rpartition("-")
+    return (host, int(process)) if process.isdecimal() else None
 
 
 def write(path: Path, content: bytes, sync: bool = True) -> None:

@@ -1,8 +1,8 @@
 """What processes that were killed have left behind, and who is alive: cleaned when the next command starts.
 
 Whoever does a run, or is a command, holds the lock in its folder, and a lock goes with its process. So what says that
-it is going on, and is not locked, is of a process that is gone. A clock and a process id are asked only of files that
-were being written where there is no lock.
+it is going on, and is not locked, is of a process that is gone. A process id, or of other hosts' files a clock, is asked
+only of files that were being written where there is no lock.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repro import durable
 from repro.errors import StorageError
 from repro.tracking import record as records
 from repro.tracking.record import INTERRUPTED, RUNNING
@@ -37,6 +39,7 @@ _UNFINISHED = ("*.writing", _BY_A_PROCESS, "writing.ckpt")
 _WITHOUT_LOCK = ("figures", "subgames")
 """Folders that several processes write in, on several hosts perhaps; each file in a moment."""
 _ABANDONED_AFTER_SECONDS = 3600.0
+"""Age of a file that a process of another host, which cannot be asked, writes no more."""
 _NEEDED_UNTIL_FINISHED = ("*.ckpt", "snapshots-unusable-*")
 """Names of what may yet be of use for a training that is not finished."""
 
@@ -111,13 +114,17 @@ def _unfinished(folder: Path) -> Iterator[Path]:
 
 
 def _is_abandoned(path: Path) -> bool:
-    """Whether the process that wrote a file, whose id is in the name, is gone: here, or, after so long, elsewhere."""
-    process = path.name.rpartition("-")[2]
+    """Whether the process that wrote a file, which its name tells, is gone: here, or, after so long, elsewhere."""
+    writer = durable.writer(path)
+    if writer is None:
+        return False
+    host, process = writer
+    if host == socket.gethostname():
+        return not is_alive(process)
     try:
-        is_old = time.time() - path.stat().st_mtime > _ABANDONED_AFTER_SECONDS
+        return time.time() - path.stat().st_mtime > _ABANDONED_AFTER_SECONDS
     except FileNotFoundError:  # It has its name now.
         return False
-    return process.isdecimal() and is_old and not is_alive(int(process))
 
 
 def is_alive(process: int) -> bool:

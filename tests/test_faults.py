@@ -17,7 +17,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.tracking._tracking_service.utils import _artifact_repos_cache
 
-from repro import launching, leftovers, training
+from repro import durable, launching, leftovers, training
 from repro.one_seed import Seed
 from repro.planned import Run
 from repro.tracking import mlflow_runs, store
@@ -89,13 +89,13 @@ def test_a_disk_that_is_full_at_any_file_interrupts_the_run(straight, tmp_path, 
     # What leads to the full disk would be taken for what a killed process has left.
     monkeypatch.setattr(leftovers, "_UNFINISHED", ())
     run = run_of(tmp_path)
-    folder, pid = folder_of(run), os.getpid()
+    folder = folder_of(run)
     for name in (
         "config.yaml", "run.json", "snapshots/0000002.history.pt", "snapshots/0000004.pt", "metrics.jsonl",
         "snapshot.pt", "sd_cfr/strategy.csv",
     ):  # fmt: skip
         path = folder / name
-        beside = path.with_name(f"{path.name}.writing-{pid}")
+        beside = durable.written_beside(path)
         beside.parent.mkdir(parents=True, exist_ok=True)
         beside.symlink_to("/dev/full")
         assert execute(run) == records.INTERRUPTED, records.read(folder).message

@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import signal
+import socket
 from pathlib import Path
 
 import pytest
 
-from repro import leftovers
+from repro import durable, leftovers
 from repro.launching import Command, prepare_output
 from repro.tracking import record as records
 from repro.tracking.store import default_uri, open_store
@@ -180,8 +182,26 @@ def test_files_of_figures_and_subgames_go_when_nobody_writes_them(tmp_path):
         for name in names:
             (folder / name).touch()
             os.utime(folder / name, (0, 0))
-    recent = figures / f"claims.json.writing-{child}"
-    recent.touch()  # Perhaps by a process of that id on another host.
+    recent = [f"claims.json.writing-{host}{child}" for host in ("", "elsewhere-")]
+    for name in (*recent, f"claims.json.writing-{socket.gethostname()}-{child}"):
+        (figures / name).touch()
     prepare_output(str(tmp_path))
-    assert {path.name for path in figures.iterdir()} == {*names[1:], recent.name}
+    # Of another host a process of that id may be alive.
+    assert {path.name for path in figures.iterdir()} == {*names[1:], *recent}
     assert {path.name for path in subgames.iterdir()} == set(names[1:])
+
+
+def test_what_a_killed_writer_left_beside_a_figure_goes_with_the_next_command(tmp_path):
+    figure = tmp_path / "figures" / "figure1" / "figure1.pdf"
+    figure.parent.mkdir(parents=True)
+    child = os.fork()
+    if child == 0:
+        with durable.replacing(figure) as file:
+            file.write(b"half")
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert len(list(figure.parent.iterdir())) == 1
+    with durable.replacing(figure) as file:  # Of one that is alive nothing is taken.
+        file.write(b"whole")
+        prepare_output(str(tmp_path))
+    assert [path.name for path in figure.parent.iterdir()] == [figure.name]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import random
 import re
 import shutil
 import signal
 import sqlite3
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,8 +22,10 @@ from tests.chaos.kinds import KINDS, Kind
 from tests.chaos.traces import Traces
 from tests.chaos.victims import Outcome
 
-_ROUNDS = 5
-"""Disturbances of one trial at most, before it may end."""
+_ROUNDS, _SWEEP_ROUNDS = 5, 2
+"""Disturbances of one trial at most, before it may end; of a sweep, whose processes begin with seconds of imports."""
+PROBLEMS = (*traces.PROBLEMS, "does not end", "status", "silence", "traceback", "others stopped", "orphans")
+"""All kinds of problems."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPTED = {130, 143, 129}
 _CHECKED = re.compile(r"\.(pt|npz|npy|ckpt)$")
@@ -35,16 +37,24 @@ class Report:
     """What was done, and what went wrong.
 
     Attributes:
+        due: (kind, disturbance) that there are.
         done: (kind, disturbance) -> how often; of kills those that met a living process.
         problems: (kind, disturbance, kind of problem, what).
+        minutes: that all took.
     """
 
+    due: list[tuple[str, str]] = field(default_factory=list)
     done: Counter[tuple[str, str]] = field(default_factory=Counter)
     problems: list[tuple[str, str, str, str]] = field(default_factory=list)
+    minutes: float = 0.0
 
     def count(self, disturbance: str) -> int:
         """How often one was done, over all kinds."""
         return sum(n for (_, d), n in self.done.items() if d.startswith(disturbance))
+
+    def undone(self, once: bool = False) -> list[tuple[str, str]]:
+        """What was not done yet; `once`: leaving out what was done to another kind of run."""
+        return [(kind, d) for kind, d in self.due if not (self.count(d) if once else self.done[kind, d])]
 
 
 @dataclass
@@ -53,6 +63,7 @@ class Undisturbed:
 
     Attributes:
         name, kind: of the run.
+        arguments: of the command, then of what else it may be repeated with.
         start: a folder with what it needs, to be copied.
         traces: what it leaves.
         events: how often each event happens in it.
@@ -61,6 +72,7 @@ class Undisturbed:
 
     name: str
     kind: Kind
+    arguments: tuple[str, ...]
     start: Path
     traces: Traces
     events: Counter[str]
@@ -82,10 +94,12 @@ def undisturbed(name: str, folder: Path, database: Path) -> Undisturbed:
     whole, log = folder / "whole", folder / "events"
     shutil.copytree(start, whole)
     log.touch()
-    outcome = victims.run(kind.overrides, whole, None if kind.sweep else victims.note_in(log))
+    only = next(iter(start.glob("runs/*")), start).name
+    asked = tuple(arguments.replace("KEY", only) for arguments in (kind.arguments, *kind.also))
+    outcome = victims.run(asked[0], whole, None if kind.sweep else victims.note_in(log), module=kind.module)
     _must_end(outcome)
     events = Counter(log.read_text().splitlines())
-    return Undisturbed(name, kind, start, traces.read(whole), events, outcome.seconds)
+    return Undisturbed(name, kind, asked, start, traces.read(whole), events, outcome.seconds)
 
 
 def _must_end(outcome: Outcome) -> None:
@@ -110,6 +124,12 @@ class Trials:
         self._aims = [(event, 1) for event in reference.events]
         dice.shuffle(self._aims)
         self._aims.reverse()
+        report.due += [(self.name, disturbance) for disturbance in self.disturbances]
+
+    @property
+    def name(self) -> str:
+        """Of the kind of run."""
+        return self._reference.name
 
     @property
     def disturbances(self) -> dict[str, Callable[[], None]]:
@@ -135,7 +155,7 @@ class Trials:
     def kill_at_a_moment(self) -> None:
         """Kill whenever."""
         with self._trial("kill at a moment") as output:
-            for _ in range(_ROUNDS):
+            for _ in range(_SWEEP_ROUNDS if self._reference.kind.sweep else _ROUNDS):
                 outcome = self._disturbed("kill at a moment", output, after=self._moment(), number=signal.SIGKILL)
                 if not outcome.killed:
                     break
@@ -187,7 +207,7 @@ class Trials:
     def damage(self) -> None:
         """A file that a stopped or finished run left is damaged."""
         with self._trial("damaged file") as output:
-            victims.run(self._reference.kind.overrides, output, after=self._moment(1.3), number=signal.SIGKILL)
+            self._run(output, after=self._moment(1.3), number=signal.SIGKILL)
             files = sorted(p for p in output.rglob("*") if p.is_file() and "artifacts" not in p.parts)
             path = self._dice.choice(
                 [p for p in files if not p.name.startswith(("mlflow.db", "lock"))] or [output / "x"]
@@ -198,6 +218,9 @@ class Trials:
             if outcome.status:
                 # Refused in a sentence; with the file away it must go on.
                 path.unlink(missing_ok=True)
+                if self._reference.kind.module == "evaluate":  # It trains nothing; what it needs must be made again.
+                    for arguments in self._reference.kind.before:
+                        victims.run(arguments, output)
 
     # -- what they share
 
@@ -210,8 +233,12 @@ class Trials:
     def _moment(self, of: float = 1.0) -> float:
         return self._dice.uniform(0.0, of * self._reference.seconds)
 
+    def _run(self, output: Path, act: victims.Act | None = None, again: bool = False, **how: Any) -> Outcome:
+        arguments = self._dice.choice(self._reference.arguments) if again else self._reference.arguments[0]
+        return victims.run(arguments, output, act, module=self._reference.kind.module, **how)
+
     def _disturbed(self, disturbance: str, output: Path, act: victims.Act | None = None, **how: Any) -> Outcome:
-        outcome = victims.run(self._reference.kind.overrides, output, act, **how)
+        outcome = self._run(output, act, **how)
         self._report.done[self._reference.name, disturbance] += (
             outcome.killed or outcome.sent or not disturbance.startswith("kill")
         )
@@ -234,7 +261,7 @@ class Trials:
         shutil.copytree(self._reference.start, output)
         before = len(self._report.problems)
         yield output
-        outcome = victims.run(self._reference.kind.overrides, output)
+        outcome = self._run(output, again=True)
         if outcome.status != 0:
             self._problem(disturbance, "does not end", f"in {output}, with {outcome.status}: {outcome.printed}")
             return
@@ -250,21 +277,23 @@ class Trials:
 
 @contextmanager
 def _locked(database: Path, seconds: float) -> Iterator[None]:
-    held, over = threading.Event(), time.monotonic() + seconds
+    # In a process of its own: a forked one that inherits SQLite's note of a lock believes that it has it for ever.
+    fork = multiprocessing.get_context("fork")
+    held = fork.Event()
 
     def hold() -> None:
         connection = sqlite3.connect(database, isolation_level=None)
         connection.execute("BEGIN EXCLUSIVE")
         held.set()
-        time.sleep(max(0.0, over - time.monotonic()))
+        time.sleep(seconds)
         connection.execute("ROLLBACK")
         connection.close()
 
-    thread = threading.Thread(target=hold)
-    thread.start()
+    process = fork.Process(target=hold)
+    process.start()
     held.wait()
     yield
-    thread.join()
+    process.join()
 
 
 def _damage(path: Path, dice: random.Random) -> str:

@@ -1,4 +1,4 @@
-"""The kinds of run that are disturbed: every algorithm, engine and store, each a second or two."""
+"""The kinds of run that are disturbed: every algorithm, engine and store, most a second or two."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from paper_figures.sweeps import against
+from tests.chaos.victims import Module
 
 
 @dataclass(frozen=True)
@@ -13,13 +14,17 @@ class Kind:
     """One kind of run.
 
     Attributes:
-        overrides: what `repro.run` is asked for, as typed in a shell.
-        before: commands of `repro.run` whose runs it needs; they are not disturbed.
+        arguments: what the command is asked for, as typed in a shell; KEY is the only run there is before.
+        module: which command of `repro`.
+        before: arguments of `repro.run` for runs that it needs; they are not disturbed.
+        also: other arguments that it may be repeated with after it was disturbed.
         sweep: whether it has several processes, which cannot be looked into, but killed.
     """
 
-    overrides: str
+    arguments: str
+    module: Module = "run"
     before: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
     sweep: bool = False
 
 
@@ -32,6 +37,7 @@ _DEEP_CFR = (
     "algorithm.strategy_capacity=1000"
 )
 _OTHER = f"{_KUHN} algorithm=sd_cfr"
+_THREE = "'+algorithm.readouts.sd_cfr_3={kind: ensemble, capacity: 3}'"
 _NFSP = "experiment=nfsp_leduc scale=smoke algorithm.iterations=4"
 _DATA = "experiment=devn_data scale=smoke"
 
@@ -57,11 +63,13 @@ KINDS: Mapping[str, Kind] = {
         + against("other", f"{_OTHER} seed=7", "sd_cfr"),
         before=(f"{_OTHER} seed=7",),
     ),
-    "more of a finished run": Kind(
-        f"{_OTHER} '+algorithm.readouts.sd_cfr_3={{kind: ensemble, capacity: 3}}'", before=(_OTHER,)
-    ),
+    "more of a finished run": Kind(f"{_OTHER} {_THREE}", before=(_OTHER,)),
+    "finished run, measured": Kind(f"KEY evaluation=exploitability {_THREE}", "evaluate", before=(_OTHER,)),
+    "finished run, anew": Kind(f"{_OTHER} force=true", before=(_OTHER,), also=(_OTHER,)),
     "two seeds, of one's own": Kind(
         "experiment=fhp_deep_cfr scale=smoke seeds=[0,1]", before=("experiment=fhp_deep_cfr scale=smoke seed=0",)
     ),
     "two processes": Kind(f"-m {_DEEP_CFR} seed=0,1 hydra/launcher=joblib hydra.launcher.n_jobs=2", sweep=True),
+    "figure": Kind("figure1 --scale smoke --jobs 1", "figure"),
+    "figure, two processes": Kind("figure1 --scale smoke --jobs 2", "figure", sweep=True),
 }

@@ -12,9 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 _CLOCKS = ("wall_seconds",)
 """Metrics that no repetition has the same."""
-_FLEETING = re.compile(r"(^|/)lock$|\.lock$|^mlflow\.db|^artifacts/")
+_FLEETING = re.compile(r"(^|/)lock$|\.lock$|^mlflow\.db(-wal|-shm|-journal)?$|^artifacts/")
+_RESULTS = re.compile(r"runs/[^/]+/(metrics|evaluations|.*/strateg)|figures/.*\.(csv|pdf|png)$|.*/claims\.json$")
+
+PROBLEMS = ("difference", "lost params", "duplicate", "left over", "lost", "state", "artifacts")
+"""Kinds of problems that a comparison finds; a duplicate is a step logged twice in MLflow."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,7 @@ class Traces:
 
     Attributes:
         results: file of results -> what it says, wall times aside.
-        files: everything else, by name.
+        files: names of all files and, with a slash at the end, folders, locks and MLflow's own aside.
         params: (training, read-out) -> params of its run in MLflow.
         metrics: (training, read-out, metric, step) -> its values in MLflow.
         states: how many runs in MLflow have which status.
@@ -46,21 +52,21 @@ class Traces:
 def read(output: Path) -> Traces:
     """Of an output folder, without the suite's own code."""
     files = {str(p.relative_to(output)): p for p in output.rglob("*") if p.is_file()}
-    results = {
-        name: _results(path)
-        for name, path in files.items()
-        if re.match(r"runs/[^/]+/(metrics|evaluations|.*/strateg)", name)
-    }
+    folders = {f"{p.relative_to(output)}/" for p in output.rglob("*") if p.is_dir()}
+    results = {name: _results(path) for name, path in files.items() if _RESULTS.match(name)}
     params, metrics, states = _tracked(output / "mlflow.db")
     artifacts = Counter(path.name for name, path in files.items() if name.startswith("artifacts/"))
-    kept = frozenset(name for name in files if not _FLEETING.search(name))
+    kept = frozenset(name for name in files.keys() | folders if not _FLEETING.search(name))
     return Traces(results, kept, params, metrics, states, artifacts)
 
 
 def _results(path: Path) -> Any:
     if path.suffix == ".jsonl":
         return [_without_clocks(json.loads(line)[1]) for line in path.read_text().splitlines()]
-    if path.suffix == ".json":
+    if path.name == "data.csv":
+        data = pd.read_csv(path)
+        return data[~data["metric"].isin(_CLOCKS)].to_csv()
+    if path.suffix == ".json" and path.parent.name == "evaluations":
         return {step: _without_clocks(row) for step, row in json.loads(path.read_text())["rows"].items()}
     return hashlib.sha256(path.read_bytes()).hexdigest()
 

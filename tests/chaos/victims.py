@@ -26,7 +26,8 @@ import sqlalchemy
 from mlflow import MlflowClient
 
 import repro.training  # noqa: F401  (imported once, before processes are forked)
-from repro import run as command
+from repro import evaluate, figure
+from repro import run as train
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")
@@ -39,6 +40,8 @@ _ORPHANS_SECONDS = 20
 Act = Callable[[str], None]
 """Told the name of every event, before it happens."""
 Whom = Literal["all", "itself", "another"]
+Module = Literal["run", "figure", "evaluate"]
+_MAINS: dict[Module, Callable[[], int]] = {"run": train.main, "figure": figure.main, "evaluate": evaluate.main}
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,7 @@ def run(
     output: Path,
     act: Act | None = None,
     *,
+    module: Module = "run",
     after: float = 0.0,
     number: int | None = None,
     whom: Whom = "all",
@@ -138,8 +142,9 @@ def run(
     """Do a command in a process of its own.
 
     Args:
-        arguments: of `repro.run`, as typed in a shell.
+        arguments: of the command, as typed in a shell.
         act: what is done at events; None looks at none.
+        module: which command of `repro`.
         after: seconds after the start when a signal is sent.
         number: of the signal; None sends none.
         whom: the signal is sent to: all processes, the command's own, or one of its others, as the kernel chooses one
@@ -152,7 +157,9 @@ def run(
     if child == 0:
         os.setsid()
         os.close(begun)
-        _be([*shlex.split(arguments), f"output_dir={output}"], output, log, act, file_size)
+        where = f"output_dir={output}" if module == "run" else f"--output={output}"
+        sys.argv = [f"repro.{module}", *shlex.split(arguments), where]
+        _be(_MAINS[module], output, log, act, file_size)
     os.close(begun)
     os.read(ready, 1)  # Ends when the child, too, has closed the other end: it has a group of its own.
     os.close(ready)
@@ -209,8 +216,8 @@ def _all_end(leader: int) -> bool:
     return True
 
 
-def _be(arguments: list[str], output: Path, log: Path, act: Act | None, file_size: int | None) -> None:
-    """In the child: become the command. Never returns."""
+def _be(main: Callable[[], int], output: Path, log: Path, act: Act | None, file_size: int | None) -> None:
+    """In the child: become the command, whose arguments are in `sys.argv`. Never returns."""
     status = 70
     try:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -218,13 +225,12 @@ def _be(arguments: list[str], output: Path, log: Path, act: Act | None, file_siz
         target = os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o644)
         os.dup2(target, 1)
         os.dup2(target, 2)
-        sys.argv = ["repro.run", *arguments]
         if act is not None:
             _look_at_events(output, act)
         if file_size is not None:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
-        status = command.main(arguments)
+        status = main()
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else 1
     except BaseException:
