@@ -50,9 +50,9 @@ def written_beside(path: Path) -> Path:
 
 
 def writer(beside: Path) -> tuple[str, int] | None:
-    """Host, empty in names of earlier versions, and id of the process that writes a file; None if it has none."""
+    """Host and id of the process that writes a file, by the file's name; None if that has none."""
     host, _, process = beside.name.rpartition(f".{_BESIDE}-")[2].rpartition("-")
-    return (host, int(process)) if process.isdecimal() else None
+    return (host, int(process)) if host and process.isdecimal() else None
 
 
 def write(path: Path, content: bytes, sync: bool = True) -> None:

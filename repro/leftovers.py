@@ -1,8 +1,8 @@
 """What processes that were killed have left behind, and who is alive: cleaned when the next command starts.
 
 Whoever does a run, or is a command, holds the lock in its folder, and a lock goes with its process. So what says that
-it is going on, and is not locked, is of a process that is gone. A process id, or of other hosts' files a clock, is asked
-only of files that were being written where there is no lock.
+it is going on, and is not locked, is of a process that is gone. A process id, or of files of other hosts a clock, is
+asked only of files that were being written where there is no lock.
 """
 
 from __future__ import annotations

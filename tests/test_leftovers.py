@@ -176,19 +176,23 @@ def test_files_of_figures_and_subgames_go_when_nobody_writes_them(tmp_path):
         os._exit(0)
     os.waitpid(child, 0)
     figures, subgames = tmp_path / "figures" / "figure1", tmp_path / "subgames" / "key"
-    names = [f"data.csv.writing-{child}", f"data.csv.writing-{os.getpid()}", "data.csv.writing-mine", "data.csv"]
+    here = socket.gethostname()
+    names = [
+        f"data.csv.writing-elsewhere-{child}", f"data.csv.writing-{here}-{child}",
+        f"data.csv.writing-{here}-{os.getpid()}", "data.csv.writing-mine", "data.csv",
+    ]  # fmt: skip
     for folder in (figures, subgames):
         folder.mkdir(parents=True)
         for name in names:
             (folder / name).touch()
             os.utime(folder / name, (0, 0))
-    recent = [f"claims.json.writing-{host}{child}" for host in ("", "elsewhere-")]
-    for name in (*recent, f"claims.json.writing-{socket.gethostname()}-{child}"):
+    # Of another host a process of that id may be alive.
+    recent = f"claims.json.writing-elsewhere-{child}"
+    for name in (recent, f"claims.json.writing-{here}-{child}"):
         (figures / name).touch()
     prepare_output(str(tmp_path))
-    # Of another host a process of that id may be alive.
-    assert {path.name for path in figures.iterdir()} == {*names[1:], *recent}
-    assert {path.name for path in subgames.iterdir()} == set(names[1:])
+    assert {path.name for path in figures.iterdir()} == {*names[2:], recent}
+    assert {path.name for path in subgames.iterdir()} == set(names[2:])
 
 
 def test_what_a_killed_writer_left_beside_a_figure_goes_with_the_next_command(tmp_path):
