@@ -156,13 +156,16 @@ def _planned(overrides: tuple[str, ...]) -> Sequence[Run]:
 
 
 def _batched(runs: Sequence[Run]) -> list[Run]:
-    """Runs that differ by their seed alone as one, where their algorithm can: together they fill a GPU."""
+    """Runs that differ by their seed alone as one, where their algorithm can: together they fill a GPU.
+
+    Those of other labels, which seeds that only some of several targets ask for have, are by themselves.
+    """
     from repro.config.keys import hyperparameters  # noqa: PLC0415
     from repro.planned import Run  # noqa: PLC0415
 
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        alike = json.dumps(hyperparameters(run.config), sort_keys=True)
+        alike = json.dumps([hyperparameters(run.config), dict(run.labels)], sort_keys=True)
         alone = "" if run.config.algorithm.trains_together(run.config) else run.key
         groups.setdefault(alike + alone, []).append(run)
     seeds = [sorted((c for run in group for c in run.configs), key=lambda c: c.seed) for group in groups.values()]
@@ -232,10 +235,13 @@ def _collect_and_draw(target: str, sweeps: Sequence[PlannedSweep], options: Opti
     if hasattr(module, "select"):
         data = module.select(data)
     provenance = {"drawn_on": time.strftime("%Y-%m-%d"), "sweeps": [provenance_of(sweep) for sweep in sweeps]}
+    files, claims = _drawn(module, data)
     folder.mkdir(parents=True, exist_ok=True)
+    # Written last, so that whoever finds them finds what belongs to them.
+    (folder / "claims.json").unlink(missing_ok=True)
     frame.write(data, folder / "data.csv")
     durable.write(folder / "provenance.json", (json.dumps(provenance, indent=2) + "\n").encode())
-    draw(module, data, folder, target)
+    _write_drawn(files, claims, folder, target)
 
 
 def collect(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataFrame:
@@ -258,12 +264,12 @@ def collect(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataF
 
 def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
     """What a sweep's runs were made with, and how they depart from the published setting."""
-    from repro.config.keys import flatten, hyperparameters, training_config, training_key  # noqa: PLC0415
+    from repro.config.keys import flatten, hyperparameters, training_config  # noqa: PLC0415
     from repro.measuring import evaluated_with  # noqa: PLC0415
     from repro.tracking import record as records  # noqa: PLC0415
-    from repro.trained import run_folder  # noqa: PLC0415
+    from repro.trained import folder_of  # noqa: PLC0415
 
-    run_records = [records.read(run_folder(c.output_dir, training_key(c))) for c in sweep.configs]
+    run_records = [records.read(folder_of(c)) for c in sweep.configs]
     facts = sorted({fact for record in run_records for fact in record.made_with})
     published = [config for run in _planned(sweep.published) for config in run.configs]
     first = training_config(sweep.configs[0])
@@ -375,16 +381,19 @@ def publish(target: str, options: Options) -> None:
     """Copy a drawn figure to `paper_figures/results/` and bring its page up to date.
 
     Raises:
-        ReproError: it is not drawn, its files are damaged, or its page has no place for it.
+        ReproError: it is not drawn, or data, verdicts or provenance are damaged, or its page has no place for it.
     """
     source, results = options.folder(target), ROOT / "paper_figures" / "results" / f"{target}-{options.scale}"
     if not (source / "claims.json").exists():
         raise ReproError(
             f"{source} holds no finished figure; make it first with `make {target} SCALE={options.scale}`."
         )
+    names = (f"{target}.png", f"{target}.pdf", "data.csv", "claims.json", "provenance.json")
+    for name in (name for name in names if not (source / name).is_file()):
+        raise ReproError(f"{source / name} does not exist; draw it again with `make draw TARGET={target}`.")
     text = page.filled_in(target, options.scale, module_of(target), source)
     results.mkdir(parents=True, exist_ok=True)
-    for name in (f"{target}.png", f"{target}.pdf", "data.csv", "claims.json", "provenance.json"):
+    for name in names:
         shutil.copy(source / name, results / name)
     durable.write(page.page_of(target), text.encode())
     print(f"published to {results} and paper_figures/{target}.md")

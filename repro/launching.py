@@ -36,7 +36,7 @@ from omegaconf import DictConfig
 from rich.table import Table
 
 from repro import durable, leftovers
-from repro.config.keys import as_plain, from_plain, training_key
+from repro.config.keys import as_plain, from_plain
 from repro.config.schema import Config
 from repro.errors import ReproError, StorageError
 from repro.faults import disk_faults_told
@@ -45,8 +45,8 @@ from repro.planning import CONF, quoted
 from repro.stopping import stopped_by_signals
 from repro.tracking import record as records
 from repro.tracking.progress import Job, Watcher, console
-from repro.tracking.record import FAILED, FINISHED, INTERRUPTED, SKIPPED, RunRecord
-from repro.trained import record_of, run_folder
+from repro.tracking.record import DONE, ENDED, FAILED, INTERRUPTED, RunRecord
+from repro.trained import folder_of, record_of
 
 _INVOCATION = "REPRO_INVOCATION"
 COMMAND_PROCESS = "REPRO_COMMAND_PROCESS"
@@ -129,7 +129,7 @@ def _in_a_child(plan: str, number: int) -> str:
             if child.pid is not None:
                 child.terminate()
                 child.join()
-    folder = run_folder(configs[0].output_dir, Run(configs, of).key)
+    folder = Run(configs, of).folder
     record = records.read(folder)
     if child.exitcode:
         how = _how_it_ended(child.exitcode)
@@ -178,18 +178,26 @@ def execute(configs: Sequence[Config], of: Mapping[str, str]) -> str:
         of: target -> scale.
     """
     end_with_the_command()
-    folder = run_folder(configs[0].output_dir, Run(configs, of).key)
+    folder = Run(configs, of).folder
     try:
         with disk_faults_told():
             return _execute_locked(configs, of, folder)
     except StorageError as error:
         print(f"run {folder.name} did not begin: {error}", file=sys.stderr, flush=True)
+        record = records.read(folder)
+        record.taken_up(os.environ.get(_INVOCATION, ""))
+        record.state, record.message = INTERRUPTED, f"{error} Repeat the command to continue."
+        with suppress(OSError):  # Where the run's folder cannot be written either, the line above tells.
+            records.write(folder, record)
         return INTERRUPTED
 
 
 def _execute_locked(configs: Sequence[Config], of: Mapping[str, str], folder: Path) -> str:
-    # A run of several seeds does the runs of each, and nobody else may do one of them meanwhile.
-    folders = {folder, *(run_folder(c.output_dir, training_key(c)) for c in configs)}
+    # A run of several seeds does the runs of each, and nobody else may do one of them meanwhile; nor clean where the
+    # checkpoints are that it may go on from, which are of fewer seeds perhaps.
+    own = [folder_of(config) for config in configs]
+    begun = [record for record in map(records.read, own) if record.checkpoints and not record.trained]
+    folders = {folder, *own, *(folder.parent / record.checkpoints for record in begun)}
     with ExitStack() as stack:
         # All commands in the same order, so that no two wait for each other.
         for each in sorted(folders):
@@ -207,7 +215,7 @@ def without_force(configs: Sequence[Config]) -> list[Config]:
     """
     for config in configs:
         if config.force:
-            records.ask_anew(run_folder(config.output_dir, training_key(config)))
+            records.ask_anew(folder_of(config))
     return [replace(config, force=False) for config in configs]
 
 
@@ -323,7 +331,7 @@ class Command:
         """
         stages = [[replace(run, configs=without_force(run.configs)) for run in stage] for stage in stages]
         runs = [run for stage in stages for run in stage]
-        jobs = [Job(label, run_folder(self._output, r.key)) for label, r in zip(labels(runs), runs, strict=True)]
+        jobs = [Job(label, run.folder) for label, run in zip(labels(runs), runs, strict=True)]
         print(f"{len(jobs)} run(s); files in {self._output}", file=sys.stderr)
         interrupted: BaseException | None = None
         with self._hydra() as master, Watcher(jobs, self.invocation, _parallel(master)) as watcher:
@@ -372,8 +380,7 @@ class Command:
                 return
 
     def _has_ended(self, run: Run) -> bool:
-        state = records.read(run_folder(self._output, run.key)).of(self.invocation).state
-        return state in (FINISHED, SKIPPED, FAILED, INTERRUPTED)
+        return records.read(run.folder).of(self.invocation).state in ENDED
 
     def _launch(self, runs: Sequence[Run], master: DictConfig | None) -> None:
         if master is None:
@@ -393,15 +400,14 @@ class Command:
         """Say of the runs of processes that were ended from outside that they were; they can be continued."""
         until = time.monotonic() + 2 * LOOK_EVERY_SECONDS
         for run in runs:
-            folder = run_folder(self._output, run.key)
-            record = records.read(folder)
-            if record.invocation != self.invocation or record.state in (FINISHED, SKIPPED):
+            record = records.read(run.folder)
+            if record.invocation != self.invocation or record.state in DONE:
                 continue
             if record.state == records.RUNNING:
                 record.state = INTERRUPTED
-                _note(folder, record)
+                _note(run.folder, record)
             for config in run.configs:
-                leftovers.close_run(self._client, run_folder(self._output, training_key(config)), until)
+                leftovers.close_run(self._client, folder_of(config), until)
 
 
 def _parallel(master: DictConfig | None) -> int:
@@ -415,7 +421,7 @@ def report(jobs: Sequence[Job], last: Sequence[RunRecord], interrupted: BaseExce
     table = Table("run", "key", "state", "result", box=None)
     failed = False
     for job, record in zip(jobs, last, strict=True):
-        good = record.state in (FINISHED, SKIPPED)
+        good = record.state in DONE
         failed |= not good
         why = record.message or (record.headline if good else f"did not finish: {_reason(interrupted)}")
         # A run without a last word, though nothing has ended the command, is no state that anyone knows.

@@ -33,7 +33,7 @@ COMMANDS = "commands"
 _LOOK_EVERY_SECONDS = 0.1
 
 _BY_A_PROCESS = "*.writing-*"
-_UNFINISHED = ("*.writing", _BY_A_PROCESS, "writing.ckpt")
+_UNFINISHED = (_BY_A_PROCESS, "writing.ckpt")
 """Names of files that are being written beside what they are to replace."""
 
 _WITHOUT_LOCK = ("figures", "subgames")

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from repro.config.checks import TRAINING
-from repro.config.keys import evaluation_key, training_key
+from repro.config.keys import evaluation_key
 from repro.config.schema import Config
 from repro.errors import ReproError
 from repro.evaluation.base import Evaluation, Measured, Other, Subject
 from repro.policies.snapshot import Snapshot, SnapshotFolder
 from repro.tracking import record as records
 from repro.tracking.rows import EvaluationRows, Metrics, TrainingRows
-from repro.trained import Trained, readout_objects, run_folder, snapshots_of
+from repro.trained import Trained, folder_of, readout_objects, snapshots_of
 
 
 class Results:
@@ -190,7 +190,7 @@ def evaluation_rows(folder: Path, config: Config, evaluation: str, readout: str)
 
 def is_done(config: Config) -> bool:
     """Whether a training is finished, is not to begin anew, and is measured as asked. Opens no other training."""
-    folder = run_folder(config.output_dir, training_key(config))
+    folder = folder_of(config)
     record = records.read(folder)
     is_trained = record.trained and record.exported and not records.is_asked_anew(folder)
     results = Results(config, folder)
@@ -199,12 +199,12 @@ def is_done(config: Config) -> bool:
 
 def evaluated_with(config: Config) -> set[str]:
     """The commits that made the evaluations that a run asks for."""
-    return Results(config, run_folder(config.output_dir, training_key(config))).made_with
+    return Results(config, folder_of(config)).made_with
 
 
 def measured_rows(config: Config) -> list[tuple[str, str, int, float]]:
     """Everything that is stored of a run and asked for: read-out (or "training"), metric, iteration, value."""
-    folder = run_folder(config.output_dir, training_key(config))
+    folder = folder_of(config)
     together = {TRAINING: TrainingRows(folder).read(), **Results(config, folder).rows()}
     return [
         (readout, metric, step, value)

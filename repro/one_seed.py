@@ -102,7 +102,7 @@ class Seed:
             after: the iteration; 0 when training begins.
             place: where the checkpoints are of the seeds that are trained together.
         """
-        if not after and _has_unusable(self.folder, place):
+        if not after and any(True for folder in (self.folder, place) for _ in folder.glob(checkpoints.SET_ASIDE)):
             # What was trained is kept as the checkpoints are from which it should have gone on.
             snapshots_of(self.folder).set_aside()
         snapshots_of(self.folder).forget_after(after)
@@ -210,11 +210,6 @@ def _begin_anew(folder: Path, record: RunRecord) -> None:
     record.trained = record.exported = False
     record.wall_seconds, record.checkpoints, record.attempt = 0.0, "", ""
     record.made_with, record.mlflow = {}, {}
-
-
-def _has_unusable(*folders: Path) -> bool:
-    """Whether checkpoints were set aside in any of these folders."""
-    return any(True for folder in folders for _ in folder.glob("unusable-*.ckpt"))
 
 
 @contextmanager

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, count
+from pathlib import Path
 
 from repro.config.keys import hyperparameters, training_key
 from repro.config.schema import Config
 from repro.errors import ReproError
+from repro.trained import run_folder
 
 MOST_AT_ONCE = 1024
 """Runs that can be done at once."""
@@ -37,6 +39,11 @@ class Run:
         """The training's; of several together, one that names their seeds, the same in whatever order they are."""
         first, *others = sorted(self.configs, key=lambda config: config.seed)
         return "-".join([training_key(first), *(["with", *(str(c.seed) for c in others)] if others else [])])
+
+    @property
+    def folder(self) -> Path:
+        """Where its record is: the training's, or of several together one of their own."""
+        return run_folder(self.config.output_dir, self.key)
 
     @property
     def needs(self) -> set[str]:

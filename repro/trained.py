@@ -19,7 +19,7 @@ from torch import Tensor
 
 from repro import durable
 from repro.config.checks import game_for_checks, game_of
-from repro.config.keys import from_plain, training_config
+from repro.config.keys import from_plain, training_config, training_key
 from repro.config.schema import Config, ReadoutConfig
 from repro.engine.sampling import SamplingEngine
 from repro.errors import ReproError, told_as
@@ -42,6 +42,11 @@ _TRIAL_HANDS = 100
 def run_folder(output_dir: str | Path, key: str) -> Path:
     """Where a training's record, snapshots, results and checkpoints are."""
     return Path(output_dir).absolute() / "runs" / key
+
+
+def folder_of(config: Config) -> Path:
+    """The folder of a training."""
+    return run_folder(config.output_dir, training_key(config))
 
 
 def snapshots_of(folder: Path) -> SnapshotFolder:

@@ -98,20 +98,26 @@ def _begun_together(seeds: Sequence[Seed]) -> list[Sequence[Seed]]:
 
 def _place(seeds: Sequence[Seed]) -> Path:
     """Where the checkpoints of seeds are that are trained together; of a seed alone, in its own folder."""
-    return seeds[0].folder.parent / Run([seed.config for seed in seeds], {}).key
+    return Run([seed.config for seed in seeds], {}).folder
 
 
 def _take_over(seeds: Sequence[Seed], place: Path) -> None:
     """Nobody else continues these trainings from here on, because their snapshots will be this run's.
 
     A checkpoint lacks what of the history is in snapshots, so one that another run has left, of a seed alone or of
-    other seeds together, must not be continued from.
+    other seeds together, must not be continued from. It is kept, and so are the snapshots, until they are finished.
     """
     for seed in seeds:
         before = seed.folder.parent / (seed.record.checkpoints or place.name)
-        if before != place:
+        if before != place and checkpoints.kept(before):
+            print(
+                f"warning: {seed.folder.name} was begun by the run {before.name}, which did not finish; it begins anew.",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
             for path in checkpoints.kept(before):
                 checkpoints.set_aside(path)
+        if any(before.glob(checkpoints.SET_ASIDE)) and before != place:
+            snapshots_of(seed.folder).set_aside()
         seed.record.checkpoints = place.name
         records.write(seed.folder, seed.record)
 

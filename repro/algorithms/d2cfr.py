@@ -2,7 +2,7 @@
 
 The value network (DNet) learns the sampled regrets `r = Q - V` as Deep CFR's does, and the sampled state values V
 beside them. A state value is *rectified* (eq. 6): `alpha V + beta V_MC` with `alpha = 0.01 + t / (t + 1)` and
-`beta = 1 - alpha`, where t is the iteration of the traversals: beta becomes smaller from iteration to iteration, and
+`beta = 1 - alpha`, where t is the iteration of the player's traversals: beta becomes smaller from iteration to iteration, and
 negative after the 99th. The text can be read in two ways:
 
 - of `strategies` (Algorithm 2): they are matched to `Q - (alpha V + beta V_MC)`, which is `r + beta (V - V_MC)`: all
@@ -93,6 +93,8 @@ class D2CFRConfig(DeepCFRConfig):
                 "play_outs need a number, others take null: add algorithm.simulations=null."
             )
         yield from self._problems_without_effect()
+        if self.state_loss != 1 and not dueling:
+            yield f"algorithm.state_loss is {self.state_loss}, which has no effect without network=dnet; leave it out."
         if dueling and self.divide_by_legal:
             yield "algorithm.divide_by_legal is true; regrets and state values must have one unit, use false."
         yield from self._problems_of_policies()
@@ -289,7 +291,7 @@ class D2CFR(DeepCFR):
         Args:
             output: `[n, actions + 1]` of a value network with both branches.
             played: `[n]` chips, V_MC.
-            iteration: in which the strategies are traversed with.
+            iteration: of the player's next traversals with these strategies; the opponent's may meet them before.
         """
         beta = rectification_weight(iteration, self.algorithm.mixing)
         return output[:, :-1] + beta * (output[:, -1] - played.float() / self.algorithm.regret_unit)[:, None]

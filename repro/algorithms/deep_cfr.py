@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from repro.algorithms.base import Algorithm, Training
 from repro.algorithms.memory import Aggregated, Memory, Minibatch, Reservoir, reservoir_bytes
-from repro.algorithms.strategies import MOST_EVALUATED, Asked, Listed, Rectify, Strategies
+from repro.algorithms.strategies import Asked, Listed, Rectify, Strategies, are_listed, listing_problems
 from repro.config.fields import above, added, at_least, one_of
 from repro.config.memory import network_bytes
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, RegressionConfig, register_algorithm
@@ -81,7 +81,7 @@ class DeepCFRConfig(AlgorithmConfig):
 
     def lists(self, game: Game) -> bool:
         """Whether strategies in a game are listed."""
-        return game.infosets <= MOST_EVALUATED if self.strategies is None else self.strategies == "listed"
+        return are_listed(self.strategies, game)
 
     def tables_opening(self, game: Game) -> bool:
         """Whether the first betting round of a game has a table."""
@@ -124,8 +124,7 @@ class DeepCFRConfig(AlgorithmConfig):
             )
 
     def _problems_of_listed(self, game: Game) -> Iterator[str]:
-        if not game.listed:
-            yield f"algorithm.strategies is listed; the game {game.name} has {game.infosets:,} infosets, use asked."
+        yield from listing_problems(self.strategies, game)
         if self.opening == "table":
             yield (
                 f"algorithm.opening is table; the strategies of the game {game.name} are listed, which takes network "

@@ -20,7 +20,7 @@ from repro.abstraction import Abstraction, abstraction, check_buckets
 from repro.abstraction.streets import StreetBuckets
 from repro.algorithms.solver import Solver
 from repro.algorithms.tables import READOUTS, TabularCFR, readout_problems
-from repro.config.fields import at_least, one_of
+from repro.config.fields import above_up_to, at_least, one_of
 from repro.config.schema import AlgorithmConfig, Config, register_algorithm
 from repro.engine.sampling import BYTES_PER_DEAL, SamplingEngine, Trajectories, Traversals
 from repro.errors import ReproError
@@ -46,7 +46,7 @@ class MCCFRConfig(AlgorithmConfig):
     # Hold'em games: the hands of a round, but the first, are grouped into so many buckets; null: none, suits excepted.
     buckets: int | None = at_least(1, None)
     # Probability with which outcome sampling lets the traverser play uniformly; external sampling has none: null.
-    exploration: float | None = field(default=None, metadata={"above": 0, "at_most": 1})
+    exploration: float | None = above_up_to(0, 1, None)
 
     def problems(self, config: Config, game: Game) -> Iterator[str]:
         if (self.sampling == "outcome") != (self.exploration is not None):

@@ -29,7 +29,7 @@ from repro.algorithms.base import Algorithm, largest_divisor
 from repro.algorithms.memory import Minibatch, Reservoir, reservoir_bytes
 from repro.algorithms.nfsp_strategies import AskedPlayer, ListedPlayer, PlayerStrategies, Probabilities
 from repro.algorithms.replay import BYTES_PER_TRANSITION, Replay, Transitions
-from repro.algorithms.strategies import MOST_EVALUATED
+from repro.algorithms.strategies import are_listed, listing_problems
 from repro.config.fields import above, above_up_to, at_least, between, one_of
 from repro.config.memory import network_bytes
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, register_algorithm
@@ -88,8 +88,7 @@ class NFSPConfig(AlgorithmConfig):
                     f"({self.batch_size}), or nothing is ever learned."
                 )
         yield from purpose_problems(config.network, self.name)
-        if self.strategies == "listed" and not game.listed:
-            yield f"algorithm.strategies is listed; the game {game.name} has {game.infosets:,} infosets, use asked."
+        yield from listing_problems(self.strategies, game)
 
     def bytes_needed(self, config: Config, game: Game) -> Iterator[tuple[str, float]]:
         yield "algorithm.hands", float(BYTES_PER_DEAL * self.hands)
@@ -103,8 +102,7 @@ class NFSPConfig(AlgorithmConfig):
 
     def strategies_in(self, game: Game) -> type[PlayerStrategies]:
         """How the networks answer in a game."""
-        listed = game.infosets <= MOST_EVALUATED if self.strategies is None else self.strategies == "listed"
-        return ListedPlayer if listed else AskedPlayer
+        return ListedPlayer if are_listed(self.strategies, game) else AskedPlayer
 
 
 register_algorithm("nfsp", NFSPConfig)

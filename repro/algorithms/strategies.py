@@ -40,6 +40,17 @@ MOST_EVALUATED = 1 << 16
 """Infosets of the largest game whose strategies are listed unless the configuration says otherwise."""
 
 
+def are_listed(strategies: str | None, game: Game) -> bool:
+    """Whether strategies are listed in a game: as the key says, or as the game's size suggests where it is null."""
+    return game.infosets <= MOST_EVALUATED if strategies is None else strategies == "listed"
+
+
+def listing_problems(strategies: str | None, game: Game) -> Iterator[str]:
+    """What is wrong with listing strategies in a game."""
+    if are_listed(strategies, game) and not game.listed:
+        yield f"algorithm.strategies is listed; the game {game.name} has {game.infosets:,} infosets, use asked."
+
+
 class OpeningTable:
     """A player's first betting round: summed regrets, and the summed strategies that Deep CFR's average reads.
 

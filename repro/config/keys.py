@@ -48,7 +48,7 @@ def training_config(config: Config) -> dict[str, Any]:
 
 
 def training_key(config: Config) -> str:
-    """Twelve hexadecimal digits that name a training: equal exactly when the same is trained."""
+    """Twelve hexadecimal digits that name a training: equal only when the same is trained, with the same snapshots."""
     plain = training_config(config)
     plain["algorithm"] = {k: v for k, v in plain["algorithm"].items() if k not in _NO_HYPERPARAMETERS}
     plain["game"] = {k: v for k, v in plain["game"].items() if k != "module"}

@@ -20,6 +20,13 @@ _COMMON = {
 _GIVEN_BY = {
     "max_epochs": "algorithm.iterations", "accelerator": "device", "logger": "logger",
     "enable_checkpointing": "checkpoint_every_seconds", "default_root_dir": "output_dir",
+    **dict.fromkeys(
+        ("min_epochs", "max_steps", "min_steps", "max_time", "fast_dev_run", "overfit_batches", "limit_train_batches"),
+        "algorithm.iterations",
+    ),
+    **dict.fromkeys(
+        ("limit_val_batches", "val_check_interval", "check_val_every_n_epoch"), "algorithm.snapshot_every",
+    ),
 }  # fmt: skip
 """Options that are the suite's own, and the key that says so."""
 

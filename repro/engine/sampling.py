@@ -151,7 +151,8 @@ class SamplingEngine:
             traversals: number of deals.
             generator: source of all randomness, on the game's device.
             passes_maximum: of a decision of the traverser, what counts further up is the highest value of an action
-                and not their mean under her strategy: an error, for comparison with code that had it.
+                and not their mean under her strategy: an error, for comparison with code that had it. `values` and
+                `state_values` then take her to play best from her next decision on, knowing what will be sampled.
         """
         tree, actions = self.game.tree, self.game.num_actions
         children = tree.child.flatten()

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import count
+from itertools import accumulate, count
 from pathlib import Path
 from typing import Any, overload
 from zipfile import ZipFile
@@ -33,7 +33,7 @@ class History(Sequence[Tensor]):
 
     def __init__(self, pieces: Sequence[Tensor] = ()) -> None:
         self._pieces = [piece for piece in pieces if len(piece)]
-        self._ends = torch.tensor([len(piece) for piece in self._pieces], dtype=torch.int64).cumsum(0).tolist()
+        self._ends = list(accumulate(map(len, self._pieces)))
         self._new: list[Tensor] = []
 
     def __len__(self) -> int:
@@ -42,7 +42,7 @@ class History(Sequence[Tensor]):
     @property
     def stored(self) -> int:
         """Rows that are in pieces; the others were appended since."""
-        return int(self._ends[-1]) if self._ends else 0
+        return self._ends[-1] if self._ends else 0
 
     @overload
     def __getitem__(self, index: int) -> Tensor: ...
@@ -57,7 +57,7 @@ class History(Sequence[Tensor]):
         if index >= self.stored:
             return self._new[index - self.stored]
         piece = bisect_right(self._ends, index)
-        return self._pieces[piece][index - int(self._ends[piece])]
+        return self._pieces[piece][index - self._ends[piece]]
 
     def append(self, row: Tensor) -> None:
         """Add an iteration's row."""
@@ -116,7 +116,7 @@ class SnapshotFolder:
             rows = {name: [h.since(first) for h in both] for name, both in snapshot.history.items()}
             path = self.folder / f"{iteration:07d}.history.pt"
             save_durably({"first": first, "rows": rows}, path)
-            stored = torch.load(path, map_location="cpu", weights_only=True, mmap=True)["rows"]
+            stored = load_mapped(path)["rows"]
             for name, both in snapshot.history.items():
                 for history, piece in zip(both, stored[name], strict=True):
                     history.released(piece)
@@ -181,6 +181,11 @@ class SnapshotFolder:
         return max((i for i, p in self._numbered() if i < iteration and p.name.endswith(".history.pt")), default=0)
 
 
+def load_mapped(path: Path) -> dict[str, Any]:
+    """A file of tensors, which are mapped from it; whether it is whole is not looked at."""
+    return dict(torch.load(path, map_location="cpu", weights_only=True, mmap=True))
+
+
 def save_durably(content: object, path: Path) -> None:
     """Write a tensor file, so that there is never half of it under its name."""
     with replacing(path) as file:
@@ -206,7 +211,7 @@ def load_checked(path: Path) -> tuple[dict[str, Any], str | None]:
     Raises:
         Exception: it is no such file, or damaged, which shows in as many ways as there are bytes.
     """
-    stored = dict(torch.load(path, map_location="cpu", weights_only=True, mmap=True))
+    stored = load_mapped(path)
     about = path.stat()
     return stored, _damaged_part(path, about.st_mtime_ns, about.st_size)
 

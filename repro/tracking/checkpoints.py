@@ -19,11 +19,13 @@ import torch
 from pytorch_lightning.callbacks import Checkpoint
 
 from repro.faults import writing
-from repro.policies.snapshot import load_checked
+from repro.policies.snapshot import load_checked, load_mapped
 
 _PAUSE_PER_WRITE = 20
 
 LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
+SET_ASIDE = "unusable-*.ckpt"
+"""Pattern of the names of those that are not continued from."""
 
 TRAININGS, IS_LAST = "trainings", "is_last"
 """In a checkpoint: the keys of the trainings that it is of, and whether they are done with it."""
@@ -96,7 +98,7 @@ def trainings(folder: Path) -> set[str]:
     keys: set[str] = set()
     for path in folder.glob("*.ckpt"):
         with suppress(Exception):
-            keys.update(map(str, torch.load(path, map_location="cpu", weights_only=True, mmap=True)[TRAININGS]))
+            keys.update(map(str, load_mapped(path)[TRAININGS]))
     return keys
 
 
@@ -104,7 +106,7 @@ def finished(folder: Path) -> list[str]:
     """Keys of the trainings whose last iteration is in a checkpoint, so that nothing is left to train."""
     for path in kept(folder):
         with suppress(Exception):  # One that cannot be read says of none that it is.
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            content = load_mapped(path)
             if content[IS_LAST] and load_checked(path)[1] is None:
                 return list(map(str, content[TRAININGS]))
     return []
@@ -112,5 +114,5 @@ def finished(folder: Path) -> list[str]:
 
 def set_aside(path: Path) -> Path:
     """Keep a checkpoint that is not continued from under another name, until the training is finished."""
-    numbered = (path.with_name(f"unusable-{number}.ckpt") for number in count(1))
+    numbered = (path.with_name(SET_ASIDE.replace("*", str(number))) for number in count(1))
     return path.rename(next(free for free in numbered if not free.exists()))

@@ -16,11 +16,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from repro.tracking.record import FAILED, FINISHED, INTERRUPTED, RUNNING, SKIPPED, RunRecord, read
+from repro.tracking.record import ENDED, FAILED, INTERRUPTED, RUNNING, RunRecord, read
 
 _WIDTH_IN_A_FILE = 160
 
-_DONE = (FINISHED, SKIPPED, FAILED, INTERRUPTED)
 _LINE_EVERY_SECONDS = 30.0
 
 
@@ -91,7 +90,7 @@ class Watcher:
                 table.add_row(job.label, bar, f"{record.iteration}/{record.iterations}", eta, record.headline)
             elif record.state in (FAILED, INTERRUPTED):
                 table.add_row(job.label, Text(record.state, style="red"), "", "", record.message)
-            elif record.state in _DONE:
+            elif record.state in ENDED:
                 table.add_row(job.label, Text(record.state, style="green"), "", "", record.headline)
         grid = Table.grid()
         grid.add_row(table)
@@ -99,7 +98,7 @@ class Watcher:
         return grid
 
     def _summary(self, records: list[RunRecord]) -> str:
-        num_done = sum(s.state in _DONE for s in records)
+        num_done = sum(s.state in ENDED for s in records)
         text = f"{num_done} of {len(records)} runs done, {_duration(time.monotonic() - self._started)} so far"
         remaining = self._remaining(records)
         if remaining is not None and num_done < len(records):
@@ -115,7 +114,7 @@ class Watcher:
             return None
         typical = sum(s.seconds_per_iteration * s.iterations for s in begun) / len(begun)
         rest = [s.remaining_seconds or 0.0 for s in begun if s.state == RUNNING]
-        waiting = sum(s.state not in _DONE and not s.seconds_per_iteration for s in records)
+        waiting = sum(s.state not in ENDED and not s.seconds_per_iteration for s in records)
         return max([sum(rest) + waiting * typical, max(rest, default=0.0) * self._parallel]) / self._parallel
 
 

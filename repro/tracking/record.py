@@ -23,19 +23,23 @@ DAMAGED = "damaged"
 _KEPT = 20
 """Commands whose last word on a training is kept."""
 
+DONE = (FINISHED, SKIPPED)
+"""States in which nothing is left to do."""
+ENDED = (*DONE, FAILED, INTERRUPTED)
+"""States in which no process does anything."""
 _FILE, _ANEW = "run.json", "anew"
 
 
 @dataclass
 class RunRecord:
-    """State of one training.
+    """State of one training, or of several that are done together as one run.
 
     Attributes:
         state: one of the constants above; `SKIPPED` is what a command says that found it finished.
         iteration, iterations: CFR iterations done and planned.
         seconds_per_iteration: mean over this process's iterations, 0 before the first.
         headline: newest value of the headline metric, with its name and unit, e.g. "sd_cfr 112 mA/g".
-        message: why it failed.
+        message: why it failed or was interrupted, or what is being done after training.
         invocation: id of the command that wrote this.
         updated: Unix time of the last write.
         earlier: state, headline and message that other commands left, by their ids, newest last.
