@@ -196,7 +196,7 @@ class Trials:
         """Files may not grow beyond some size, as on a disk that fills up while they are written."""
         with self._trial("file too large") as output:
             # What it prints is a file, too, and must have room for a sentence.
-            size = self._dice.choice((1_000, 3_000, 10_000, 100_000, 700_000))
+            size = self._dice.choice((100, 1_000, 10_000, 100_000, 700_000))
             outcome = self._disturbed("file too large", output, file_size=size)
             self._told("file too large", outcome, f"{size} bytes")
 
@@ -218,7 +218,7 @@ class Trials:
             outcome = self._disturbed("damaged file", output)
             self._told("damaged file", outcome, f"{path.relative_to(output)} {how}")
             if outcome.status:
-                # Refused in a sentence; without the file, or, if it trains nothing, with that of a backup, it must go on.
+                # Refused in a sentence; without the file, or, if it trains nothing, with a copy of it, it must go on.
                 path.unlink(missing_ok=True)
                 if self._reference.kind.module == "evaluate":
                     path.write_bytes(before)
