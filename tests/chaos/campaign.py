@@ -213,11 +213,12 @@ class Trials:
             path = self._dice.choice(
                 [p for p in files if not p.name.startswith(("mlflow.db", "lock"))] or [output / "x"]
             )
-            before = path.read_bytes() if path.exists() else b""
+            there = path.exists()
+            before = path.read_bytes() if there else b""
             how = _damage(path, self._dice)
             outcome = self._disturbed("damaged file", output)
             self._told("damaged file", outcome, f"{path.relative_to(output)} {how}")
-            if outcome.status:
+            if outcome.status or not there:
                 # Refused in a sentence; without the file, or, if it trains nothing, with a copy of it, it must go on.
                 path.unlink(missing_ok=True)
                 if self._reference.kind.module == "evaluate":
