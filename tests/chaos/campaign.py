@@ -99,7 +99,7 @@ def undisturbed(name: str, folder: Path, database: Path) -> Undisturbed:
     outcome = victims.run(asked[0], whole, None if kind.sweep else victims.note_in(log), module=kind.module)
     _must_end(outcome)
     events = Counter(log.read_text().splitlines())
-    return Undisturbed(name, kind, asked, start, traces.read(whole), events, outcome.seconds)
+    return Undisturbed(name, kind, asked, start, traces.read(whole, kind.anew), events, outcome.seconds)
 
 
 def _must_end(outcome: Outcome) -> None:
@@ -195,7 +195,8 @@ class Trials:
     def limit(self) -> None:
         """Files may not grow beyond some size, as on a disk that fills up while they are written."""
         with self._trial("file too large") as output:
-            size = self._dice.choice((0, 100, 1_000, 10_000, 100_000, 700_000))
+            # What it prints is a file, too, and must have room for a sentence.
+            size = self._dice.choice((100, 1_000, 10_000, 100_000, 700_000))
             outcome = self._disturbed("file too large", output, file_size=size)
             self._told("file too large", outcome, f"{size} bytes")
 
@@ -212,15 +213,16 @@ class Trials:
             path = self._dice.choice(
                 [p for p in files if not p.name.startswith(("mlflow.db", "lock"))] or [output / "x"]
             )
+            there = path.exists()
+            before = path.read_bytes() if there else b""
             how = _damage(path, self._dice)
             outcome = self._disturbed("damaged file", output)
             self._told("damaged file", outcome, f"{path.relative_to(output)} {how}")
-            if outcome.status:
-                # Refused in a sentence; with the file away it must go on.
+            if outcome.status or not there:
+                # Refused in a sentence; without the file, or, if it trains nothing, with a copy of it, it must go on.
                 path.unlink(missing_ok=True)
-                if self._reference.kind.module == "evaluate":  # It trains nothing; what it needs must be made again.
-                    for arguments in self._reference.kind.before:
-                        victims.run(arguments, output)
+                if self._reference.kind.module == "evaluate":
+                    path.write_bytes(before)
 
     # -- what they share
 
@@ -265,7 +267,7 @@ class Trials:
         if outcome.status != 0:
             self._problem(disturbance, "does not end", f"in {output}, with {outcome.status}: {outcome.printed}")
             return
-        for kind, what in traces.differences(self._reference.traces, traces.read(output)):
+        for kind, what in traces.differences(self._reference.traces, traces.read(output, self._reference.kind.anew)):
             self._problem(disturbance, kind, f"{what} (in {output})")
         if len(self._report.problems) == before:
             shutil.rmtree(output)

@@ -27,6 +27,11 @@ class Kind:
     also: tuple[str, ...] = ()
     sweep: bool = False
 
+    @property
+    def anew(self) -> bool:
+        """Whether every repetition begins anew, beside which MLflow keeps what was there."""
+        return "force=true" in self.arguments
+
 
 _KUHN = (
     "game=kuhn algorithm.iterations=12 algorithm.traversals=200 algorithm.value.steps=10 algorithm.value.batch_size=64 "

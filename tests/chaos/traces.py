@@ -49,13 +49,20 @@ class Traces:
         return {key for key, _ in self.params}
 
 
-def read(output: Path) -> Traces:
-    """Of an output folder, without the suite's own code."""
+def read(output: Path, last: bool = False) -> Traces:
+    """Of an output folder, without the suite's own code.
+
+    Args:
+        last: look in MLflow only for what the records of the trainings name: what was done last.
+    """
     files = {str(p.relative_to(output)): p for p in output.rglob("*") if p.is_file()}
     folders = {f"{p.relative_to(output)}/" for p in output.rglob("*") if p.is_dir()}
     results = {name: _results(path) for name, path in files.items() if _RESULTS.match(name)}
-    params, metrics, states = _tracked(output / "mlflow.db")
-    artifacts = Counter(path.name for name, path in files.items() if name.startswith("artifacts/"))
+    records = [json.loads(path.read_text()) for path in output.glob("runs/*/run.json")] if last else []
+    ids = {run for record in records for run in record["mlflow"].values()}
+    params, metrics, states = _tracked(output / "mlflow.db", ids)
+    logged = (path for name, path in files.items() if name.startswith("artifacts/"))
+    artifacts = Counter(path.name for path in logged if not last or ids & set(path.parts))
     kept = frozenset(name for name in files.keys() | folders if not _FLEETING.search(name))
     return Traces(results, kept, params, metrics, states, artifacts)
 
@@ -75,9 +82,10 @@ def _without_clocks(row: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in row.items() if name not in _CLOCKS}
 
 
-def _tracked(database: Path) -> tuple[dict[Any, Any], dict[Any, Any], Counter[str]]:
+def _tracked(database: Path, only: set[str]) -> tuple[dict[Any, Any], dict[Any, Any], Counter[str]]:
     connection = sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)
     runs = dict(connection.execute("SELECT run_uuid, status FROM runs WHERE lifecycle_stage = 'active'"))
+    runs = {run: state for run, state in runs.items() if state == "RUNNING" or not only or run in only}
     tags: dict[str, dict[str, str]] = {run: {} for run in runs}
     for run, key, value in connection.execute("SELECT run_uuid, key, value FROM tags"):
         if run in tags:
