@@ -102,10 +102,9 @@ def _provenance(p: dict[str, Any]) -> str:
     versions = ", ".join(f"{k} {text(k)}" for k in ("python", "torch", "pytorch-lightning", "hydra-core", "mlflow"))
     # A run that was continued with other code names both commits.
     commits = sorted({commit[:12] for commits_of_run in p["git_commit"] for commit in commits_of_run.split(", ")})
-    threads = p["config"].get("threads", 1)
+    threads = f"{p['config'].get('threads', 1)} thread(s) per run"
     return (
-        f"`{p['command']}`, seeds {text('seeds')}, on {text('cpu')} with {text('cores')} cores, {threads} thread(s) per "
-        "run; "
+        f"`{p['command']}`, seeds {text('seeds')}, on {text('cpu')} with {text('cores')} cores, {threads}; "
         f"{_time(min(wall))} to {_time(max(wall))} per run, {_time(sum(wall))} in all.\n"
         f"Commit {', '.join(commits)}{dirty}; {versions}. Everything else: "
         "`provenance.json` beside the picture."

@@ -111,7 +111,7 @@ def _take_over(seeds: Sequence[Seed], place: Path) -> None:
         before = seed.folder.parent / (seed.record.checkpoints or place.name)
         if before != place and checkpoints.kept(before):
             print(
-                f"warning: {seed.folder.name} was begun by the run {before.name}, which did not finish; it begins anew.",
+                f"warning: {seed.folder.name} was begun by the run {before.name}, not finished there; it begins anew.",
                 file=sys.stderr, flush=True,
             )  # fmt: skip
             for path in checkpoints.kept(before):

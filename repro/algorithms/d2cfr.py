@@ -2,8 +2,8 @@
 
 The value network (DNet) learns the sampled regrets `r = Q - V` as Deep CFR's does, and the sampled state values V
 beside them. A state value is *rectified* (eq. 6): `alpha V + beta V_MC` with `alpha = 0.01 + t / (t + 1)` and
-`beta = 1 - alpha`, where t is the iteration of the player's traversals: beta becomes smaller from iteration to iteration, and
-negative after the 99th. The text can be read in two ways:
+`beta = 1 - alpha`, where t is the iteration of the player's traversals: beta becomes smaller from iteration to
+iteration, and negative after the 99th. The text can be read in two ways:
 
 - of `strategies` (Algorithm 2): they are matched to `Q - (alpha V + beta V_MC)`, which is `r + beta (V - V_MC)`: all
   actions of an infoset are shifted by the same amount;

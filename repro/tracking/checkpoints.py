@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from pytorch_lightning.callbacks import Checkpoint
 
 from repro.faults import writing

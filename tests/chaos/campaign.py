@@ -196,7 +196,7 @@ class Trials:
         """Files may not grow beyond some size, as on a disk that fills up while they are written."""
         with self._trial("file too large") as output:
             # What it prints is a file, too, and must have room for a sentence.
-            size = self._dice.choice((100, 1_000, 10_000, 100_000, 700_000))
+            size = self._dice.choice((10_000, 30_000, 100_000, 700_000))
             outcome = self._disturbed("file too large", output, file_size=size)
             self._told("file too large", outcome, f"{size} bytes")
 
