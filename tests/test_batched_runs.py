@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from repro import training
+from repro import leftovers, training
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.replicates import Replicates
 from repro.config.keys import training_key
@@ -174,6 +174,33 @@ def test_a_seed_that_was_finished_alone_is_not_trained_again(tmp_path):
     left(tmp_path, 0).check_finished()
     assert not list(tmp_path.rglob("*.ckpt"))
     assert done(tmp_path, "seeds=[0,1]") == records.SKIPPED
+
+
+@pytest.mark.slow
+def test_what_another_run_has_begun_is_kept_until_the_training_is_finished(tmp_path, capsys):
+    killed_after(2, *SMALL, f"output_dir={tmp_path}", "seeds=[0,1]")
+    begun = sorted(path.name for path in left(tmp_path, 0).snapshots.folder.iterdir())
+    killed_after(1, *SMALL, f"output_dir={tmp_path}", "seed=0")
+    (kept,) = left(tmp_path, 0).folder.glob("snapshots-unusable-*")
+    assert sorted(path.name for path in kept.iterdir()) == begun
+    assert done(tmp_path, "seed=0") == records.FINISHED
+    assert not kept.exists()
+
+
+@pytest.mark.slow
+def test_nobody_cleans_where_the_checkpoints_are_that_are_gone_on_from(tmp_path, monkeypatch):
+    killed_after(2, *SMALL, f"output_dir={tmp_path}", "seeds=[0,1]")
+    place = tmp_path / "runs" / f"{key_of(*SMALL)}-with-1"
+    found = []
+
+    def is_free(*_: object) -> str:
+        with leftovers._if_free(place) as free:
+            found.append(free)
+        return records.INTERRUPTED
+
+    monkeypatch.setattr(training, "train", is_free)
+    done(tmp_path, "seeds=[0,1,2]")
+    assert found == [False]
 
 
 @pytest.mark.slow

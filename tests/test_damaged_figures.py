@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from paper_figures import frame
+from paper_figures import frame, page
 from repro import figure
 
 PUBLISHED = Path(frame.__file__).parent / "results"
@@ -90,3 +90,38 @@ def test_part_of_the_data_is_drawn_or_refused(drawn, monkeypatch, capsys):
             error = capsys.readouterr().err
             assert error.startswith(f"error: {path} ")
             assert error.count("\n") == 1
+
+
+def publish(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    output = folder.parents[1]
+    monkeypatch.setattr(figure, "ROOT", output)
+    monkeypatch.setattr(page, "HERE", output / "paper_figures")
+    (output / "paper_figures").mkdir(exist_ok=True)
+    shutil.copy(PUBLISHED.parent / "figure1.md", output / "paper_figures")
+    monkeypatch.setattr(sys, "argv", ["figure", "figure1", "--publish", "--scale", "laptop", "--output", str(output)])
+    return figure.main()
+
+
+@pytest.mark.parametrize("name", ["figure1.pdf", "data.csv", "provenance.json"])
+def test_what_is_not_whole_is_not_published(drawn, monkeypatch, capsys, name):
+    (drawn / name).unlink()
+    assert publish(drawn, monkeypatch) == 2
+    assert capsys.readouterr().err.startswith(f"error: {drawn / name} does not exist; draw it again")
+    assert not (drawn.parents[1] / "paper_figures" / "results").exists()
+
+
+def test_what_is_whole_is_published(drawn, monkeypatch):
+    assert publish(drawn, monkeypatch) == 0
+    results = drawn.parents[1] / "paper_figures" / "results" / "figure1-laptop"
+    assert {path.name: path.read_bytes() for path in results.iterdir()} == {
+        path.name: path.read_bytes() for path in drawn.iterdir()
+    }
+
+
+def test_data_that_cannot_be_drawn_does_not_come_to_lie_beside_earlier_verdicts(drawn, monkeypatch):
+    before = {path: path.read_bytes() for path in drawn.iterdir()}
+    monkeypatch.setattr(figure, "collect", lambda *_: frame.read(drawn / "data.csv").iloc[:10])
+    monkeypatch.setattr(figure, "_drawn", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        figure._collect_and_draw("figure1", [], figure.Options("laptop", drawn.parents[1], 1, "cpu", False))
+    assert {path: path.read_bytes() for path in drawn.iterdir()} == before

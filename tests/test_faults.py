@@ -18,6 +18,7 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.tracking._tracking_service.utils import _artifact_repos_cache
 
 from repro import durable, launching, leftovers, training
+from repro.launching import Command
 from repro.one_seed import Seed
 from repro.planned import Run
 from repro.tracking import mlflow_runs, store
@@ -112,6 +113,21 @@ def test_a_disk_that_is_full_at_any_file_interrupts_the_run(straight, tmp_path, 
     assert "Traceback" not in capfd.readouterr().err
     assert execute(run) == records.FINISHED
     assert results(tmp_path, SHORT).equals(straight)
+
+
+def test_a_run_that_cannot_begin_is_interrupted_and_not_failed(tmp_path, monkeypatch, capsys):
+    run, path = run_of(tmp_path), tmp_path / "lock"
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(leftovers, "clean_run", full)
+        assert Command(tmp_path, None, None).do([[run]]) == 1
+    told = capsys.readouterr().err
+    assert f"did not begin: {path} cannot be written (No space left on device)." in told
+    assert records.read(folder_of(run)).state == records.INTERRUPTED
+    assert "failed" not in told
 
 
 def test_a_disk_that_is_full_at_a_checkpoint_interrupts_the_run(straight, tmp_path, monkeypatch, began):
