@@ -82,7 +82,7 @@ def test_runs_of_others_in_a_store_that_is_shared_are_left_alone(output):
 
 def test_files_that_were_being_written_go(output):
     folder = only_folder(output)
-    names = ("run.json.writing-1", "evaluations/x.json.writing-22", "writing.ckpt", "snapshots/0000005.pt.writing")
+    names = ("run.json.writing-1", "evaluations/x.json.writing-22", "writing.ckpt", "snapshots/0000005.pt.writing-333")
     for name in names:
         (folder / name).touch()
     before = {path for path in folder.rglob("*") if path.is_file()}

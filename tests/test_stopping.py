@@ -33,6 +33,14 @@ SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
 @pytest.fixture(autouse=True)
+def _hang_ups_are_heard():
+    """Also where the tests themselves were started with `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.fixture(autouse=True)
 def _handlers_are_restored() -> Iterator[None]:
     before = [signal.getsignal(number) for number in SIGNALS]
     # Where the tests run in the background it may be ignored.
