@@ -55,6 +55,13 @@ def below(measured: Estimate, threshold: float) -> str:
     return DID_NOT_HOLD if measured.low >= threshold else UNDECIDED
 
 
+def within(measured: Estimate, low: float, high: float) -> str:
+    """Verdict on "from `low` to `high`": the whole interval must lie there, or wholly above or below."""
+    if low <= measured.low and measured.high <= high:
+        return HELD
+    return DID_NOT_HOLD if measured.high < low or measured.low > high else UNDECIDED
+
+
 def write(claims: Sequence[Claim], path: Path) -> None:
     """`claims.json`: a list of objects; numbers that do not exist (an interval from one seed) are null."""
 

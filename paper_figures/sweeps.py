@@ -19,11 +19,13 @@ class Sweep:
         name: tells a target's sweeps apart in its data; empty where there is only one.
         overrides: as on the command line, quoted for a shell.
         at: by scale, further ones; they replace those of the same keys.
+        only: the scales at which it is made; empty: all.
     """
 
     name: str
     overrides: str
     at: Mapping[str, str] = field(default_factory=dict)
+    only: tuple[str, ...] = ()
 
     def arguments(self, scale: str) -> list[str]:
         """Arguments after `python -m repro.run -m`."""

@@ -131,7 +131,7 @@ def plan_target(target: str, options: Options) -> tuple[list[PlannedSweep], list
     """
     planned: list[PlannedSweep] = []
     runs: list[Run] = []
-    for sweep in module_of(target).SWEEPS:
+    for sweep in (s for s in module_of(target).SWEEPS if options.scale in (s.only or (options.scale,))):
         overrides = [*sweep.arguments(options.scale), f"target={target}", *_where(options)]
         sweep_runs = _planned(tuple(overrides))
         configs = [config for run in sweep_runs for config in run.configs]

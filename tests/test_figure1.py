@@ -34,9 +34,10 @@ def made_up(*, sd=1.0, deep=1.2, capped=1.5, scale="laptop", swing=0.3, full_swi
             curves[f"sd_cfr_{capacity}"] = np.where(full, sd * base, capped * trend * swings)
         for algorithm, values in curves.items():
             rows += [
-                ("figure1", scale, algorithm, seed, "exploitability", s, v) for s, v in zip(steps, values, strict=True)
+                ("figure1", scale, "", algorithm, seed, "exploitability", s, v)
+                for s, v in zip(steps, values, strict=True)
             ]
-    return pd.DataFrame(rows, columns=["target", "scale", "readout", "seed", "metric", "step", "value"])
+    return pd.DataFrame(rows, columns=["target", "scale", "sweep", "readout", "seed", "metric", "step", "value"])
 
 
 def test_claims_hold_on_data_like_the_papers():
@@ -44,15 +45,15 @@ def test_claims_hold_on_data_like_the_papers():
     assert found["sd_below_deep"] == found["sd_below_deep_at_the_end"] == claims_of.HELD
     assert found["sd_cfr_falls"] == found["deep_cfr_falls"] == claims_of.HELD
     assert found["sd_cfr_at_300"] == found["deep_cfr_at_300"] == claims_of.HELD
-    assert found["capacity_10_plateaus"] == found["capacity_1000_plateaus"] == claims_of.HELD
+    assert found["capacity_10_ends_above"] == found["capacity_1000_ends_above"] == claims_of.HELD
+    assert found["x_counts_player_updates"] == claims_of.HELD
     assert found["capacity_10_oscillates"] == claims_of.HELD
 
 
 def test_claims_fail_on_data_that_contradicts_them():
     found = verdicts(figure1, made_up(sd=1.5, deep=1.2, capped=0.9, swing=0.0, full_swing=0.2))
     assert found["sd_below_deep"] == claims_of.DID_NOT_HOLD
-    assert found["sd_cfr_at_300"] == claims_of.DID_NOT_HOLD
-    assert found["capacity_10_plateaus"] == claims_of.DID_NOT_HOLD
+    assert found["capacity_10_ends_above"] == claims_of.DID_NOT_HOLD
     assert found["capacity_10_oscillates"] == claims_of.DID_NOT_HOLD
 
 
@@ -60,8 +61,8 @@ def test_what_a_scale_cannot_show_is_not_judged():
     found = verdicts(figure1, made_up(iterations=150))
     assert found["sd_cfr_at_300"] == claims_of.HELD
     assert found["sd_cfr_at_510"] == claims_of.NOT_TESTABLE
-    assert found["capacity_50_plateaus"] == claims_of.HELD
-    assert found["capacity_100_plateaus"] == claims_of.NOT_TESTABLE
+    assert found["capacity_50_ends_above"] == claims_of.HELD
+    assert found["capacity_100_ends_above"] == found["capacity_100_plateaus"] == claims_of.NOT_TESTABLE
     assert set(verdicts(figure1, made_up(scale="smoke")).values()) == {claims_of.NOT_TESTABLE}
 
 
@@ -74,11 +75,45 @@ def test_a_verdict_needs_the_whole_interval_on_one_side():
     assert claims_of.below(Estimate(1, 0.5, 1.5, 5), 0) == claims_of.DID_NOT_HOLD
 
 
+def test_a_value_may_differ_by_a_factor_either_way():
+    found = [verdicts(figure1, made_up(sd=factor))["sd_cfr_at_300"] for factor in (0.6, 0.9, 1.1, 1.3, 1.6)]
+    assert found == [claims_of.DID_NOT_HOLD, *[claims_of.HELD] * 2, claims_of.UNDECIDED, claims_of.DID_NOT_HOLD]
+
+
+def test_the_other_reading_of_the_axis_can_win():
+    """Curves that reach the paper's values in as many iterations as its x says."""
+    data, slow = made_up(), figure1.reference()
+    for row in data[data.readout.isin(["sd_cfr", "deep_cfr"])].itertuples():
+        paper = np.interp(np.log(row.step), np.log(slow.index), np.log(slow[row.readout]))
+        data.loc[row.Index, "value"] = np.exp(paper) * (1 + 0.01 * row.seed)
+    assert verdicts(figure1, data)["x_counts_player_updates"] == claims_of.DID_NOT_HOLD
+
+
+def test_a_curve_that_no_longer_falls_has_a_plateau():
+    data = made_up(seeds=3)
+    capped = (data.readout == "sd_cfr_50") & (2 * data.step >= 100)
+    for level, verdict in ((lambda x: 150 + 0 * x, claims_of.HELD), (lambda x: 9e5 / x**2, claims_of.DID_NOT_HOLD)):
+        data.loc[capped, "value"] = level(2.0 * data.step[capped])
+        assert verdicts(figure1, data)["capacity_50_plateaus"] == verdict
+
+
+def test_curves_of_our_own_are_drawn_and_not_judged():
+    data = made_up(seeds=3)
+    beside = [data[data.readout != "sd_cfr_10"].assign(sweep="aggregated")]
+    exact = data[(data.readout == "sd_cfr") & (data.seed == 0)]
+    beside.append(exact.assign(sweep="linear_cfr", readout="linear_cfr"))
+    together = pd.concat([data.assign(sweep="published"), *beside], ignore_index=True)
+    assert figure1.claims(together) == figure1.claims(data)
+    labels = [str(line.get_label()) for line in figure1.draw(together).axes[0].lines]
+    assert {"SD-CFR, memory of all samples (ours)", "Linear CFR, exact, on tables"} <= set(labels)
+    assert "memory of all samples" in figure1.table(together)
+
+
 def test_values_are_paired_by_seed():
     data = made_up(seeds=4)
     by_id = {c.id: c for c in figure1.claims(data)}
     deep, sd = exploitability(data, "deep_cfr"), exploitability(data, "sd_cfr")
-    expected = mean_ci((deep - sd)[list(figure1.reference().index)].mean(axis=1))
+    expected = mean_ci((deep - sd)[[x for x in figure1.reference().index if x > 30]].mean(axis=1))
     assert by_id["sd_below_deep"].measured == expected
     assert points(deep)[:2] == [30, 60]
 
