@@ -14,7 +14,7 @@ from repro.engine.sampling import SamplingEngine, split_counts
 from repro.evaluation import expected_value
 from repro.evaluation.exploitability import exact_engine
 from repro.games import Game, load
-from repro.policies import deterministic_policy, random_policy
+from repro.policies import TabularPolicy, deterministic_policy, random_policy
 from tests.helpers.draws import random_table, seeded
 
 GAMES: dict[str, dict[str, Any]] = {
@@ -149,6 +149,19 @@ def test_play_outs_move_hands_together():
     for found in (together.flatten(), apart):
         assert abs(float(found.mean()) - exact) < 4 * float(found.std()) / 40**0.5
     assert float(together.std()) == pytest.approx(float(apart.std()), rel=0.5)
+
+
+def test_histories_of_play_outs_are_counted_hand_by_hand():
+    """In Kuhn poker all check: a hand meets the root, the second decision and the end; from the second, two."""
+    game = game_of("kuhn")
+    checking = TabularPolicy(torch.nn.functional.one_hot(game.legal.long().argmax(1), game.num_actions).double())
+    histories, second = Histories(game), int(game.tree.child[0, int(game.legal[0].long().argmax())])
+    node, deal = torch.tensor([0, second]), torch.tensor([3, 1])
+    engine = histories.engine
+    engine.play_outs(checking, node, deal, histories.deals, torch.tensor([100.0, 7.0]), seeded(0))
+    assert float(engine.played_out) == 3 * 100 + 2 * 7
+    engine.play_outs(checking, node[:1], deal[:1], histories.deals, torch.tensor([1.0]), seeded(0))
+    assert float(engine.played_out) == 3 * 101 + 2 * 7
 
 
 @settings(deadline=None, derandomize=True, database=None)

@@ -159,7 +159,13 @@ def rectification_weight(iteration: int, mixing: str) -> float:
 
 
 class StateValues(Protocol):
-    """V_MC: what the players to act win on average when both follow a policy."""
+    """V_MC: what the players to act win on average when both follow a policy.
+
+    Attributes:
+        engine: what plays hands out.
+    """
+
+    engine: SamplingEngine
 
     def __call__(self, policy: Policy, infosets: Tensor, draw: torch.Generator) -> Tensor:
         """`[n]` infosets -> `[n]` float64 chips."""
@@ -176,6 +182,7 @@ class ListedStateValues:
 
     def __init__(self, game: Game, simulations: int | None) -> None:
         self.histories, self._simulations = Histories(game), simulations
+        self.engine = self.histories.engine
 
     def __call__(self, policy: Policy, infosets: Tensor, draw: torch.Generator) -> Tensor:
         assert isinstance(policy, TabularPolicy)
@@ -195,7 +202,7 @@ class AskedStateValues:
     """
 
     def __init__(self, engine: SamplingEngine, simulations: int) -> None:
-        self._beliefs, self._simulations = Beliefs(engine), simulations
+        self.engine, self._beliefs, self._simulations = engine, Beliefs(engine), simulations
 
     def __call__(self, policy: Policy, infosets: Tensor, draw: torch.Generator) -> Tensor:
         distinct, place = infosets.unique(return_inverse=True)
@@ -208,6 +215,7 @@ class D2CFR(DeepCFR):
     Attributes:
         recent: per player, the parameters of the last policy networks, flat, newest last.
         state_values: V_MC; None without rectification.
+        played_out_before: histories of play-outs before this process continued the training.
     """
 
     algorithm: D2CFRConfig
@@ -215,12 +223,20 @@ class D2CFR(DeepCFR):
     def __init__(self, game: Game, algorithm: D2CFRConfig, network: NetworkConfig, seed: int) -> None:
         super().__init__(game, algorithm, network, seed)
         self.recent: list[deque[Tensor]] = [deque(maxlen=algorithm.kl_window) for _ in range(2)]
+        self.played_out_before = 0.0
         self.state_values: StateValues | None = None
         if algorithm.rectification != "none" and algorithm.lists(game):
             self.state_values = ListedStateValues(game, algorithm.simulations)
         elif algorithm.rectification != "none":
             assert algorithm.simulations is not None
             self.state_values = AskedStateValues(self.engine, algorithm.simulations)
+
+    def counts(self) -> dict[str, float]:
+        """Traversals' histories as ever, and those of play-outs, which are many more, beside them."""
+        if self.state_values is None or self.algorithm.rectification != "play_outs":
+            return super().counts()
+        played = self.played_out_before + float(self.state_values.engine.played_out)
+        return {**super().counts(), "nodes_played_out": played}
 
     def history_names(self) -> list[str]:
         """Nothing: D2CFR has no B^M."""
@@ -335,10 +351,12 @@ class D2CFR(DeepCFR):
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
     def progress(self) -> dict[str, Any]:
-        return {**super().progress(), "recent": [[each.clone() for each in recent] for recent in self.recent]}
+        recent = [[each.clone() for each in recent] for recent in self.recent]
+        return {**super().progress(), "recent": recent, "played_out": self.counts().get("nodes_played_out", 0.0)}
 
     def restore(self, saved: dict[str, Any]) -> None:
         super().restore(saved)
+        self.played_out_before = saved["played_out"]
         for recent, parameters in zip(self.recent, saved["recent"], strict=True):
             recent.clear()
             recent.extend(each.to(self.game.device) for each in parameters)

@@ -23,19 +23,20 @@ class Histories:
     """The histories of one game.
 
     Attributes:
+        engine: what plays hands out.
         deals: every distinct deal; `probability` `[deals]` of each.
         infoset: `[nodes, deals]` infoset of the player to act; -1 at terminal nodes.
     """
 
     def __init__(self, game: Game) -> None:
-        self.game, self._engine = game, SamplingEngine(game)
+        self.game, self.engine = game, SamplingEngine(game)
         self.deals, self.probability = _all_deals(game)
         tree, count = game.tree, len(self.deals)
         nodes = torch.arange(tree.nodes, device=game.device)
         decision = (tree.player >= 0).nonzero().flatten()
         self.infoset = torch.full((tree.nodes, count), -1, device=game.device)
         rows = torch.cartesian_prod(decision, torch.arange(count, device=game.device))
-        self.infoset[decision] = self._engine.infosets(rows[:, 0], rows[:, 1], self.deals).view(-1, count)
+        self.infoset[decision] = self.engine.infosets(rows[:, 0], rows[:, 1], self.deals).view(-1, count)
         # Which action of the node before leads to a node; of the root, any.
         parent = tree.parent.clamp(min=0)
         self._action = (tree.child[parent] == nodes[:, None]).long().argmax(1)
@@ -79,7 +80,7 @@ class Histories:
         counts = _allot(infoset, weight, simulations, self.game.infosets, generator)
         node, deal = counts.nonzero().t()
         started = counts[node, deal]
-        won = self._engine.play_outs(TabularPolicy(table), node, deal, self.deals, started, generator)
+        won = self.engine.play_outs(TabularPolicy(table), node, deal, self.deals, started, generator)
         total = torch.zeros(self.game.infosets, dtype=torch.float64, device=self.game.device)
         total.index_add_(0, infoset[node, deal], won * sign[node, 0])
         return total / simulations

@@ -114,7 +114,11 @@ class _Decisions:
 
 
 class SamplingEngine:
-    """Sampled play of one game. The tree's tensors are prepared once; calls are independent of each other."""
+    """Sampled play of one game. The tree's tensors are prepared once; calls are independent of each other.
+
+    Attributes:
+        played_out: histories visited by all `play_outs` so far, each as often as hands were in it; a scalar.
+    """
 
     def __init__(self, game: Game) -> None:
         self.game = game
@@ -129,6 +133,7 @@ class SamplingEngine:
         # Where in a deal's cells the player to act at a node finds hers.
         self._columns = 2 * tree.rounds
         self._column = tree.player * tree.rounds + tree.round
+        self.played_out = torch.zeros((), dtype=torch.float64, device=tree.player.device)
 
     def deal(self, n: int, generator: torch.Generator) -> Deals:
         """Deal `n` times, each time from a full deck."""
@@ -338,6 +343,7 @@ class SamplingEngine:
         won = torch.zeros(len(node), dtype=torch.float64, device=self.game.device)
         start = torch.arange(len(node), device=self.game.device)
         while len(node):
+            self.played_out += count.sum(dtype=torch.float64)
             ended = (tree.player.index_select(0, node) < 0).nonzero().flatten()
             at, luck = node[ended], deals.sign.index_select(0, deal[ended])
             won.index_add_(0, start[ended], count[ended].double() * (self._fold[at] + self._showdown[at] * luck))

@@ -1,0 +1,241 @@
+"""What D2CFR's margins are against: D2CFR and its baselines in Leduc, with whose hyperparameters; each against each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures import matches
+from paper_figures.claims import DID_NOT_HOLD, HELD, UNDECIDED, Claim, above
+from paper_figures.d2cfr_curves import LABEL, UNIT, draw_curves
+from paper_figures.exploitability_curves import label_axis, unless_smoke
+from paper_figures.frame import curves
+from paper_figures.sweeps import Sweep, against
+from repro.evaluation.statistics import Estimate, mean_ci
+
+TITLE, GAME = "D2CFR, ours", "Leduc"
+SHOWS = "what D2CFR's margins come from: its baselines with whose hyperparameters, each against each"
+
+STEPS = 1000
+"""SGD steps of a fit from random weights, as Algorithm 1 has it: as many as it takes to learn anything."""
+
+
+@dataclass(frozen=True)
+class Player:
+    """What a training plays at its end.
+
+    Attributes:
+        key: of metrics and claims.
+        name: for readers.
+        sweep: of its trainings.
+        overrides: that ask for one of them.
+        readout: of the training.
+        where: columns of swept keys in which it differs from others of the sweep.
+    """
+
+    key: str
+    name: str
+    sweep: str
+    overrides: str
+    readout: str
+    where: Mapping[str, Any] = field(default_factory=dict)
+
+    def curves(self, data: pd.DataFrame, metric: str) -> pd.DataFrame:
+        """A metric: `[seeds, iterations]`."""
+        return curves(data, metric, sweep=self.sweep, readout=self.readout, **self.where)
+
+
+_OPENSPIEL = "experiment=openspiel_leduc"
+_SCRATCH = f"experiment=deep_cfr_leduc algorithm.value.start=random algorithm.value.steps={STEPS}"
+_WARM = "experiment=deep_cfr_leduc algorithm.value.start=previous"
+_D2CFR_SCRATCH = f"experiment=d2cfr_leduc algorithm.value.start=random algorithm.value.steps={STEPS}"
+_D2CFR_WARM = "experiment=d2cfr_leduc algorithm.value.start=previous"
+_PUBLISHED = "experiment=figure1"
+
+PLAYERS = (
+    Player(
+        "openspiel_maximum", "Deep CFR, OpenSpiel's example, maximum passed up", "openspiel",
+        f"{_OPENSPIEL} algorithm.passed_up=maximum", "deep_cfr", {"passed_up": "maximum"},
+    ),
+    Player(
+        "openspiel", "Deep CFR, OpenSpiel's example", "openspiel", f"{_OPENSPIEL} algorithm.passed_up=mean",
+        "deep_cfr", {"passed_up": "mean"},
+    ),
+    Player("deep_cfr_scratch", "Deep CFR, D2CFR's values, from scratch", "scratch", _SCRATCH, "deep_cfr"),
+    Player("sd_cfr_scratch", "SD-CFR, D2CFR's values, from scratch", "scratch", _SCRATCH, "sd_cfr"),
+    Player("deep_cfr_warm", "Deep CFR, D2CFR's values, warm start", "warm", _WARM, "deep_cfr"),
+    Player("sd_cfr_warm", "SD-CFR, D2CFR's values, warm start", "warm", _WARM, "sd_cfr"),
+    Player("deep_cfr_published", "Deep CFR, values of SD-CFR's paper", "published", _PUBLISHED, "deep_cfr"),
+    Player("sd_cfr_published", "SD-CFR, values of its paper", "published", _PUBLISHED, "sd_cfr"),
+    Player("d2cfr_scratch", "D2CFR, from scratch", "d2cfr_scratch", _D2CFR_SCRATCH, "d2cfr"),
+    Player("d2cfr_warm", "D2CFR, warm start", "d2cfr_warm", _D2CFR_WARM, "d2cfr"),
+)  # fmt: skip
+BY_KEY = {player.key: player for player in PLAYERS}
+D2CFR = tuple(player for player in PLAYERS if player.readout == "d2cfr")
+OTHERS = tuple(player for player in PLAYERS if player.readout != "d2cfr")
+
+
+def _sweep(name: str, overrides: str) -> Sweep:
+    """Trainings, measured against those of the sweeps before."""
+    before: list[Player] = []
+    for player in PLAYERS:
+        if player.sweep == name:
+            break
+        before.append(player)
+    opponents = [against(player.key, player.overrides, player.readout) for player in before]
+    measured = ["evaluation=[exploitability,match]", "evaluation.match.at=last", *opponents] if before else []
+    few = {"laptop": "seed=range(3)", "smoke": "seed=range(2)"}
+    return Sweep(name, " ".join([overrides, "seed=range(5)", *measured]), few)
+
+
+SWEEPS = (
+    _sweep("openspiel", f"{_OPENSPIEL} algorithm.passed_up=mean,maximum"),
+    _sweep("scratch", _SCRATCH),
+    _sweep("warm", _WARM),
+    _sweep("published", _PUBLISHED),
+    _sweep("d2cfr_scratch", _D2CFR_SCRATCH),
+    _sweep("d2cfr_warm", _D2CFR_WARM),
+)
+
+PAPER = {"deep_cfr": (276.1, 47.2), "sd_cfr": (40.85, 9.2)}
+"""Table I, Leduc: what D2CFR wins, mean and half of the 95% interval over 10,000 games."""
+
+
+# -- from the data ---------------------------------------------------------------------------------------------------
+
+
+def won(data: pd.DataFrame, first: Player, second: Player) -> pd.Series | None:
+    """What the first wins against the second at their ends, by seed; None where they are of one training."""
+    if first.sweep == second.sweep:
+        return _won(data, first, second) if first.where else None
+    if PLAYERS.index(first) > PLAYERS.index(second):
+        return _won(data, first, second)
+    other = _won(data, second, first)
+    return None if other is None else -other
+
+
+def _won(data: pd.DataFrame, measured: Player, opponent: Player) -> pd.Series | None:
+    metric = f"match/{opponent.key}/value"
+    if not (data.metric == metric).any():
+        return None
+    table = matches.winnings(data, opponent.key, sweep=measured.sweep, readout=measured.readout, **measured.where)
+    return table.iloc[:, -1] if table.size else None
+
+
+def _last(data: pd.DataFrame, player: Player, metric: str) -> Estimate:
+    return mean_ci(player.curves(data, metric).iloc[:, -1])
+
+
+# -- drawing ---------------------------------------------------------------------------------------------------------
+
+_COLOURS = (
+    "#999999", "#000000", "#56B4E9", "#0072B2", "#E69F00", "#D55E00", "#CC79A7", "#7A4E9B", "#66C2A5", "#009E73",
+)  # fmt: skip
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """Who wins what against whom, and exploitability by iteration and by histories visited."""
+    figure = Figure(figsize=(16.0, 5.6))
+    matrix, by_iteration, by_nodes = figure.subplots(1, 3, width_ratios=(1.5, 1, 1))
+    assert isinstance(matrix, Axes)
+    _draw_matrix(matrix, data)
+    tables = {player.name: player.curves(data, "exploitability") for player in PLAYERS}
+    draw_curves(by_iteration, tables, _COLOURS)
+    for player, colour in zip(PLAYERS, _COLOURS, strict=True):
+        nodes = cost(data, player).mean()
+        by_nodes.plot(nodes, tables[player.name].mean(), color=colour, linewidth=1.6, label=player.name)
+    by_nodes.set(xscale="log", yscale="log", xlabel="histories visited, play-outs included")
+    for axes in (by_iteration, by_nodes):
+        axes.set_ylabel(LABEL)
+        label_axis(axes.yaxis, data.value[data.metric == "exploitability"])
+    by_nodes.legend(fontsize=6, loc="lower left")
+    figure.suptitle(f"D2CFR and its baselines in Leduc, {data.seed.nunique()} runs each, scale: {data.scale.iloc[0]}")
+    figure.tight_layout()
+    return figure
+
+
+def cost(data: pd.DataFrame, player: Player) -> pd.DataFrame:
+    """Histories visited by traversals and play-outs: `[seeds, iterations]`."""
+    traversed = player.curves(data, "nodes_touched")
+    if not (data.metric == "nodes_played_out").any() or player not in D2CFR:
+        return traversed
+    return traversed + player.curves(data, "nodes_played_out")
+
+
+def _draw_matrix(axes: Axes, data: pd.DataFrame) -> None:
+    means = np.full((len(PLAYERS), len(PLAYERS)), np.nan)
+    for i, first in enumerate(PLAYERS):
+        for j, second in enumerate(PLAYERS):
+            found = won(data, first, second) if i != j else None
+            if found is None:
+                continue
+            estimate = mean_ci(found)
+            means[i, j] = estimate.mean
+            half = f"\n±{estimate.high - estimate.mean:.0f}" if estimate.n > 1 else ""
+            axes.text(j, i, f"{estimate.mean:+.0f}{half}", ha="center", va="center", fontsize=6)
+    most = float(np.nanmax(np.abs(means), initial=1.0))
+    axes.imshow(means, cmap="RdBu", vmin=-most, vmax=most, alpha=0.75)
+    names = [player.name for player in PLAYERS]
+    axes.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize=6)
+    axes.set_yticks(range(len(names)), names, fontsize=6)
+    axes.grid(visible=False)
+    axes.set_title(f"what rows win against columns ({UNIT}, 95% CI over runs)", fontsize=9)
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """For either D2CFR and every baseline: whether it wins, and as much as the paper says."""
+    return [claim for ours in D2CFR for other in OTHERS for claim in _claims(data, ours, other)]
+
+
+def _claims(data: pd.DataFrame, ours: Player, other: Player) -> Iterator[Claim]:
+    found = won(data, ours, other)
+    assert found is not None
+    measured = mean_ci(found)
+    paper, half = PAPER[other.readout]
+    yield Claim(
+        f"{ours.key}_beats_{other.key}", f"{ours.name}, beats {other.name}", "Table I",
+        unless_smoke(data, above(measured, 0)), measured, UNIT, note="winnings at the end, exact; holds if above 0",
+    )  # fmt: skip
+    yield Claim(
+        f"{ours.key}_margin_over_{other.key}", f"{ours.name}, wins at least what the paper says against {other.name}",
+        "Table I", unless_smoke(data, _at_least(measured, paper - half)), measured, UNIT, paper,
+        note=f"holds if above {paper - half:.4g}, the lower end of the paper's interval",
+    )  # fmt: skip
+
+
+def _at_least(measured: Estimate, least: float) -> str:
+    if measured.low >= least:
+        return HELD
+    return DID_NOT_HOLD if measured.high < least else UNDECIDED
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(data: pd.DataFrame) -> str:
+    """Exploitability and cost of every player at its end, and the matrix, as Markdown."""
+    lines = [
+        f"| player | iterations | exploitability [{UNIT}] | histories visited | minutes |",
+        "|---|---|---|---|---|",
+    ]
+    for player in PLAYERS:
+        exploitability, nodes = player.curves(data, "exploitability"), cost(data, player).iloc[:, -1].mean()
+        minutes = player.curves(data, "wall_seconds").iloc[:, -1].mean() / 60
+        lines.append(
+            f"| {player.name} | {exploitability.columns[-1]} | {_last(data, player, 'exploitability')} | {nodes:.3g} "
+            f"| {minutes:.1f} |"
+        )
+    matrix = [f"| wins [{UNIT}] | {' | '.join(player.name for player in D2CFR)} |", "|---" * (1 + len(D2CFR)) + "|"]
+    for other in OTHERS:
+        cells = [str(mean_ci(found)) if (found := won(data, ours, other)) is not None else "–" for ours in D2CFR]
+        matrix.append(f"| against {other.name} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", *matrix])
