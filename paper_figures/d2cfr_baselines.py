@@ -23,7 +23,7 @@ TITLE, GAME = "D2CFR, ours", "Leduc"
 SHOWS = "what D2CFR's margins come from: its baselines with whose hyperparameters, each against each"
 
 STEPS = 1000
-"""SGD steps of a fit from random weights, as Algorithm 1 has it: as many as it takes to learn anything."""
+"""SGD steps of a fit from random weights, as Algorithm 1 has it; the page says why so many."""
 
 
 @dataclass(frozen=True)
