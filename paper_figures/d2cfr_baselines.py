@@ -172,10 +172,10 @@ def _draw_matrix(axes: Axes, data: pd.DataFrame) -> None:
     means = np.full((len(PLAYERS), len(PLAYERS)), np.nan)
     for i, first in enumerate(PLAYERS):
         for j, second in enumerate(PLAYERS):
-            found = won(data, first, second) if i != j else None
-            if found is None:
+            winnings = won(data, first, second) if i != j else None
+            if winnings is None:
                 continue
-            estimate = mean_ci(found)
+            estimate = mean_ci(winnings)
             means[i, j] = estimate.mean
             half = f"\n±{estimate.high - estimate.mean:.0f}" if estimate.n > 1 else ""
             axes.text(j, i, f"{estimate.mean:+.0f}{half}", ha="center", va="center", fontsize=6)
@@ -197,9 +197,9 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 
 
 def _claims(data: pd.DataFrame, ours: Player, other: Player) -> Iterator[Claim]:
-    found = won(data, ours, other)
-    assert found is not None
-    measured = mean_ci(found)
+    winnings = won(data, ours, other)
+    assert winnings is not None
+    measured = mean_ci(winnings)
     paper, half = PAPER[other.readout]
     yield Claim(
         f"{ours.key}_beats_{other.key}", f"{ours.name}, beats {other.name}", "Table I",
@@ -236,6 +236,6 @@ def table(data: pd.DataFrame) -> str:
         )
     matrix = [f"| wins [{UNIT}] | {' | '.join(player.name for player in D2CFR)} |", "|---" * (1 + len(D2CFR)) + "|"]
     for other in OTHERS:
-        cells = [str(mean_ci(found)) if (found := won(data, ours, other)) is not None else "–" for ours in D2CFR]
+        cells = [str(mean_ci(winnings)) if (winnings := won(data, ours, other)) is not None else "–" for ours in D2CFR]
         matrix.append(f"| against {other.name} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", *matrix])
