@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from paper_figures import matches
 from paper_figures.claims import DID_NOT_HOLD, HELD, UNDECIDED, Claim, above
-from paper_figures.d2cfr_curves import LABEL, UNIT, draw_curves
+from paper_figures.d2cfr_curves import LABEL, UNIT
 from paper_figures.exploitability_curves import label_axis, unless_smoke
 from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep, against
@@ -111,9 +111,9 @@ PAPER = {"deep_cfr": (276.1, 47.2), "sd_cfr": (40.85, 9.2)}
 
 
 def won(data: pd.DataFrame, first: Player, second: Player) -> pd.Series | None:
-    """What the first wins against the second at their ends, by seed; None where they are of one training."""
+    """What the first wins against the second at their ends, by seed; None where they are of one sweep."""
     if first.sweep == second.sweep:
-        return _won(data, first, second) if first.where else None
+        return None
     if PLAYERS.index(first) > PLAYERS.index(second):
         return _won(data, first, second)
     other = _won(data, second, first)
@@ -135,26 +135,29 @@ def _last(data: pd.DataFrame, player: Player, metric: str) -> Estimate:
 # -- drawing ---------------------------------------------------------------------------------------------------------
 
 _COLOURS = (
-    "#999999", "#000000", "#56B4E9", "#0072B2", "#E69F00", "#D55E00", "#CC79A7", "#7A4E9B", "#66C2A5", "#009E73",
+    "#777777", "#000000", "#56B4E9", "#0072B2", "#E69F00", "#D55E00", "#CC79A7", "#7A4E9B", "#66C2A5", "#009E73",
 )  # fmt: skip
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """Who wins what against whom, and exploitability by iteration and by histories visited."""
-    figure = Figure(figsize=(16.0, 5.6))
-    matrix, by_iteration, by_nodes = figure.subplots(1, 3, width_ratios=(1.5, 1, 1))
+    """Who wins what against whom; exploitability by iteration and by histories visited. Numbers name the players."""
+    figure = Figure(figsize=(15.0, 5.2))
+    matrix, by_iteration, by_nodes = figure.subplots(1, 3, width_ratios=(1.15, 1, 1))
     assert isinstance(matrix, Axes)
     _draw_matrix(matrix, data)
-    tables = {player.name: player.curves(data, "exploitability") for player in PLAYERS}
-    draw_curves(by_iteration, tables, _COLOURS)
-    for player, colour in zip(PLAYERS, _COLOURS, strict=True):
-        nodes = cost(data, player).mean()
-        by_nodes.plot(nodes, tables[player.name].mean(), color=colour, linewidth=1.6, label=player.name)
-    by_nodes.set(xscale="log", yscale="log", xlabel="histories visited, play-outs included")
+    for number, (player, colour) in enumerate(zip(PLAYERS, _COLOURS, strict=True), start=1):
+        exploitability = player.curves(data, "exploitability")
+        steps = [float(str(step)) for step in exploitability.columns]
+        for axes, x in ((by_iteration, steps), (by_nodes, cost(data, player).mean().tolist())):
+            means = exploitability.mean().tolist()
+            axes.plot(x, means, color=colour, linewidth=1.6)
+            axes.annotate(str(number), (x[-1], means[-1]), xytext=(3, -3), textcoords="offset points", color=colour)
+    by_iteration.set(xscale="log", xlabel="CFR iteration (both players)")
+    by_nodes.set(xscale="log", xlabel="histories visited, play-outs included")
+    label_axis(by_iteration.xaxis, data.step[data.metric == "exploitability"])
     for axes in (by_iteration, by_nodes):
-        axes.set_ylabel(LABEL)
+        axes.set(yscale="log", ylabel=LABEL, title="means over runs")
         label_axis(axes.yaxis, data.value[data.metric == "exploitability"])
-    by_nodes.legend(fontsize=6, loc="lower left")
     figure.suptitle(f"D2CFR and its baselines in Leduc, {data.seed.nunique()} runs each, scale: {data.scale.iloc[0]}")
     figure.tight_layout()
     return figure
@@ -180,10 +183,12 @@ def _draw_matrix(axes: Axes, data: pd.DataFrame) -> None:
             half = f"\n±{estimate.high - estimate.mean:.0f}" if estimate.n > 1 else ""
             axes.text(j, i, f"{estimate.mean:+.0f}{half}", ha="center", va="center", fontsize=6)
     most = float(np.nanmax(np.abs(means), initial=1.0))
-    axes.imshow(means, cmap="RdBu", vmin=-most, vmax=most, alpha=0.75)
-    names = [player.name for player in PLAYERS]
-    axes.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize=6)
-    axes.set_yticks(range(len(names)), names, fontsize=6)
+    axes.imshow(means, cmap="RdBu", vmin=-most, vmax=most, alpha=0.55)
+    numbers = range(1, len(PLAYERS) + 1)
+    axes.set_xticks(range(len(PLAYERS)), [str(number) for number in numbers])
+    axes.set_yticks(range(len(PLAYERS)), [f"{n}  {p.name}" for n, p in zip(numbers, PLAYERS, strict=True)], fontsize=7)
+    for label, colour in zip(axes.get_yticklabels(), _COLOURS, strict=True):
+        label.set_color(colour)
     axes.grid(visible=False)
     axes.set_title(f"what rows win against columns ({UNIT}, 95% CI over runs)", fontsize=9)
 
