@@ -119,19 +119,23 @@ def wins_after(data: pd.DataFrame, opponent: str, iteration: int, statement: str
 
 def lower_loss(
     data: pd.DataFrame, tables: tuple[pd.DataFrame, pd.DataFrame], window: tuple[int, float], id_: str, statement: str,
-    source: str,
+    source: str, ratio_below: float = 1.0,
 ) -> Claim:  # fmt: skip
     """That a loss is lower than another, as a ratio paired by seed, at nearly all iterations of a window (from, until)
-    and in their mean."""
+    and in their mean.
+
+    Args:
+        ratio_below: for claims that say how much lower.
+    """
     first, second = (after(table, window[0] - 1, window[1]) for table in tables)
     if first.empty:
         return Claim(id_, statement, source, NOT_TESTABLE, None, "ratio", note="no evaluation then")
     ratio = mean_ci((first / second).mean(axis=1))
-    share, nearly = share_below(first, second)
+    share, nearly = share_below(first, ratio_below * second)
     return Claim(
-        id_, statement, source, unless_smoke(data, both(below(ratio, 1), nearly)), ratio, "ratio",
-        note=f"mean of the ratios then, paired by seed; lower at {share:.0%} of the iterations in the mean over seeds; "
-        "holds if the mean is below 1 and so are nearly all",
+        id_, statement, source, unless_smoke(data, both(below(ratio, ratio_below), nearly)), ratio, "ratio",
+        note=f"mean of the ratios then, paired by seed; below {ratio_below:g} at {share:.0%} of the iterations in the "
+        f"mean over seeds; holds if the mean is below {ratio_below:g} and so are nearly all",
     )  # fmt: skip
 
 

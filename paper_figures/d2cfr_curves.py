@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
+from scipy import stats
 
 from paper_figures import style
 from paper_figures.claims import DID_NOT_HOLD, HELD, UNDECIDED
@@ -41,11 +42,12 @@ def gap(first: pd.DataFrame, second: pd.DataFrame) -> Estimate:
 def share_below(first: pd.DataFrame, second: pd.DataFrame) -> tuple[float, str]:
     """At which share of the evaluations the mean of `first` is lower, and whether that is nearly everywhere.
 
-    *Held* or *did not hold* only if moving each mean by its standard error would not change it.
+    *Held* or *did not hold* only if moving each mean to either end of its 95% interval would not change it.
     """
     difference = first - second
-    mean, error = difference.mean(axis=0), difference.sem(axis=0).fillna(0)
-    least, most = float((mean + error < 0).mean()), float((mean - error < 0).mean())
+    mean = difference.mean(axis=0)
+    half = difference.sem(axis=0).fillna(0) * (stats.t.ppf(0.975, len(difference) - 1) if len(difference) > 1 else 0)
+    least, most = float((mean + half < 0).mean()), float((mean - half < 0).mean())
     verdict = HELD if least >= NEARLY else DID_NOT_HOLD if most < NEARLY else UNDECIDED
     return float((mean < 0).mean()), verdict
 

@@ -37,6 +37,9 @@ WITHOUT = {
     "same_parameters": Version("D2CFR w/o DNet, as many parameters", "#009E73", "baselines", {"network_width": 70}),
 }
 
+_FAR = 0.5
+"""The ratio that "far below" asks for; the number is ours."""
+
 _WINS_AFTER, _WIDENS_AFTER = 100, 120
 """Iterations after which, says the text, D2CFR with DNet always wins, and the gap of the policy losses widens."""
 
@@ -56,7 +59,11 @@ def claims(data: pd.DataFrame) -> list[Claim]:
         ),
         lower_loss(
             data, losses, (1, float("inf")), "lower_policy_loss",
-            "The policy loss with DNet is far below that without, all the time", "Sec. V.B.2, Fig. 5(b)",
+            "The policy loss with DNet is below that without, all the time", "Sec. V.B.2, Fig. 5(b)",
+        ),
+        lower_loss(
+            data, losses, (1, float("inf")), "far_lower_policy_loss",
+            "The policy loss with DNet is far below that without, all the time", "Sec. V.B.2, Fig. 5(b)", _FAR,
         ),
         _widens(data, losses),
         *ours(data, WITH, WITHOUT),

@@ -29,13 +29,15 @@ def figure6_data(levels: dict[str, float], steps: range = range(10, 210, 10)) ->
 
 
 def test_figure6_claims():
-    good = figure6_data({"d2cfr": 100.0, "deep_cfr": 300.0, "sd_cfr": 200.0})
-    assert set(verdicts(figure6, good).values()) == {HELD}
-    bad = figure6_data({"d2cfr": 300.0, "deep_cfr": 100.0, "sd_cfr": 200.0})
-    assert set(verdicts(figure6, bad).values()) == {DID_NOT_HOLD}
+    exceptions = {"exception", "sd_cfr_not_below"}
+    good = verdicts(figure6, figure6_data({"d2cfr": 100.0, "deep_cfr": 300.0, "sd_cfr": 200.0}))
+    assert {name for name, verdict in good.items() if verdict == DID_NOT_HOLD} == exceptions
+    bad = verdicts(figure6, figure6_data({"d2cfr": 300.0, "deep_cfr": 100.0, "sd_cfr": 200.0}))
+    assert {name for name, verdict in bad.items() if verdict == HELD} == exceptions
+    assert set(good.values()) == set(bad.values()) == {HELD, DID_NOT_HOLD}
     short = figure6_data({"d2cfr": 100.0, "deep_cfr": 300.0, "sd_cfr": 200.0}, range(10, 110, 10))
     assert verdicts(figure6, short)["sd_cfr_below"] == NOT_TESTABLE
-    assert set(verdicts(figure6, good.assign(scale="smoke")).values()) == {NOT_TESTABLE}
+    assert set(verdicts(figure6, short.assign(scale="smoke")).values()) == {NOT_TESTABLE}
 
 
 def test_figure6_is_drawn_and_listed():
@@ -76,9 +78,10 @@ def figure9_data(levels: dict[int, float]) -> pd.DataFrame:
 
 @pytest.mark.slow
 def test_figure9_claims():
-    good = figure9_data({50: 500.0, 300: 100.0, 800: 90.0, 1000: 100.0})
+    good = figure9_data({50: 500.0, 300: 200.0, 800: 90.0, 1000: 100.0})
     assert verdicts(figure9, good) == {
-        "lowest_exploitability": HELD, "lowest_policy_loss": HELD, "more_is_better": HELD,
+        "lowest_exploitability": HELD, "lowest_policy_loss": DID_NOT_HOLD, "below_1000_except": HELD,
+        "below_300_except": HELD, "more_is_better": HELD,
     }  # fmt: skip
     bad = figure9_data({50: 50.0, 300: 100.0, 800: 90.0, 1000: 100.0})
     assert verdicts(figure9, bad)["lowest_exploitability"] == DID_NOT_HOLD
@@ -133,7 +136,9 @@ def figure7_data(wins: float, ours: float, **more: Any) -> pd.DataFrame:
 
 
 def test_figure7_claims():
-    assert set(verdicts(figure7, figure7_data(50.0, 100.0)).values()) == {HELD}
+    assert set(verdicts(figure7, figure7_data(50.0, 90.0)).values()) == {HELD}
+    barely = verdicts(figure7, figure7_data(50.0, 150.0))
+    assert (barely["lower_policy_loss"], barely["far_lower_policy_loss"]) == (HELD, DID_NOT_HOLD)
     bad = verdicts(figure7, figure7_data(-50.0, 300.0))
     assert set(bad.values()) == {DID_NOT_HOLD}
     short = verdicts(figure7, figure7_data(50.0, 100.0, steps=range(10, 110, 10)))
@@ -172,7 +177,7 @@ def figure8_data(wins: float, ours: float, **more: Any) -> pd.DataFrame:
 
 @pytest.mark.slow
 def test_figure8_claims():
-    good = verdicts(figure8, figure8_data(20.0, 100.0))
+    good = verdicts(figure8, figure8_data(10.0, 100.0))
     assert set(good.values()) == {HELD}
     bad = verdicts(figure8, figure8_data(-200.0, 300.0))
     assert set(bad.values()) == {DID_NOT_HOLD}
