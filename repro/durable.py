@@ -33,26 +33,31 @@ def replacing(path: Path, sync: bool = True) -> Iterator[BinaryIO]:
         sync: wait until it is on the disk, for what must outlast a loss of power.
     """
     beside = written_beside(path)
-    with writing(path, beside):
-        with beside.open("wb") as file:
-            yield file
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
+    with writing(path, beside), beside.open("wb") as file:
+        # As long as it is locked, it is being written (`is_abandoned`).
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
+        file.flush()
+        if sync:
+            os.fsync(file.fileno())
         beside.replace(path)
     if sync:
         _sync(path.parent)
 
 
 def written_beside(path: Path) -> Path:
-    """The file that this process writes before it takes the place of `path`; `writer` reads its name."""
+    """The file that this process writes before it takes the place of `path`."""
     return path.with_name(f"{path.name}.{_BESIDE}-{socket.gethostname()}-{os.getpid()}")
 
 
-def writer(beside: Path) -> tuple[str, int] | None:
-    """Host and id of the process that writes a file, by the file's name; None if that has none."""
-    host, _, process = beside.name.rpartition(f".{_BESIDE}-")[2].rpartition("-")
-    return (host, int(process)) if host and process.isdecimal() else None
+def is_abandoned(beside: Path) -> bool:
+    """Whether a file that was to take another one's place is not being written any more."""
+    try:
+        with beside.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # It is locked, has its name now, or is another user's.
+        return False
+    return True
 
 
 def write(path: Path, content: bytes, sync: bool = True) -> None:

@@ -390,7 +390,9 @@ def publish(target: str, options: Options) -> None:
         )
     names = (f"{target}.png", f"{target}.pdf", "data.csv", "claims.json", "provenance.json")
     for name in (name for name in names if not (source / name).is_file()):
-        raise ReproError(f"{source / name} does not exist; draw it again with `make draw TARGET={target}`.")
+        raise ReproError(
+            f"{source / name} does not exist; draw it again with `make draw TARGET={target} SCALE={options.scale}`."
+        )
     text = page.filled_in(target, options.scale, module_of(target), source)
     results.mkdir(parents=True, exist_ok=True)
     for name in names:

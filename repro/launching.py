@@ -17,7 +17,7 @@ import threading
 import time
 import traceback
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -184,11 +184,6 @@ def execute(configs: Sequence[Config], of: Mapping[str, str]) -> str:
             return _execute_locked(configs, of, folder)
     except StorageError as error:
         print(f"run {folder.name} did not begin: {error}", file=sys.stderr, flush=True)
-        record = records.read(folder)
-        record.taken_up(os.environ.get(_INVOCATION, ""))
-        record.state, record.message = INTERRUPTED, f"{error} Repeat the command to continue."
-        with suppress(OSError):  # Where the run's folder cannot be written either, the line above tells.
-            records.write(folder, record)
         return INTERRUPTED
 
 
@@ -196,15 +191,18 @@ def _execute_locked(configs: Sequence[Config], of: Mapping[str, str], folder: Pa
     # A run of several seeds does the runs of each, and nobody else may do one of them meanwhile; nor clean where the
     # checkpoints are that it may go on from, which are of fewer seeds perhaps.
     own = [folder_of(config) for config in configs]
-    begun = [record for record in map(records.read, own) if record.checkpoints and not record.trained]
-    folders = {folder, *own, *(folder.parent / record.checkpoints for record in begun)}
-    with ExitStack() as stack:
-        # All commands in the same order, so that no two wait for each other.
-        for each in sorted(folders):
-            each.mkdir(parents=True, exist_ok=True)
-            _wait_for(stack.enter_context((each / leftovers.LOCK).open("w")), each.name)
-            leftovers.clean_run(each)
-        return _execute_alone(configs, of, folder)
+    folders = {folder, *own}
+    while True:
+        with ExitStack() as stack:
+            # All commands in the same order, so that no two wait for each other.
+            for each in sorted(folders):
+                each.mkdir(parents=True, exist_ok=True)
+                _wait_for(stack.enter_context((each / leftovers.LOCK).open("w")), each.name)
+            begun = [record for record in map(records.read, own) if record.checkpoints and not record.trained]
+            needed = folders | {folder.parent / record.checkpoints for record in begun}
+            if needed == folders:
+                return _execute_alone(configs, of, folder, folders)
+        folders = needed
 
 
 def without_force(configs: Sequence[Config]) -> list[Config]:
@@ -228,11 +226,15 @@ def _wait_for(lock: IO[str], key: str) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
 
-def _execute_alone(configs: Sequence[Config], of: Mapping[str, str], folder: Path) -> str:
+def _execute_alone(configs: Sequence[Config], of: Mapping[str, str], folder: Path, locked: Iterable[Path]) -> str:
+    invocation = os.environ.get(_INVOCATION, "")
     record = record_of(folder, configs[0])
-    record.taken_up(os.environ.get(_INVOCATION, ""))
     try:
         with disk_faults_told():
+            for each in locked:
+                leftovers.clean_run(each)
+            record = record_of(folder, configs[0])
+            record.taken_up(invocation)
             records.write(folder, record)
             from repro.training import train  # noqa: PLC0415  (imports Lightning and MLflow, which takes seconds)
 
@@ -242,6 +244,8 @@ def _execute_alone(configs: Sequence[Config], of: Mapping[str, str], folder: Pat
         _note(folder, record)
         raise KeyboardInterrupt from None
     except StorageError as error:
+        if record.invocation != invocation:
+            record.taken_up(invocation)
         record.state, record.message = INTERRUPTED, f"{error} Repeat the command to continue."
     except ReproError as error:
         record.state, record.message = FAILED, str(error)

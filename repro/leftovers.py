@@ -1,8 +1,7 @@
 """What processes that were killed have left behind, and who is alive: cleaned when the next command starts.
 
 Whoever does a run, or is a command, holds the lock in its folder, and a lock goes with its process. So what says that
-it is going on, and is not locked, is of a process that is gone. A process id, or of files of other hosts a clock, is
-asked only of files that were being written where there is no lock.
+it is going on, and is not locked, is of a process that is gone.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -32,14 +30,12 @@ COMMANDS = "commands"
 
 _LOOK_EVERY_SECONDS = 0.1
 
-_BY_A_PROCESS = "*.writing-*"
+_BY_A_PROCESS = "*.writing-*[0-9]"
 _UNFINISHED = (_BY_A_PROCESS, "writing.ckpt")
 """Names of files that are being written beside what they are to replace."""
 
 _WITHOUT_LOCK = ("figures", "subgames")
-"""Folders that several processes write in, on several hosts perhaps; each file in a moment."""
-_ABANDONED_AFTER_SECONDS = 3600.0
-"""Age of a file that a process of another host, which cannot be asked, writes no more."""
+"""Folders that several processes write in; each file has a lock while it is written."""
 _NEEDED_UNTIL_FINISHED = ("*.ckpt", "snapshots-unusable-*")
 """Names of what may yet be of use for a training that is not finished."""
 
@@ -104,7 +100,7 @@ def clean(output: Path) -> None:
                 if free:
                     clean_run(folder)
     for path in (path for name in _WITHOUT_LOCK for path in (output / name).rglob(_BY_A_PROCESS)):
-        if _is_abandoned(path):
+        if durable.is_abandoned(path):
             path.unlink(missing_ok=True)
 
 
@@ -113,28 +109,20 @@ def _unfinished(folder: Path) -> Iterator[Path]:
     return (path for path in folder.rglob("*writing*") if any(map(path.match, _UNFINISHED)))
 
 
-def _is_abandoned(path: Path) -> bool:
-    """Whether the process that wrote a file, which its name tells, is gone: here, or, after so long, elsewhere."""
-    writer = durable.writer(path)
-    if writer is None:
-        return False
-    host, process = writer
-    if host == socket.gethostname():
-        return not is_alive(process)
-    try:
-        return time.time() - path.stat().st_mtime > _ABANDONED_AFTER_SECONDS
-    except FileNotFoundError:  # It has its name now.
-        return False
-
-
 def is_alive(process: int) -> bool:
-    """Whether there is a process of this id on this machine, be it another user's."""
+    """Whether there is a process of this id on this machine, be it another user's, and it has not ended.
+
+    One that has is still there until its parent has asked how: a parent that waits for whoever waits for this.
+    """
     try:
         with suppress(PermissionError):
             os.kill(process, 0)
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except (ProcessLookupError, OverflowError):
         return False
-    return True
+    except OSError:  # It has just gone, or the system has no such files.
+        return not Path("/proc/self/stat").exists()
+    return state != "Z"
 
 
 def clean_run(folder: Path) -> None:

@@ -109,17 +109,22 @@ def _take_over(seeds: Sequence[Seed], place: Path) -> None:
     """
     for seed in seeds:
         before = seed.folder.parent / (seed.record.checkpoints or place.name)
-        if before != place and checkpoints.kept(before):
-            print(
-                f"warning: {seed.folder.name} was begun by the run {before.name}, not finished there; it begins anew.",
-                file=sys.stderr, flush=True,
-            )  # fmt: skip
-            for path in checkpoints.kept(before):
-                checkpoints.set_aside(path)
-        if any(before.glob(checkpoints.SET_ASIDE)) and before != place:
-            snapshots_of(seed.folder).set_aside()
+        if before != place:
+            _set_aside(before)
+            if any(before.glob(checkpoints.SET_ASIDE)):
+                snapshots_of(seed.folder).set_aside()
         seed.record.checkpoints = place.name
         records.write(seed.folder, seed.record)
+
+
+def _set_aside(place: Path) -> None:
+    """Keep the checkpoints of a run that nobody goes on from, and say so if there are any."""
+    begun = ", ".join(sorted(checkpoints.trainings(place)))
+    for number, path in enumerate(checkpoints.kept(place)):
+        if not number:
+            what = f"what the run {place.name} has begun ({begun}) was not finished there, and begins anew"
+            print(f"warning: {what}.", file=sys.stderr, flush=True)
+        checkpoints.set_aside(path)
 
 
 # -- training --------------------------------------------------------------------------------------------------------

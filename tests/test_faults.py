@@ -125,7 +125,7 @@ def test_a_run_that_cannot_begin_is_interrupted_and_not_failed(tmp_path, monkeyp
         patched.setattr(leftovers, "clean_run", full)
         assert Command(tmp_path, None, None).do([[run]]) == 1
     told = capsys.readouterr().err
-    assert f"did not begin: {path} cannot be written (No space left on device)." in told
+    assert f"{path} cannot be written (No space left on device)." in " ".join(told.split()), told
     assert records.read(folder_of(run)).state == records.INTERRUPTED
     assert "failed" not in told
 

@@ -6,7 +6,6 @@ import fcntl
 import os
 import shutil
 import signal
-import socket
 from pathlib import Path
 
 import pytest
@@ -171,28 +170,14 @@ def test_files_of_a_run_that_has_failed_go(output):
 
 
 def test_files_of_figures_and_subgames_go_when_nobody_writes_them(tmp_path):
-    child = os.fork()
-    if child == 0:
-        os._exit(0)
-    os.waitpid(child, 0)
     figures, subgames = tmp_path / "figures" / "figure1", tmp_path / "subgames" / "key"
-    here = socket.gethostname()
-    names = [
-        f"data.csv.writing-elsewhere-{child}", f"data.csv.writing-{here}-{child}",
-        f"data.csv.writing-{here}-{os.getpid()}", "data.csv.writing-mine", "data.csv",
-    ]  # fmt: skip
+    kept = {"data.csv", "data.csv.writing-mine"}
     for folder in (figures, subgames):
         folder.mkdir(parents=True)
-        for name in names:
+        for name in (*kept, "data.csv.writing-elsewhere-7", f"claims.json.writing-{os.getpid()}"):
             (folder / name).touch()
-            os.utime(folder / name, (0, 0))
-    # Of another host a process of that id may be alive.
-    recent = f"claims.json.writing-elsewhere-{child}"
-    for name in (recent, f"claims.json.writing-{here}-{child}"):
-        (figures / name).touch()
     prepare_output(str(tmp_path))
-    assert {path.name for path in figures.iterdir()} == {*names[2:], recent}
-    assert {path.name for path in subgames.iterdir()} == set(names[2:])
+    assert {path.name for path in figures.iterdir()} == {path.name for path in subgames.iterdir()} == kept
 
 
 def test_what_a_killed_writer_left_beside_a_figure_goes_with_the_next_command(tmp_path):
@@ -209,3 +194,14 @@ def test_what_a_killed_writer_left_beside_a_figure_goes_with_the_next_command(tm
         file.write(b"whole")
         prepare_output(str(tmp_path))
     assert [path.name for path in figure.parent.iterdir()] == [figure.name]
+
+
+def test_a_process_that_has_ended_is_not_alive_though_nobody_has_asked_how():
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    assert not leftovers.is_alive(child)
+    os.waitpid(child, 0)
+    assert not leftovers.is_alive(child)
+    assert leftovers.is_alive(os.getpid())

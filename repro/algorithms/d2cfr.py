@@ -233,7 +233,7 @@ class D2CFR(DeepCFR):
 
     def counts(self) -> dict[str, float]:
         """Traversals' histories as ever, and those of play-outs, which are many more, beside them."""
-        if self.state_values is None or self.algorithm.rectification != "play_outs":
+        if self.state_values is None or self.algorithm.simulations is None:
             return super().counts()
         played = self.played_out_before + float(self.state_values.engine.played_out)
         return {**super().counts(), "nodes_played_out": played}
@@ -356,7 +356,7 @@ class D2CFR(DeepCFR):
 
     def restore(self, saved: dict[str, Any]) -> None:
         super().restore(saved)
-        self.played_out_before = saved["played_out"]
+        self.played_out_before = saved.get("played_out", 0.0)
         for recent, parameters in zip(self.recent, saved["recent"], strict=True):
             recent.clear()
             recent.extend(each.to(self.game.device) for each in parameters)

@@ -114,7 +114,8 @@ class _Decisions:
 
 
 class SamplingEngine:
-    """Sampled play of one game. The tree's tensors are prepared once; calls are independent of each other.
+    """Sampled play of one game. The tree's tensors are prepared once; calls are independent of each other, but for
+    `played_out`.
 
     Attributes:
         played_out: histories visited by all `play_outs` so far, each as often as hands were in it; a scalar.
