@@ -71,7 +71,10 @@ def campaign(names: list[str], kills: int, minutes: float, seed: int, folder: Pa
         if (enough and not undone) or time.monotonic() - started > 60 * minutes:
             break
         if not enough or (one.name, disturbance) in undone:
+            known = len(report.problems)
             one.disturbances[disturbance]()
+            for name, how, kind, what in report.problems[known:]:
+                print(f"\n- {name}, {how}, {kind}: {what}", file=sys.stderr, flush=True)
             _progress(report, started)
     report.minutes = (time.monotonic() - started) / 60
     return report
