@@ -227,14 +227,19 @@ def _wait_for(lock: IO[str], key: str) -> None:
 
 
 def _execute_alone(configs: Sequence[Config], of: Mapping[str, str], folder: Path, locked: Iterable[Path]) -> str:
-    invocation = os.environ.get(_INVOCATION, "")
-    record = record_of(folder, configs[0])
+    fault: StorageError | None = None
     try:
         with disk_faults_told():
             for each in locked:
                 leftovers.clean_run(each)
-            record = record_of(folder, configs[0])
-            record.taken_up(invocation)
+    except StorageError as error:
+        fault = error
+    record = record_of(folder, configs[0])
+    record.taken_up(os.environ.get(_INVOCATION, ""))
+    try:
+        with disk_faults_told():
+            if fault is not None:
+                raise fault
             records.write(folder, record)
             from repro.training import train  # noqa: PLC0415  (imports Lightning and MLflow, which takes seconds)
 
@@ -244,8 +249,6 @@ def _execute_alone(configs: Sequence[Config], of: Mapping[str, str], folder: Pat
         _note(folder, record)
         raise KeyboardInterrupt from None
     except StorageError as error:
-        if record.invocation != invocation:
-            record.taken_up(invocation)
         record.state, record.message = INTERRUPTED, f"{error} Repeat the command to continue."
     except ReproError as error:
         record.state, record.message = FAILED, str(error)

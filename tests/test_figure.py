@@ -37,17 +37,23 @@ def keys(target: str, sweep: str = "") -> list[str]:
 
 
 def test_a_target_that_is_planned(tmp_path):
-    (sweep,), runs = figure.plan_target("figure1", options("smoke", tmp_path))
+    sweeps, runs = figure.plan_target("figure1", options("smoke", tmp_path))
+    assert [sweep.name for sweep in sweeps] == ["published", "aggregated", "linear_cfr"]
+    assert [run.config for run in runs] == [config for sweep in sweeps for config in sweep.configs]
+    sweep = sweeps[0]
     assert [config.seed for config in sweep.configs] == [0, 1]
-    assert [run.config for run in runs] == sweep.configs
     assert all(run.labels == {"figure1": "smoke"} for run in runs)
     assert {config.output_dir for config in sweep.configs} == {str(tmp_path)}
     assert sweep.command == (
         "python -m repro.run -m experiment=figure1 'seed=range(2)' scale=smoke target=figure1 "
         f"'output_dir='\"'\"'{tmp_path}'\"'\"'' hydra/launcher=joblib"
     )
-    (as_it_is,), _ = planned("figure1", "smoke")
-    assert "output_dir" not in as_it_is.command
+    assert all("output_dir" not in as_it_is.command for as_it_is in planned("figure1", "smoke")[0])
+
+
+def test_a_sweep_may_be_of_some_scales_only():
+    names = {scale: [sweep.name for sweep in planned("figure1", scale)[0]] for scale in ("laptop", "paper")}
+    assert names == {"laptop": ["published", "linear_cfr"], "paper": ["published", "aggregated", "linear_cfr"]}
 
 
 def departures(sweep: PlannedSweep) -> dict[str, list[Any]]:
@@ -56,13 +62,13 @@ def departures(sweep: PlannedSweep) -> dict[str, list[Any]]:
 
 
 def test_laptop_departs_from_the_paper_in_length_only():
-    ((sweep,), _) = planned("figure1", "laptop")
-    assert departures(sweep) == {"algorithm.iterations": [2490, 150]}
+    for sweep in planned("figure1", "laptop")[0]:
+        assert departures(sweep) == {"algorithm.iterations": [2490, 150]}
 
 
 def test_the_paper_scale_departs_in_nothing():
-    ((sweep,), _) = planned("figure1", "paper")
-    assert departures(sweep) == {}
+    for sweep in planned("figure1", "paper")[0]:
+        assert departures(sweep) == {}
 
 
 def test_of_keys_that_one_side_lacks_the_other_is_told():
@@ -141,8 +147,8 @@ def test_what_is_finished_is_drawn_without_a_run(done, tmp_path, capsys):
     done.add("figure1")
     assert figure.make(["figure1"], options("smoke", tmp_path)) == 0
     told = capsys.readouterr().out
-    assert "2 run(s) asked for, 2 different trainings, 0 to be done" in told
-    assert "figure1 would be drawn of 2 runs" in told
+    assert "4 run(s) asked for, 4 different trainings, 0 to be done" in told
+    assert "figure1 would be drawn of 4 runs" in told
     assert "figure1 at scale smoke: done" in told
 
 
@@ -186,7 +192,7 @@ def test_ctrl_c_stops_everything(done, tmp_path, monkeypatch, capsys):
     [
         (
             ["figure1", "figur2"],
-            "error: target 'figur2' is unknown (did you mean figure2?); the targets are d2cfr_choi",
+            "error: target 'figur2' is unknown (did you mean figure2?); the targets are d2cfr_base",
         ),
         (["figuers"], "error: target 'figuers' is unknown (did you mean figures?); the targets are "),
         (["figure1", "--jobs", "0"], "error: --jobs is 0; it must be from 1 to 1024."),
@@ -209,6 +215,7 @@ def test_faulty_requests(done, monkeypatch, capsys, arguments, sentence):
 
 def test_an_unknown_target_is_refused():
     with pytest.raises(
-        ReproError, match="target 'chart' is unknown; the targets are d2cfr_choices, devn_samples, devn_steps, "
+        ReproError,
+        match="target 'chart' is unknown; the targets are d2cfr_baselines, d2cfr_choices, devn_samples, ",
     ):
         figure.module_of("chart")
