@@ -210,9 +210,10 @@ class Trials:
         with self._trial("damaged file") as output:
             self._run(output, after=self._moment(1.3), number=signal.SIGKILL)
             files = sorted(p for p in output.rglob("*") if p.is_file() and "artifacts" not in p.parts)
-            # Of a training's own metrics there is nothing to make them again from: damaged lines are left out.
-            safe = ("mlflow.db", "lock", "metrics.jsonl")
-            path = self._dice.choice([p for p in files if not p.name.startswith(safe)] or [output / "x"])
+            # Of a training's own metrics and its history there is nothing to make them again from: damaged lines are
+            # left out, and without its history a training is refused.
+            safe = re.compile(r"mlflow\.db.*|lock|metrics\.jsonl|.*\.history\.pt")
+            path = self._dice.choice([p for p in files if not safe.fullmatch(p.name)] or [output / "x"])
             there = path.exists()
             before = path.read_bytes() if there else b""
             how = _damage(path, self._dice)
