@@ -116,6 +116,18 @@ def test_if_none_fits_training_begins_anew_and_all_are_kept(straight, output, ca
     pd.testing.assert_frame_equal(results(output, SMALL), straight)
 
 
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_checkpoint_whose_history_lacks_a_file_is_not_continued_from(straight, output, capsys, which):
+    """Rows of later iterations would be taken for those of earlier ones."""
+    folder = only_folder(output)
+    sorted((folder / "snapshots").glob("*.history.pt"))[which].unlink()
+    assert executed(*SMALL, f"output_dir={output}") == records.FINISHED
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
+    assert len(told) == 2
+    assert all("does not fit (ReproError); training begins anew" in line for line in told)
+    pd.testing.assert_frame_equal(results(output, SMALL), straight)
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.pt")}
 

@@ -89,9 +89,13 @@ def test_a_damaged_snapshot_is_explained(tmp_path):
         folder.read(2)
 
 
-def test_a_history_that_lacks_a_file_is_not_taken_for_a_shorter_one(tmp_path):
+@pytest.mark.parametrize("lost", [["0000002"], ["0000004"], ["0000006"], ["0000002", "0000004", "0000006"]])
+def test_a_history_that_lacks_a_file_is_not_taken_for_a_shorter_one(tmp_path, lost):
     folder = SnapshotFolder(tmp_path)
     written(folder, rows=6, every=2)
-    (tmp_path / "0000002.history.pt").unlink()
-    with pytest.raises(ReproError, match="history up to iteration 6 is not whole"):
+    for name in lost:
+        (tmp_path / f"{name}.history.pt").unlink()
+    with pytest.raises(ReproError, match="history up to iteration 6 is not whole; train again with force=true"):
         folder.read(6)
+    if lost == ["0000006"]:
+        assert len(folder.read(4).history["value"][0]) == 4

@@ -16,6 +16,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from repro.config.schema import AlgorithmConfig
+from repro.errors import ReproError
 from repro.games.game import Game
 from repro.policies.snapshot import History, Snapshot, SnapshotFolder
 from repro.seeding import generator
@@ -126,7 +127,11 @@ class Training(pl.LightningModule):
         }
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Go on from what `saved` gave."""
+        """Go on from what `saved` gave.
+
+        Raises:
+            ReproError: rows of the history are missing that should be in snapshots.
+        """
         self.iteration = state["iteration"]
         self.wall_seconds = state["wall_seconds"]
         stored = self.snapshots.history(self.iteration) if self.snapshots is not None else {}
@@ -136,6 +141,8 @@ class Training(pl.LightningModule):
                 # A snapshot may have been stored since the checkpoint was made, and have the same rows.
                 for row in rows[max(0, len(history) + len(rows) - self.iteration) :]:
                     history.append(row)
+                if len(history) != self.iteration:
+                    raise ReproError(f"of {self.iteration} iterations, {len(history)} are in the history {name}.")
         self.restore(state["progress"])
 
 

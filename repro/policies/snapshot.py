@@ -120,7 +120,10 @@ class SnapshotFolder:
             for name, both in snapshot.history.items():
                 for history, piece in zip(both, stored[name], strict=True):
                     history.released(piece)
-        state = {"iteration": iteration, "counts": dict(snapshot.counts), "state": dict(snapshot.state)}
+        state = {
+            "iteration": iteration, "counts": dict(snapshot.counts), "state": dict(snapshot.state),
+            "history": list(snapshot.history),
+        }  # fmt: skip
         path = self.folder / f"{iteration:07d}.pt"
         save_durably(state, path)
         if path.stat().st_size > MOST_KEPT_BYTES:
@@ -142,24 +145,36 @@ class SnapshotFolder:
         with _holding(path, "a snapshot"):
             stored = load_whole(path)
             counts = {str(name): float(value) for name, value in stored["counts"].items()}
-            return Snapshot(number, counts, dict(stored["state"]), self.history(number))
+            history = self.history(number)
+            # Snapshots of earlier versions do not say what they have a history of.
+            if history.keys() != set(stored.get("history", history)):
+                raise self._not_whole(number)
+            if any(len(each) != number for both in history.values() for each in both):
+                raise self._not_whole(number)
+            return Snapshot(number, counts, dict(stored["state"]), history)
 
     def history(self, iteration: int) -> dict[str, list[History]]:
-        """The rows of all iterations up to one; empty where an algorithm has none.
+        """The rows that are stored of all iterations up to one; empty where there are none.
 
         Raises:
-            ReproError: a file is missing or damaged.
+            ReproError: a file is missing between others, or damaged.
         """
         paths = [path for i, path in self._numbered() if i <= iteration and path.name.endswith(".history.pt")]
         pieces, end = list[dict[str, list[Tensor]]](), 0
         for path in paths:
             first, rows = _piece(path)
             if first != end or (pieces and rows.keys() != pieces[0].keys()):
-                raise ReproError(f"{self.folder} lacks a file: its history up to iteration {iteration} is not whole.")
+                raise self._not_whole(iteration)
             end += len(next(iter(rows.values()))[0])
             pieces.append(rows)
         names = pieces[-1] if pieces else {}
         return {name: [History([rows[name][p] for rows in pieces]) for p in range(2)] for name in names}
+
+    def _not_whole(self, iteration: int) -> ReproError:
+        return ReproError(
+            f"{self.folder} lacks a file: its history up to iteration {iteration} is not whole; train again with "
+            "force=true."
+        )
 
     def forget_after(self, iteration: int) -> None:
         """Remove the snapshots of later iterations, which a training that continues from here will leave again."""
