@@ -14,7 +14,7 @@ from paper_figures import matches
 from paper_figures.claims import NOT_TESTABLE, Claim, above, within
 from paper_figures.d2cfr_curves import LABEL, UNIT
 from paper_figures.exploitability_curves import label_axis, unless_smoke
-from paper_figures.frame import curves
+from paper_figures.frame import curves, values
 from paper_figures.sweeps import Sweep, against
 from repro.evaluation.statistics import Estimate, mean_ci
 
@@ -89,6 +89,18 @@ def _sweep(name: str, overrides: str) -> Sweep:
     return Sweep(name, " ".join([overrides, "seed=range(5)", *measured]), few)
 
 
+def _by_steps(name: str, experiment: str) -> Sweep:
+    """How far fits from random weights get in 60 iterations, by their SGD steps."""
+    return Sweep(
+        name, f"experiment={experiment} algorithm.iterations=60 algorithm.snapshot_every=10 "
+        "algorithm.value.start=random algorithm.value.steps=200,500,1000,2000 seed=range(3)",
+        {"smoke": "algorithm.iterations=10 algorithm.value.steps=10,200 seed=0"},
+    )  # fmt: skip
+
+
+_BY_STEPS = {"deep_cfr": "steps_deep_cfr", "d2cfr": "steps_d2cfr"}
+"""Of a read-out, the sweep that tells how many SGD steps it needs from scratch."""
+
 SWEEPS = (
     _sweep("openspiel_maximum", _MAXIMUM),
     _sweep("openspiel", _OPENSPIEL),
@@ -97,6 +109,8 @@ SWEEPS = (
     _sweep("published", _PUBLISHED),
     _sweep("d2cfr_scratch", _D2CFR_SCRATCH),
     _sweep("d2cfr_warm", _D2CFR_WARM),
+    _by_steps(_BY_STEPS["deep_cfr"], "deep_cfr_leduc"),
+    _by_steps(_BY_STEPS["d2cfr"], "d2cfr_leduc"),
 )
 
 _ALIKE = 0.5
@@ -227,7 +241,7 @@ def _beyond(measured: Estimate, paper: float, half: float) -> Estimate:
 
 
 def table(data: pd.DataFrame) -> str:
-    """Exploitability and cost of every player at its end, and the matrix, as Markdown."""
+    """Exploitability and cost of every player at its end, the matrix, and fits from scratch by steps, as Markdown."""
     lines = [
         f"| player | iterations | exploitability [{UNIT}] | histories visited | minutes |",
         "|---|---|---|---|---|",
@@ -243,4 +257,16 @@ def table(data: pd.DataFrame) -> str:
     for other in OTHERS:
         cells = [str(mean_ci(winnings)) if (winnings := won(data, ours, other)) is not None else "–" for ours in D2CFR]
         matrix.append(f"| against {other.name} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", *matrix])
+    return "\n".join([*lines, "", *matrix, "", *_table_of_steps(data)])
+
+
+def _table_of_steps(data: pd.DataFrame) -> list[str]:
+    lines = ["| SGD steps of a fit from scratch | Deep CFR | D2CFR |", "|---|---|---|"]
+    for steps in values(data[data.sweep == _BY_STEPS["d2cfr"]], "value_steps"):
+        reached = [
+            curves(data, "exploitability", sweep=sweep, readout=readout, value_steps=steps)
+            for readout, sweep in _BY_STEPS.items()
+        ]
+        ours = [f"{mean_ci(each.iloc[:, -1])} after {each.columns[-1]} iterations" for each in reached]
+        lines.append(f"| {steps} | {' | '.join(ours)} |")
+    return lines

@@ -142,9 +142,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     judged = [_sd_below_deep(data), _sd_below_deep_at_the_end(data), _reading(data)]
     judged += [falls(data, readout, "Fig. 1a", reference()[readout]) for readout in ("sd_cfr", "deep_cfr")]
     judged += [_value(data, readout, x) for x in reference().index for readout in ("sd_cfr", "deep_cfr")]
-    judged += [_ends_above(data, capacity) for capacity in CAPACITIES]
-    judged += [_plateaus(data, capacity) for capacity in CAPACITIES]
-    judged += [_oscillates(data, capacity) for capacity in CAPACITIES]
+    judged += [claim for capacity in CAPACITIES for claim in _of_capacity(data, capacity)]
     return judged
 
 
@@ -232,68 +230,48 @@ def _misfit(data: pd.DataFrame, common: list[int], updates: int, unit: int) -> p
     return np.sqrt(pd.concat(squares, axis=1).mean(axis=1))
 
 
-_TOO_SHORT = "needs at least twice as many iterations as networks kept"
-
-
-def _capped(data: pd.DataFrame, capacity: int) -> tuple[pd.DataFrame, pd.DataFrame, bool]:
-    """Curves of the capped and of the full B^M, and whether the cap is ever reached well before the end."""
+def _of_capacity(data: pd.DataFrame, capacity: int) -> list[Claim]:
+    """What is said of a capped B^M, judged from where it has been full for as long as it took to fill it."""
     capped, full = exploitability(data, f"sd_cfr_{capacity}"), exploitability(data, "sd_cfr")
-    return capped, full, capacity <= data.step.max() / 2 and not is_smoke(data)
-
-
-def _plateaus(data: pd.DataFrame, capacity: int) -> Claim:
-    capped, full, testable = _capped(data, capacity)
-    parts: dict[str, Any] = {
-        "id": f"capacity_{capacity}_plateaus",
-        "statement": f"B^M capped at {capacity} networks flattens: it falls more slowly than the full B^M",
-        "source": "Sec. 6.1, Fig. 1b",
-        "unit": "difference of slopes",
-    }
-    if not testable:
-        return Claim(**parts, verdict=NOT_TESTABLE, measured=None, note=_TOO_SHORT)
+    testable = capacity <= data.step.max() / 2 and not is_smoke(data)
     once_full = [x for x in points(capped) if x >= 2 * capacity]
-    slopes = [_slope(curves[once_full]) for curves in (capped, full)]
-    difference = mean_ci(slopes[0] - slopes[1])
-    note = (
-        f"slope in log-log (all evaluations weigh alike) once B^M is full, {slopes[0].mean():.2f}, less the full "
-        f"B^M's, {slopes[1].mean():.2f}, "
-        "paired by seed; holds if the interval is above 0"
-    )
-    return Claim(**parts, verdict=above(difference, 0), measured=difference, note=note)
+    claims = []
+    for name, statement, unit, bound, measure, note in (
+        ("ends_above", "ends above the full B^M", UNIT, 0, _gap_at_the_end, "capped minus full at the last evaluation"),
+        (
+            "plateaus", "flattens: it falls more slowly than the full B^M", "difference of slopes", 0, _gap_of_slopes,
+            "slope in log-log (all evaluations weigh alike) once B^M is full, less the full B^M's",
+        ),
+        (
+            "oscillates", "oscillates more than the full B^M", "ratio", 1, _ratio_of_swings,
+            "spread about a straight line in log-log once B^M is full, over the full B^M's, geometric mean",
+        ),
+    ):  # fmt: skip
+        measured = measure(capped[once_full], full[once_full]) if testable else None
+        how = f"{note}, paired by seed; holds if the interval is above {bound}"
+        claims.append(
+            Claim(
+                f"capacity_{capacity}_{name}", f"B^M capped at {capacity} networks {statement}", "Sec. 6.1, Fig. 1b",
+                above(measured, bound) if measured else NOT_TESTABLE, measured, unit,
+                note=how if testable else "needs at least twice as many iterations as networks kept",
+            )
+        )  # fmt: skip
+    return claims
 
 
-def _ends_above(data: pd.DataFrame, capacity: int) -> Claim:
-    capped, full, testable = _capped(data, capacity)
+def _gap_at_the_end(capped: pd.DataFrame, full: pd.DataFrame) -> Estimate:
     last = max(points(capped))
-    difference = mean_ci(capped[last] - full[last])
-    return Claim(
-        f"capacity_{capacity}_ends_above", f"B^M capped at {capacity} networks ends above the full B^M",
-        "Sec. 6.1, Fig. 1b",
-        above(difference, 0) if testable else NOT_TESTABLE, difference if testable else None, UNIT,
-        note="capped minus full at the last evaluation, paired by seed; holds if the interval is above 0"
-        if testable else _TOO_SHORT,
-    )  # fmt: skip
+    return mean_ci(capped[last] - full[last])
 
 
-def _oscillates(data: pd.DataFrame, capacity: int) -> Claim:
-    capped, full, testable = _capped(data, capacity)
-    parts: dict[str, Any] = {
-        "id": f"capacity_{capacity}_oscillates",
-        "statement": f"B^M capped at {capacity} networks oscillates more than the full B^M",
-        "source": "Sec. 6.1, Fig. 1b",
-        "unit": "ratio",
-    }
-    if not testable:
-        return Claim(**parts, verdict=NOT_TESTABLE, measured=None, note=_TOO_SHORT)
-    once_full = [x for x in points(capped) if x >= 2 * capacity]
-    log_ratio = mean_ci(np.log(_swing(capped[once_full]) / _swing(full[once_full])))
+def _gap_of_slopes(capped: pd.DataFrame, full: pd.DataFrame) -> Estimate:
+    return mean_ci(_slope(capped) - _slope(full))
+
+
+def _ratio_of_swings(capped: pd.DataFrame, full: pd.DataFrame) -> Estimate:
+    log_ratio = mean_ci(np.log(_swing(capped) / _swing(full)))
     mean, low, high = np.exp([log_ratio.mean, log_ratio.low, log_ratio.high]).tolist()
-    ratio = Estimate(mean, low, high, log_ratio.n)
-    note = (
-        "spread about a straight line in log-log once B^M is full, over the full B^M's, geometric mean; "
-        "holds if the interval is above 1"
-    )
-    return Claim(**parts, verdict=above(ratio, 1), measured=ratio, note=note)
+    return Estimate(mean, low, high, log_ratio.n)
 
 
 def _slope(curves: pd.DataFrame) -> pd.Series:

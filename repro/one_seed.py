@@ -27,10 +27,10 @@ from repro.policies.readout import Readout
 from repro.policies.snapshot import Snapshot, SnapshotFolder
 from repro.tracking import checkpoints, provenance
 from repro.tracking import record as records
-from repro.tracking.mlflow_runs import MLflowRuns
+from repro.tracking.mlflow_runs import MLflowRuns, last_attempt
 from repro.tracking.record import FINISHED, RunRecord
 from repro.tracking.rows import TrainingRows
-from repro.tracking.store import default_uri, experiment_id, open_store
+from repro.tracking.store import Store, default_uri, experiment_id, open_store
 from repro.trained import CONFIG, PORTABLE, record_of, run_folder, save_portable, snapshots_of, write_config
 
 MOST_ROWS_IN_A_FILE = 50_000
@@ -63,8 +63,8 @@ class Seed:
         key = training_key(config)
         folder = run_folder(config.output_dir, key)
         folder.mkdir(parents=True, exist_ok=True)
-        write_config(folder, config)
         record = record_of(folder, config) if record is None else record
+        write_config(folder, config)
         record.labels |= labels
         begins_anew = records.is_asked_anew(folder)
         measuring = Measuring(game, config, folder, begins_anew)
@@ -73,12 +73,15 @@ class Seed:
             # Only now that it is known that what is asked can be done.
             _begin_anew(folder, record)
         # On the disk before any run in MLflow is made: one whose id a kill keeps out of the record is found again.
+        store, experiment = _experiment(config)
+        if record.attempt == records.LOST:
+            record.attempt = last_attempt(store, experiment, key)
         record.attempt = record.attempt or uuid.uuid4().hex
         records.write(folder, record)
         if not record.trained:
             record.note_made_with({**provenance.code(), **provenance.hardware(), **provenance.versions()})
         known = dict(record.mlflow)
-        mlflow = _mlflow_runs(config, key, record)
+        mlflow = _mlflow_runs(store, experiment, config, record)
         # What MLflow lacks in runs that are new to the record is to be made up for, even if this process is killed.
         record.exported &= record.mlflow == known
         records.write(folder, record)
@@ -171,9 +174,14 @@ class Seed:
         self.mlflow.artifact(name, path)
 
 
-def _mlflow_runs(config: Config, key: str, record: RunRecord) -> MLflowRuns:
+def _experiment(config: Config) -> tuple[Store, str]:
+    """The MLflow store and the id of the experiment, which is that of the game."""
     output = Path(config.output_dir).absolute()
-    client = open_store(config.tracking_uri or default_uri(output))
+    store = open_store(config.tracking_uri or default_uri(output))
+    return store, experiment_id(store, config.game["name"], output / "artifacts")
+
+
+def _mlflow_runs(store: Store, experiment: str, config: Config, record: RunRecord) -> MLflowRuns:
     game, algorithm = config.game["name"], config.algorithm
     readouts = [TRAINING, *_readout_names(config)]
     flat = {k: v for k, v in hyperparameters(config).items() if k not in ("game.name", "algorithm.name")}
@@ -182,10 +190,10 @@ def _mlflow_runs(config: Config, key: str, record: RunRecord) -> MLflowRuns:
         **{f"target.{target}": scale for target, scale in record.labels.items()},
     }
     return MLflowRuns(
-        client,
-        experiment_id(client, game, output / "artifacts"),
+        store,
+        experiment,
         record,
-        key=key,
+        key=training_key(config),
         names={name: f"{algorithm.name if name == TRAINING else name} {game} seed={config.seed}" for name in readouts},
         params={
             name: {"algorithm": algorithm.name if name == TRAINING else name, "game": game, "seed": config.seed, **flat}

@@ -240,6 +240,8 @@ def record_of(folder: Path, config: Config) -> RunRecord:
     """
     record = records.read(folder)
     damaged = record.state == records.DAMAGED
+    if damaged or ((folder / CONFIG).exists() and not records.is_there(folder)):
+        record.attempt = record.attempt or records.LOST
     complete = config.algorithm.iterations in snapshots_of(folder).iterations
     if damaged or (complete and not records.is_there(folder)):
         what = record.message if damaged else f"{folder} lacks its record."

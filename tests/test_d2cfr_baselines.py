@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from paper_figures import d2cfr_baselines as module
@@ -14,7 +16,7 @@ STEPS = (10, 20)
 
 def made_up(strength: dict[str, float], spread: float = 1.0, scale: str = "laptop") -> pd.DataFrame:
     """Every player wins the difference of two strengths against another; the middle one of three runs exactly."""
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for number, player in enumerate(PLAYERS):
         for seed in range(3):
             own = (player.sweep, player.readout, seed)
@@ -27,7 +29,14 @@ def made_up(strength: dict[str, float], spread: float = 1.0, scale: str = "lapto
                 if other.sweep != player.sweep:
                     value = strength.get(player.key, 0.0) - strength.get(other.key, 0.0) + spread * (seed - 1)
                     rows.append((*own, f"match/{other.key}/value", STEPS[-1], value))
-    columns = ["sweep", "readout", "seed", "metric", "step", "value"]
+    for sweep, readout in (("steps_deep_cfr", "deep_cfr"), ("steps_d2cfr", "d2cfr")):
+        for sgd_steps in (200, 500):
+            for seed in range(3):
+                rows += [
+                    (sweep, readout, seed, "exploitability", at, float(sgd_steps + at + seed), sgd_steps)
+                    for at in STEPS
+                ]
+    columns = ["sweep", "readout", "seed", "metric", "step", "value", "value_steps"]
     return pd.DataFrame(rows, columns=columns).assign(target="d2cfr_baselines", scale=scale, algorithm="")
 
 
@@ -77,3 +86,4 @@ def test_the_picture_and_the_table_show_every_player():
     assert all(len(axes.lines) == len(axes.texts) == len(PLAYERS) for axes in curves)
     text = module.table(data)
     assert all(player.name in text for player in PLAYERS)
+    assert "| 500 | 521 [519, 523] after 20 iterations | 521 [519, 523] after 20 iterations |" in text

@@ -12,7 +12,7 @@ from paper_figures import d2cfr_choices, d2cfr_curves, figure6, figure7, figure8
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from repro.config.keys import training_key
 from repro.evaluation.measures import Exploitability
-from repro.figure import module_of
+from repro.targets import module_of
 from tests.helpers import figures
 from tests.helpers.commands import configs
 from tests.helpers.figures import cells, number, verdicts

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from paper_figures import frame, page
-from repro import figure
+from repro import drawing, figure
 
 PUBLISHED = Path(frame.__file__).parent / "results"
 
@@ -94,7 +94,7 @@ def test_part_of_the_data_is_drawn_or_refused(drawn, monkeypatch, capsys):
 
 def publish(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     output = folder.parents[1]
-    monkeypatch.setattr(figure, "ROOT", output)
+    monkeypatch.setattr(drawing, "ROOT", output)
     monkeypatch.setattr(page, "HERE", output / "paper_figures")
     (output / "paper_figures").mkdir(exist_ok=True)
     shutil.copy(PUBLISHED.parent / "figure1.md", output / "paper_figures")
@@ -120,8 +120,7 @@ def test_what_is_whole_is_published(drawn, monkeypatch):
 
 def test_data_that_cannot_be_drawn_does_not_come_to_lie_beside_earlier_verdicts(drawn, monkeypatch):
     before = {path: path.read_bytes() for path in drawn.iterdir()}
-    monkeypatch.setattr(figure, "collect", lambda *_: frame.read(drawn / "data.csv").iloc[:10])
-    monkeypatch.setattr(figure, "_drawn", lambda *_: 1 / 0)
+    monkeypatch.setattr(drawing, "_drawn", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        figure._collect_and_draw("figure1", [], figure.Options("laptop", drawn.parents[1], 1, "cpu", False))
+        drawing.draw("figure1", frame.read(drawn / "data.csv").iloc[:10], {}, drawn)
     assert {path: path.read_bytes() for path in drawn.iterdir()} == before

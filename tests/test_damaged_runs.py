@@ -119,6 +119,7 @@ def test_a_damaged_record_does_not_begin_a_training_anew(output, capsys, damage)
     assert len(told) == 1
     assert "the last snapshot is there, so the training is finished" in told[0]
     assert done(output, *CFR)[0] == records.SKIPPED
+    assert len([run for run in tracked(output)[1] if run.data.tags[KEY_TAG] == key_of(*CFR)]) == 2
 
 
 @pytest.mark.usefixtures("_nothing_trains")

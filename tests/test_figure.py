@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from repro import figure, launching
+from repro.collecting import deviations
 from repro.config.keys import hyperparameters, training_key
 from repro.config.schema import Config
 from repro.errors import ReproError
-from repro.figure import Options, PlannedSweep
 from repro.planned import Run, union
+from repro.targets import Options, PlannedSweep, module_of, plan_target
 from tests.helpers.commands import configs
 
 
@@ -24,7 +25,7 @@ def options(scale: str, output: Path, **others: Any) -> Options:
 
 @cache
 def planned(target: str, scale: str) -> tuple[list[PlannedSweep], list[Run]]:
-    return figure.plan_target(target, options(scale, Path("outputs").absolute()))
+    return plan_target(target, options(scale, Path("outputs").absolute()))
 
 
 def keys(target: str, sweep: str = "") -> list[str]:
@@ -37,7 +38,7 @@ def keys(target: str, sweep: str = "") -> list[str]:
 
 
 def test_a_target_that_is_planned(tmp_path):
-    sweeps, runs = figure.plan_target("figure1", options("smoke", tmp_path))
+    sweeps, runs = plan_target("figure1", options("smoke", tmp_path))
     assert [sweep.name for sweep in sweeps] == ["published", "aggregated", "linear_cfr"]
     assert [run.config for run in runs] == [config for sweep in sweeps for config in sweep.configs]
     sweep = sweeps[0]
@@ -58,7 +59,7 @@ def test_a_sweep_may_be_of_some_scales_only():
 
 def departures(sweep: PlannedSweep) -> dict[str, list[Any]]:
     published = configs(*sweep.published)
-    return figure.deviations(*([hyperparameters(c) for c in which] for which in (published, sweep.configs)))
+    return deviations(*([hyperparameters(c) for c in which] for which in (published, sweep.configs)))
 
 
 def test_laptop_departs_from_the_paper_in_length_only():
@@ -73,7 +74,7 @@ def test_the_paper_scale_departs_in_nothing():
 
 def test_of_keys_that_one_side_lacks_the_other_is_told():
     theirs, ours = [{"a": 1, "b": 2, "c": None}], [{"a": 1, "d": 3, "c": 4}, {"a": 1, "d": 5, "c": 4}]
-    assert figure.deviations(theirs, ours) == {"b": [2, None], "c": [None, 4], "d": [None, "3, 5"]}
+    assert deviations(theirs, ours) == {"b": [2, None], "c": [None, 4], "d": [None, "3, 5"]}
 
 
 @pytest.mark.slow
@@ -218,4 +219,4 @@ def test_an_unknown_target_is_refused():
         ReproError,
         match="target 'chart' is unknown; the targets are d2cfr_baselines, d2cfr_choices, devn_samples, ",
     ):
-        figure.module_of("chart")
+        module_of("chart")

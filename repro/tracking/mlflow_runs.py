@@ -152,6 +152,13 @@ def get_run(client: Store, run_id: str) -> MlflowRun | None:
     return run
 
 
+def last_attempt(client: Store, experiment: str, key: str) -> str:
+    """The attempt of a training that was made last in an experiment; empty if there is none."""
+    newest = ["attributes.start_time DESC"]
+    runs = client.search_runs([experiment], f"tags.`{KEY_TAG}` = '{key}'", max_results=1, order_by=newest)
+    return str(runs[0].data.tags.get(ATTEMPT_TAG, "")) if runs else ""
+
+
 def running(client: Store) -> dict[str, list[str]]:
     """Keys of the trainings that are shown as going on, with the ids of the runs that are."""
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]

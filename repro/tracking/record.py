@@ -20,6 +20,9 @@ WAITING, INTERRUPTED = "not started", "interrupted"
 DAMAGED = "damaged"
 """State of a record whose file holds something else; its message says so."""
 
+LOST = "lost"
+"""An attempt that there was, and which one a damaged record does not say."""
+
 _KEPT = 20
 """Commands whose last word on a training is kept."""
 

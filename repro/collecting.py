@@ -1,0 +1,78 @@
+"""What is drawn: everything that was measured of a target's runs, and where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from paper_figures import frame
+from repro.config.keys import flatten, hyperparameters, training_config
+from repro.measuring import evaluated_with, measured_rows
+from repro.targets import PlannedSweep, composed, module_of
+from repro.tracking import record as records
+from repro.trained import folder_of
+
+
+def collect(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataFrame:
+    """Everything that was measured of a target's runs, as `paper_figures.frame` describes it.
+
+    Where the target's module has a `select`, only what it takes.
+    """
+
+    columns = frame.swept_columns([[hyperparameters(config) for config in sweep.configs] for sweep in sweeps])
+    parts = []
+    for sweep, swept in zip(sweeps, columns, strict=True):
+        runs = [
+            pd.DataFrame(measured_rows(config), columns=["readout", *frame.MEASURED]).assign(
+                target=target, scale=scale, algorithm=config.algorithm.name, seed=config.seed
+            )
+            for config in sweep.configs
+        ]
+        parts.append(frame.of_sweep(sweep.name, runs, swept))
+    data = pd.concat(parts, ignore_index=True)
+    module = module_of(target)
+    return module.select(data) if hasattr(module, "select") else data
+
+
+def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
+    """What a sweep's runs were made with, and how they depart from the published setting."""
+
+    run_records = [records.read(folder_of(c)) for c in sweep.configs]
+    facts = sorted({fact for record in run_records for fact in record.made_with})
+    published = [config for run in composed(sweep.published) for config in run.configs]
+    first = training_config(sweep.configs[0])
+    del first["seed"]
+    return {
+        "command": sweep.command,
+        **{fact: sorted({v for record in run_records for v in record.made_with.get(fact, [])}) for fact in facts},
+        "evaluated_with": sorted({commit for config in sweep.configs for commit in evaluated_with(config)}),
+        "sweep": sweep.name,
+        "seeds": sorted({config.seed for config in sweep.configs}),
+        "wall_seconds": [round(record.wall_seconds, 1) for record in run_records],
+        "config": first,
+        "evaluation": flatten({n: e.identity() for n, e in sweep.configs[0].evaluation.items()}),
+        "deviations_from_paper": deviations(
+            [hyperparameters(c) for c in published], [hyperparameters(c) for c in sweep.configs]
+        ),
+    }
+
+
+def deviations(paper: Sequence[dict[str, Any]], ours: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Keys in which a sweep differs from the published one: `{key: [paper, here]}`; of swept keys all values."""
+    paper_values, our_values = _values(paper), _values(ours)
+    return {
+        key: [paper_values.get(key), our_values.get(key)]
+        for key in sorted(paper_values.keys() | our_values.keys())
+        if paper_values.get(key) != our_values.get(key)
+    }
+
+
+def _values(flat: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Every key with its value, or, where runs differ, with all of them in order of the runs, as text."""
+    together = {}
+    for key in flat[0]:
+        values = list(dict.fromkeys(str(f.get(key)) for f in flat))
+        together[key] = flat[0][key] if len(values) == 1 else ", ".join(values)
+    return together

@@ -1,0 +1,116 @@
+"""Pictures and verdicts from a target's data: drawn, drawn again from the exported CSV alone, and published."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+
+from paper_figures import claims as claims_of
+from paper_figures import frame, page
+from repro import durable
+from repro.errors import ReproError
+from repro.targets import ROOT, Options, module_of
+
+
+def draw(target: str, data: pd.DataFrame, provenance: dict[str, Any], folder: Path) -> None:
+    """Write `data.csv`, `provenance.json`, png, pdf and `claims.json`, and print the verdicts."""
+    files, claims = _drawn(module_of(target), data)
+    folder.mkdir(parents=True, exist_ok=True)
+    # Written last, so that whoever finds them finds what belongs to them.
+    (folder / "claims.json").unlink(missing_ok=True)
+    frame.write(data, folder / "data.csv")
+    durable.write(folder / "provenance.json", (json.dumps(provenance, indent=2) + "\n").encode())
+    _write_drawn(files, claims, folder, target)
+
+
+def _drawn(module: ModuleType, data: pd.DataFrame) -> tuple[dict[str, bytes], Sequence[claims_of.Claim]]:
+    """The picture's files by their endings, and the verdicts."""
+    figure, files = module.draw(data), dict[str, bytes]()
+    for ending in ("png", "pdf"):
+        content = io.BytesIO()
+        # No creation date in the file: the same data gives the same bytes.
+        figure.savefig(content, format=ending, metadata={"CreationDate": None} if ending == "pdf" else None)
+        files[ending] = content.getvalue()
+    return files, module.claims(data)
+
+
+def _write_drawn(files: dict[str, bytes], claims: Sequence[claims_of.Claim], folder: Path, target: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for ending, content in files.items():
+        durable.write(folder / f"{target}.{ending}", content)
+    claims_of.write(claims, folder / "claims.json")
+    _print_claims(claims)
+    print(f"figure, data and verdicts: {folder}")
+
+
+def _print_claims(claims: Sequence[claims_of.Claim]) -> None:
+    from rich.table import Table  # noqa: PLC0415
+
+    from repro.tracking.progress import console  # noqa: PLC0415
+
+    table = Table("claim", "paper", "ours, mean [95% CI]", "verdict", box=None)
+    testable = [c for c in claims if c.verdict != claims_of.NOT_TESTABLE]
+    for c in testable:
+        paper = "" if c.paper is None else f"{c.paper:.3g}"
+        table.add_row(c.statement, paper, f"{c.measured} {c.unit}" if c.measured else "", c.verdict)
+    if testable:
+        console(sys.stdout).print(table)
+    if len(testable) < len(claims):
+        print(f"{len(claims) - len(testable)} of {len(claims)} claims are not testable at this scale (see claims.json)")
+
+
+def draw_again(target: str, options: Options) -> None:
+    """Draw from the exported CSV alone.
+
+    Raises:
+        ReproError: there is none, or it does not hold what the target is drawn from.
+    """
+    folder, module = options.folder(target), module_of(target)
+    path = folder / "data.csv"
+    if not path.exists():
+        raise ReproError(f"{path} does not exist; make the figure first.")
+    data = frame.read(path)
+    for column, needed in (("target", target), ("scale", options.scale)):
+        others = sorted(set(data[column]) - {needed})
+        if others:
+            raise ReproError(f"{path} holds data of {column} {others[0]!r}, not of {needed!r}.")
+    try:
+        files, claims = _drawn(module, data)
+    except Exception as error:  # What draws runs' results can fail in any way on what is none.
+        raise ReproError(
+            f"{path} does not hold what {target} is drawn from ({type(error).__name__}); make the figure again, which "
+            "repeats no finished run."
+        ) from error
+    _write_drawn(files, claims, folder, target)
+
+
+def publish(target: str, options: Options) -> None:
+    """Copy a drawn figure to `paper_figures/results/` and bring its page up to date.
+
+    Raises:
+        ReproError: it is not drawn, or data, verdicts or provenance are damaged, or its page has no place for it.
+    """
+    source, results = options.folder(target), ROOT / "paper_figures" / "results" / f"{target}-{options.scale}"
+    if not (source / "claims.json").exists():
+        raise ReproError(
+            f"{source} holds no finished figure; make it first with `make {target} SCALE={options.scale}`."
+        )
+    names = (f"{target}.png", f"{target}.pdf", "data.csv", "claims.json", "provenance.json")
+    for name in (name for name in names if not (source / name).is_file()):
+        raise ReproError(
+            f"{source / name} does not exist; draw it again with `make draw TARGET={target} SCALE={options.scale}`."
+        )
+    text = page.filled_in(target, options.scale, module_of(target), source)
+    results.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        shutil.copy(source / name, results / name)
+    durable.write(page.page_of(target), text.encode())
+    print(f"published to {results} and paper_figures/{target}.md")

@@ -1,0 +1,122 @@
+"""What a figure is made of: its module and page in `paper_figures`, and the sweeps that it asks for."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from repro.errors import ReproError
+from repro.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from repro.config.schema import Config
+    from repro.planned import Run
+
+ROOT = Path(__file__).resolve().parents[1]
+SCALES = ("smoke", "laptop", "night", "paper")
+ALL = "figures"
+"""Names all targets."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How targets are made.
+
+    Attributes:
+        scale: which departures from the published settings.
+        output: the output folder.
+        jobs: runs at once.
+        device: cpu or cuda.
+        force: run again what is finished.
+    """
+
+    scale: str
+    output: Path
+    jobs: int
+    device: str
+    force: bool
+
+    def folder(self, target: str) -> Path:
+        """Where a target is drawn."""
+        return self.output / "figures" / f"{target}-{self.scale}"
+
+
+@dataclass(frozen=True)
+class PlannedSweep:
+    """One sweep of a target at a scale.
+
+    Attributes:
+        name: of the sweep within the target; empty where there is only one.
+        command: as a user could type it.
+        configs: of its runs.
+        published: overrides that ask for the published setting.
+    """
+
+    name: str
+    command: str
+    configs: Sequence[Config]
+    published: tuple[str, ...]
+
+
+def targets() -> list[str]:
+    """Names of all targets: those that have a page."""
+    return sorted(path.stem for path in (ROOT / "paper_figures").glob("*.md"))
+
+
+def module_of(target: str) -> ModuleType:
+    """The module that draws a target and judges its claims.
+
+    Raises:
+        ReproError: unknown target.
+    """
+    if target not in targets():
+        hint = did_you_mean(target, [*targets(), ALL, "list"])
+        raise ReproError(f"target {target!r} is unknown{hint}; the targets are {', '.join(targets())}.")
+    module = importlib.import_module(f"paper_figures.{target}")
+    needed = ("TITLE", "GAME", "SHOWS", "SWEEPS", "draw", "claims", "table")
+    lacking = [name for name in needed if not hasattr(module, name)]
+    if lacking:
+        raise ReproError(f"paper_figures/{target}.py lacks {', '.join(lacking)}.")
+    return module
+
+
+def plan_target(target: str, options: Options) -> tuple[list[PlannedSweep], list[Run]]:
+    """A target's sweeps, and the runs that they ask for.
+
+    Raises:
+        ReproError: a sweep cannot be composed.
+    """
+    planned: list[PlannedSweep] = []
+    runs: list[Run] = []
+    for sweep in (s for s in module_of(target).SWEEPS if options.scale in (s.only or (options.scale,))):
+        overrides = [*sweep.arguments(options.scale), f"target={target}", *_where(options)]
+        sweep_runs = composed(tuple(overrides))
+        configs = [config for run in sweep_runs for config in run.configs]
+        command = "python -m repro.run -m " + shlex.join([*overrides, "hydra/launcher=joblib"])
+        planned.append(PlannedSweep(sweep.name, command, configs, tuple(sweep.arguments("paper"))))
+        runs += sweep_runs
+    return planned, runs
+
+
+def _where(options: Options) -> list[str]:
+    """What is about the machine."""
+    from repro.planning import quoted  # noqa: PLC0415
+
+    output = [] if options.output == Path("outputs").absolute() else [f"output_dir={quoted(str(options.output))}"]
+    return [*output, *([] if options.device == "cpu" else [f"device={options.device}"])]
+
+
+def composed(overrides: tuple[str, ...]) -> Sequence[Run]:
+    """The runs that a command line asks for.
+
+    Raises:
+        ReproError: it cannot be composed.
+    """
+    from repro.planning import plan  # noqa: PLC0415  (--draw needs none of this)
+
+    return plan(overrides, multirun=True).runs
