@@ -205,7 +205,7 @@ def evaluated_with(config: Config) -> set[str]:
 def measured_rows(config: Config) -> list[tuple[str, str, int, float]]:
     """Everything that is stored of a run and asked for: read-out (or "training"), metric, iteration, value."""
     folder = folder_of(config)
-    together = {TRAINING: TrainingRows(folder).read(), **Results(config, folder).rows()}
+    together = {TRAINING: TrainingRows(folder).read(is_finished=True), **Results(config, folder).rows()}
     return [
         (readout, metric, step, value)
         for readout, rows in together.items()

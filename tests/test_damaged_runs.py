@@ -14,7 +14,7 @@ import torch
 from repro import match, one_seed, training
 from repro.errors import ReproError
 from repro.games import load
-from repro.measuring import Measuring, is_done
+from repro.measuring import Measuring, is_done, measured_rows
 from repro.tracking import record as records
 from repro.tracking.mlflow_runs import KEY_TAG, MLflowRuns
 from repro.tracking.record import RunRecord
@@ -241,6 +241,21 @@ def test_force_needs_nothing_of_what_was_measured(output):
     state, record = done(output, *CFR, "force=true")
     assert state == records.FINISHED, record.message
     assert results(output, CFR).equals(before)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [('[1, {"x": 1}]\n[2, {"x"\n[3, {"x": 3}]\n', "1 of its lines are damaged"), ("", "it is gone or empty"),
+     ('[1, {"x": 1}]\n', "")],
+)  # fmt: skip
+def test_of_a_finished_training_damaged_lines_are_told(output, capsys, text, told):
+    (folder_of(output) / "metrics.jsonl").write_text(text)
+    measured_rows(planned(*CFR, f"output_dir={output}").config)
+    warnings = capsys.readouterr().err
+    assert bool(warnings) == bool(told)
+    assert told in warnings
+    TrainingRows(folder_of(output)).read()
+    assert not capsys.readouterr().err
 
 
 def test_lines_that_are_no_epochs_are_left_out(tmp_path):

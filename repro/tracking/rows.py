@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,13 +47,21 @@ class TrainingRows:
         with writing(self._path), self._path.open("a") as file:
             os.fsync(file.fileno())
 
-    def read(self) -> Metrics:
-        """All of them. A line that a kill left half-written, or that holds anything else than an epoch, is none."""
+    def read(self, is_finished: bool = False) -> Metrics:
+        """All of them. A line that a kill left half-written, or that holds anything else than an epoch, is none.
+
+        Args:
+            is_finished: whether the training is, in which case nothing writes such a line again, and they are told.
+        """
         try:
             lines = self._path.read_text(errors="replace").splitlines()
         except OSError:
-            return {}
-        return dict(row for row in map(_row, lines) if row is not None)
+            lines = []
+        rows = [row for row in map(_row, lines) if row is not None]
+        if is_finished and (len(rows) < len(lines) or not rows):
+            what = f"{len(lines) - len(rows)} of its lines are damaged" if lines else "it is gone or empty"
+            print(f"warning: {self._path}: {what}; what they held is missing.", file=sys.stderr, flush=True)
+        return dict(rows)
 
 
 def _row(line: str) -> tuple[int, dict[str, float]] | None:
