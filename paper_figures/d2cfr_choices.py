@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures.claims import NOT_TESTABLE, Claim, below
-from paper_figures.d2cfr_curves import UNIT, late
+from paper_figures.d2cfr_curves import UNIT, apart, how, late
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import curves, values
 from paper_figures.sweeps import Sweep
@@ -54,6 +54,7 @@ class Choice:
         name: of the key, for readers.
         chosen: our value, at scale `paper`.
         expected: what one would expect, and the values (lower, higher) whose exploitabilities tell.
+        same_values: whether runs of a seed have the same value networks for all of them; they are paired then.
     """
 
     sweep: str
@@ -63,6 +64,7 @@ class Choice:
     expected: str
     lower: float | str
     higher: float | str
+    same_values: bool = False
 
     def curves(self, data: pd.DataFrame, value: float | str, metric: str = "exploitability") -> pd.DataFrame:
         """A metric of D2CFR with a value of the key: `[seeds, iterations]`."""
@@ -95,7 +97,7 @@ CHOICES = (
     ),
     Choice(
         "policy_steps", "average_steps", "SGD steps, policy networks", 400,
-        "More SGD steps of the policy networks make D2CFR less exploitable", 800, 400,
+        "More SGD steps of the policy networks make D2CFR less exploitable", 800, 400, same_values=True,
     ),
     Choice(
         "state_loss", "state_loss", "weight of the state value's error", 1.0,
@@ -103,11 +105,12 @@ CHOICES = (
     ),
     Choice(
         "divergence", "kl_weight", "weight of the divergence", 0.05,
-        "The divergence as printed makes D2CFR less exploitable than none", 0.05, 0.0,
+        "The divergence as printed makes D2CFR less exploitable than none", 0.05, 0.0, same_values=True,
     ),
     Choice(
         "divergence_sign", "kl_sign", "sign of it, weight 0.5", "minus",
         "The divergence's printed sign makes D2CFR less exploitable than the other", "minus", "plus",
+        same_values=True,
     ),
 )  # fmt: skip
 
@@ -121,9 +124,9 @@ def _level(data: pd.DataFrame, choice: Choice, value: float | str) -> pd.Series 
 
 
 def difference(data: pd.DataFrame, choice: Choice, value: float | str, against: float | str) -> Estimate | None:
-    """Exploitability with a value minus that with another, paired by seed."""
+    """Exploitability with a value minus that with another; None if they were not both run."""
     first, second = _level(data, choice, value), _level(data, choice, against)
-    return None if first is None or second is None else mean_ci(first - second)
+    return None if first is None or second is None else apart(first, second, paired=choice.same_values)
 
 
 def draw(data: pd.DataFrame) -> Figure:
@@ -168,8 +171,8 @@ def _less_exploitable(data: pd.DataFrame, choice: Choice) -> Claim:
         return Claim(choice.sweep, choice.expected, "ours", NOT_TESTABLE, None, UNIT, note="not both were run")
     return Claim(
         choice.sweep, choice.expected, "ours", unless_smoke(data, below(measured, 0)), measured, UNIT,
-        note=f"{choice.lower} minus {choice.higher}, over the last quarter of the evaluations, paired by seed; "
-        "holds if below 0",
+        note=f"{choice.lower} minus {choice.higher}, over the last quarter of the evaluations, "
+        f"{how(paired=choice.same_values)}; holds if below 0",
     )  # fmt: skip
 
 

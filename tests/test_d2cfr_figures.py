@@ -10,6 +10,8 @@ import pytest
 
 from paper_figures import d2cfr_choices, d2cfr_curves, figure6, figure7, figure8, figure9, frame, table3
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
+from paper_figures.d2cfr_ablation import lower_loss
+from paper_figures.exploitability_curves import difference
 from repro.config.keys import training_key
 from repro.evaluation.measures import Exploitability
 from repro.targets import module_of
@@ -65,7 +67,27 @@ def test_nearly_everywhere(lower_at, expected):
 
 def test_nearly_everywhere_is_open_where_noise_decides():
     noisy = pd.DataFrame({t: [1.0, -1.2, 0.3, -0.2] for t in range(20)})
-    assert d2cfr_curves.share_below(noisy, 0 * noisy) == (1.0, UNDECIDED)
+    assert d2cfr_curves.share_below(noisy) == (1.0, UNDECIDED)
+
+
+def test_independent_runs_are_not_paired_and_those_of_one_training_are():
+    """What two runs of a seed share cancels in pairs only: with it, 1 less in every pair decides nothing otherwise."""
+    first, second = (pd.Series([0.0, 50.0, 100.0, 150.0]) + shift for shift in (0.0, 1.0))
+    paired, independent = (d2cfr_curves.apart(first, second, paired=paired) for paired in (True, False))
+    assert (paired.mean, paired.low, paired.high) == (-1.0, -1.0, -1.0)
+    assert independent == difference(first, second)
+    assert (independent.mean, independent.high > 0) == (-1.0, True)
+    data = figure6_data({"d2cfr": 199.0, "deep_cfr": 200.0, "sd_cfr": 199.0})
+    found = verdicts(figure6, data)
+    assert (found["below_deep_cfr"], found["sd_cfr_below"]) == (UNDECIDED, HELD)
+
+
+def test_losses_are_compared_by_their_geometric_means():
+    tables = pd.DataFrame({10: [1.0, 1.0], 20: [100.0, 100.0]}), pd.DataFrame({10: [2.0, 2.0], 20: [100.0, 100.0]})
+    claim = lower_loss(rows("d2cfr", "loss", {10: 1.0}), tables, (1, 100), "lower", "Lower", "Fig. 0")
+    assert claim.measured is not None
+    assert claim.measured.mean == pytest.approx(0.5**0.5)
+    assert "below 1 at 50% of the iterations" in claim.note
 
 
 def figure9_data(levels: dict[int, float]) -> pd.DataFrame:
