@@ -5,6 +5,7 @@ Winnings are exact values of the two policy networks of the same iteration and t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,10 +17,10 @@ from matplotlib.figure import Figure
 
 from paper_figures import matches, style
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, above, below
-from paper_figures.d2cfr_curves import UNIT, draw_curves, late, share_below
+from paper_figures.d2cfr_curves import UNIT, apart, draw_curves, how, late, share_below
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import curves
-from repro.evaluation.statistics import mean_ci
+from repro.evaluation.statistics import Estimate, mean_ci
 
 _SHOWN_EVERY = 10
 """Iterations from one drawn point to the next, at least."""
@@ -37,12 +38,14 @@ class Version:
         colour: of its curves.
         sweep: of its runs.
         where: columns of swept keys in which they differ from the other runs of the sweep, and their values.
+        like_full: whether its training is D2CFR's of the same seed for a long while; they are paired then.
     """
 
     name: str
     colour: str
     sweep: str
     where: Mapping[str, Any] = field(default_factory=dict)
+    like_full: bool = False
 
     def curves(self, data: pd.DataFrame, metric: str = "exploitability", readout: str = "d2cfr") -> pd.DataFrame:
         """A metric: `[seeds, iterations]`."""
@@ -109,7 +112,7 @@ def wins_after(data: pd.DataFrame, opponent: str, iteration: int, statement: str
     name, later = f"wins_after_{iteration}", after(winnings(data, opponent), iteration)
     if later.empty:
         return Claim(name, statement, source, NOT_TESTABLE, None, UNIT, note="no evaluation after it")
-    measured, (share, nearly) = mean_ci(later.mean(axis=1)), share_below(-later, 0 * later)
+    measured, (share, nearly) = mean_ci(later.mean(axis=1)), share_below(-later)
     return Claim(
         name, statement, source, unless_smoke(data, both(above(measured, 0), nearly)), measured, UNIT,
         note=f"mean of the evaluations after it; positive at {share:.0%} of them in the mean over seeds; holds if the "
@@ -121,8 +124,8 @@ def lower_loss(
     data: pd.DataFrame, tables: tuple[pd.DataFrame, pd.DataFrame], window: tuple[int, float], id_: str, statement: str,
     source: str, ratio_below: float = 1.0,
 ) -> Claim:  # fmt: skip
-    """That a loss is lower than another, as a ratio paired by seed, at nearly all iterations of a window (from, until)
-    and in their mean.
+    """That a loss is lower than another, of independent runs: at nearly all iterations of a window (from, until), and
+    as a ratio in their mean.
 
     Args:
         ratio_below: for claims that say how much lower.
@@ -130,12 +133,14 @@ def lower_loss(
     first, second = (after(table, window[0] - 1, window[1]) for table in tables)
     if first.empty:
         return Claim(id_, statement, source, NOT_TESTABLE, None, "ratio", note="no evaluation then")
-    ratio = mean_ci((first / second).mean(axis=1))
+    # Logarithms, so that iterations with large losses do not outweigh the others.
+    logs = apart(np.log(first).mean(axis=1), np.log(second).mean(axis=1))
+    ratio = Estimate(math.exp(logs.mean), math.exp(logs.low), math.exp(logs.high), logs.n)
     share, nearly = share_below(first, ratio_below * second)
     return Claim(
         id_, statement, source, unless_smoke(data, both(below(ratio, ratio_below), nearly)), ratio, "ratio",
-        note=f"mean of the ratios then, paired by seed; below {ratio_below:g} at {share:.0%} of the iterations in the "
-        f"mean over seeds; holds if the mean is below {ratio_below:g} and so are nearly all",
+        note=f"geometric mean of the ratios then, Welch's interval; below {ratio_below:g} at {share:.0%} of the "
+        f"iterations in the mean over seeds; holds if the mean is below {ratio_below:g} and so are nearly all",
     )  # fmt: skip
 
 
@@ -143,13 +148,14 @@ def ours(data: pd.DataFrame, full: Version, opponents: Mapping[str, Version]) ->
     """What the paper does not show: exploitability, and winnings at the end, against every version."""
     judged = []
     for opponent, version in opponents.items():
-        difference = mean_ci(late(full.curves(data)) - late(version.curves(data)))
+        difference = apart(late(full.curves(data)), late(version.curves(data)), paired=version.like_full)
         won = mean_ci(late(winnings(data, opponent)))
         judged += [
             Claim(
                 f"less_exploitable_than_{opponent}", f"{full.name} is less exploitable than {version.name}", "ours",
                 unless_smoke(data, below(difference, 0)), difference, UNIT,
-                note="difference over the last quarter of the evaluations, paired by seed; holds if below 0",
+                note=f"difference over the last quarter of the evaluations, {how(paired=version.like_full)}; holds if "
+                "below 0",
             ),
             Claim(
                 f"beats_{opponent}", f"{full.name} beats {version.name}", "ours",

@@ -1,7 +1,7 @@
-"""What the figures of D2CFR on Leduc share: drawn curves, and comparisons that are paired by seed.
+"""What the figures of D2CFR on Leduc share: drawn curves, and comparisons.
 
-Runs of the same seed start from the same deals and the same initial draws; a pair's difference has less luck in it than
-that of two seeds.
+Runs are compared as independent ones, with Welch's interval: that two have the same seed makes them no more alike once
+they have parted. Only where they share their value networks, as read-outs of one training do, are they paired by seed.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from scipy import stats
 
 from paper_figures import style
 from paper_figures.claims import DID_NOT_HOLD, HELD, UNDECIDED
+from paper_figures.exploitability_curves import difference
 from repro.evaluation.statistics import Estimate, mean_ci
 
 UNIT = "mA/g"
@@ -34,19 +35,29 @@ def late(table: pd.DataFrame, share: float = 0.25) -> pd.Series:
     return table.iloc[:, -count:].mean(axis=1)
 
 
-def gap(first: pd.DataFrame, second: pd.DataFrame) -> Estimate:
-    """`first` minus `second` over the last quarter of the evaluations, paired by seed."""
-    return mean_ci(late(first) - late(second))
+def apart(first: pd.Series, second: pd.Series, *, paired: bool = False) -> Estimate:
+    """Mean of `first` minus mean of `second`, by seed: of independent runs, or of `paired` ones."""
+    return mean_ci(first - second) if paired else difference(first, second)
 
 
-def share_below(first: pd.DataFrame, second: pd.DataFrame) -> tuple[float, str]:
+def how(*, paired: bool) -> str:
+    """In notes: how `apart` compares."""
+    return "paired by seed" if paired else "Welch's interval"
+
+
+def share_below(first: pd.DataFrame, second: pd.DataFrame | None = None) -> tuple[float, str]:
     """At which share of the evaluations the mean of `first` is lower, and whether that is nearly everywhere.
 
-    *Held* or *did not hold* only if moving each mean to either end of its 95% interval would not change it.
+    *Held* or *did not hold* only if moving each difference of means to either end of its 95% interval would not change
+    it.
+
+    Args:
+        first: `[seeds, iterations]`.
+        second: of independent runs, at the same iterations; None: whether `first` is below 0.
     """
-    difference = first - second
-    mean = difference.mean(axis=0)
-    half = difference.sem(axis=0).fillna(0) * (stats.t.ppf(0.975, len(difference) - 1) if len(difference) > 1 else 0)
+    each = [mean_ci(first[at]) if second is None else difference(first[at], second[at]) for at in first.columns]
+    mean, half = np.array([e.mean for e in each]), np.array([e.high - e.mean for e in each])
+    half = np.nan_to_num(half)
     least, most = float((mean + half < 0).mean()), float((mean - half < 0).mean())
     verdict = HELD if least >= NEARLY else DID_NOT_HOLD if most < NEARLY else UNDECIDED
     return float((mean < 0).mean()), verdict

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from paper_figures import style
 from paper_figures.claims import NOT_TESTABLE, Claim, above, within
 from paper_figures.exploitability_curves import (
+    LAGS_AT,
     UNIT,
     exploitability,
     falls,
@@ -48,9 +49,6 @@ SWEEPS = (
 CAPACITIES = (10, 50, 100, 500, 1000)
 TOLERANCE = 1.3
 """By which factor ours may differ from a digitised value, either way."""
-
-_LAGS_AT = 30
-"""The point at which SD-CFR's average has so much more weight on its last iteration than Deep CFR's that it tells."""
 
 _REFERENCE = Path(__file__).parent / "reference" / "figure1a.csv"
 
@@ -149,14 +147,14 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 def _sd_below_deep(data: pd.DataFrame) -> Claim:
     paired, paper = gap(data), reference()
     # S-hat is of the iterations so far, the average of B^M has one more: at the first point an eighth of the weight.
-    common = [x for x in points(paired) if x in paper.index and x > _LAGS_AT]
+    common = [x for x in points(paired) if x in paper.index and x > LAGS_AT]
     difference = mean_ci(paired[common or points(paired)].mean(axis=1))
     paper = paper.loc[common]
     return Claim(
         "sd_below_deep", "SD-CFR minimises exploitability better than Deep CFR (mean gap over the digitised points)",
         "Sec. 6.1, Fig. 1a", unless_smoke(data, above(difference, 0)), difference, UNIT,
         float((paper.deep_cfr - paper.sd_cfr).mean()) if len(paper) else None,
-        f"Deep CFR minus SD-CFR, paired by seed, after x = {_LAGS_AT}; holds if the interval is above 0",
+        f"Deep CFR minus SD-CFR, paired by seed, after x = {LAGS_AT}; holds if the interval is above 0",
     )  # fmt: skip
 
 

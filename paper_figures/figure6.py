@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from paper_figures import style
 from paper_figures.claims import NOT_TESTABLE, Claim, above, below
-from paper_figures.d2cfr_curves import LABEL, NEARLY, UNIT, draw_curves, gap, share_below
+from paper_figures.d2cfr_curves import LABEL, NEARLY, UNIT, apart, draw_curves, how, late, share_below
 from paper_figures.exploitability_curves import label_axis, unless_smoke
 from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
@@ -68,25 +68,26 @@ def _window(
 ) -> Claim:
     """That a curve is below Deep CFR's, or, with the sign -1, not, in the mean of the evaluations of a window."""
     readout, sign = which
-    difference = _exploitability(data, readout) - _exploitability(data, "deep_cfr")
-    then = [step for step in difference.columns if window[0] < float(str(step)) <= window[1]]
+    ours, deep_cfr = _exploitability(data, readout), _exploitability(data, "deep_cfr")
+    then = [step for step in ours.columns if window[0] < float(str(step)) <= window[1]]
     if not then:
         return Claim(name, statement, source, NOT_TESTABLE, None, UNIT, note="no evaluation then")
-    measured = mean_ci(difference[then].mean(axis=1))
+    paired = readout == "sd_cfr"
+    measured = apart(ours[then].mean(axis=1), deep_cfr[then].mean(axis=1), paired=paired)
     verdict = below(measured, 0) if sign > 0 else above(measured, 0)
     return Claim(
         name, statement, source, unless_smoke(data, verdict), measured, UNIT,
-        note=f"{READOUTS[readout]} minus Deep CFR, mean of the evaluations from {window[0] + 1} to {window[1]}; "
-        f"holds if {'below' if sign > 0 else 'above'} 0",
+        note=f"{READOUTS[readout]} minus Deep CFR, mean of the evaluations from {window[0] + 1} to {window[1]}, "
+        f"{how(paired=paired)}; holds if {'below' if sign > 0 else 'above'} 0",
     )  # fmt: skip
 
 
 def _lower(data: pd.DataFrame, other: str) -> Claim:
-    measured = gap(_exploitability(data, "d2cfr"), _exploitability(data, other))
+    measured = apart(late(_exploitability(data, "d2cfr")), late(_exploitability(data, other)))
     return Claim(
         f"below_{other}", f"D2CFR reaches a lower exploitability than {READOUTS[other]}", "Sec. V.B, Fig. 4",
         unless_smoke(data, below(measured, 0)), measured, UNIT,
-        note="difference over the last quarter of the evaluations, paired by seed; holds if below 0",
+        note="difference over the last quarter of the evaluations, Welch's interval; holds if below 0",
     )  # fmt: skip
 
 
@@ -96,7 +97,7 @@ def _nearly_everywhere(data: pd.DataFrame) -> Claim:
         "nearly_everywhere", "D2CFR is below Deep CFR at nearly every iteration", "Sec. V.B, Fig. 4",
         unless_smoke(data, verdict), None, "",
         note=f"below at {share:.0%} of the evaluations, in the mean over seeds; {NEARLY:.0%} is asked for, by us, and "
-        "decided if it is the same with every mean at either end of its 95% interval",
+        "decided if it is the same with every difference at either end of its 95% interval",
     )  # fmt: skip
 
 
@@ -109,7 +110,8 @@ def _sd_cfr_after_crossing(data: pd.DataFrame) -> Claim:
     measured = mean_ci(difference[after].mean(axis=1))
     return Claim(
         "sd_cfr_below", statement, source, unless_smoke(data, below(measured, 0)), measured, UNIT,
-        note="mean difference of the evaluations after it, same value networks; holds if below 0",
+        note="mean difference of the evaluations after it, of the same value networks: paired by seed; holds if below "
+        "0",
     )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ WITH = Version("D2CFR with ReM", "#D55E00", ablation.FULL)
 OTHERS = {
     "without": Version("D2CFR w/o ReM", "#0072B2", "baselines", {"rectification": "none"}),
     "exact": Version("exact state values (ours)", "#009E73", "baselines", {"rectification": "exact"}),
-    "clipped": Version("weights clipped to [0, 1] (ours)", "#CC79A7", "clipped"),
+    "clipped": Version("weights clipped to [0, 1] (ours)", "#CC79A7", "clipped", like_full=True),
 }
 
 LEVEL = 20.0

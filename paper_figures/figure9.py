@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, below
 from paper_figures.d2cfr_ablation import both
-from paper_figures.d2cfr_curves import LABEL, UNIT, draw_curves, late, share_below
+from paper_figures.d2cfr_curves import LABEL, UNIT, apart, draw_curves, late, share_below
 from paper_figures.exploitability_curves import label_axis, unless_smoke
 from paper_figures.frame import curves, values
 from paper_figures.sweeps import Sweep
@@ -79,14 +79,14 @@ def _lowest(data: pd.DataFrame, metric: str, named: tuple[int, ...], name: str, 
     ran = [n for n in named if n in tables]
     if not others or not ran:
         return Claim(name, statement, "Fig. 7", NOT_TESTABLE, None, unit, note="not all of them were run")
-    pairs = {(n, other): mean_ci(late(tables[n]) - late(tables[other])) for n in ran for other in others}
+    pairs = {(n, other): apart(late(tables[n]), late(tables[other])) for n in ran for other in others}
     verdicts = [below(difference, 0) for difference in pairs.values()]
     verdict = DID_NOT_HOLD if DID_NOT_HOLD in verdicts else HELD if set(verdicts) == {HELD} else UNDECIDED
     (n, other), worst = max(pairs.items(), key=lambda pair: pair[1].mean)
     return Claim(
         name, statement, "Fig. 7", unless_smoke(data, verdict), worst, unit,
         note=f"N = {n:,} minus N = {other:,}, the worst of {len(pairs)} pairs, over the last quarter of the "
-        "evaluations; holds if every pair is below 0, and does not if one is above",
+        "evaluations, Welch's intervals; holds if every pair is below 0, and does not if one is above",
     )  # fmt: skip
 
 
@@ -97,25 +97,25 @@ def _below_except(data: pd.DataFrame, metric: str, unit: str, other: int, except
     name = f"below_{other}_except"
     if 800 not in tables or other not in tables:
         return Claim(name, statement, "Sec. V.B.2", NOT_TESTABLE, None, unit, note="not all of them were run")
-    difference = tables[800] - tables[other]
-    then = [step for step in difference.columns if not exception[0] <= float(str(step)) <= exception[1]]
-    measured = mean_ci(difference[then].mean(axis=1))
-    share, nearly = share_below(tables[800][then], tables[other][then])
+    then = [step for step in tables[800].columns if not exception[0] <= float(str(step)) <= exception[1]]
+    ours, theirs = tables[800][then], tables[other][then]
+    measured = apart(ours.mean(axis=1), theirs.mean(axis=1))
+    share, nearly = share_below(ours, theirs)
     return Claim(
         name, statement, "Sec. V.B.2", unless_smoke(data, both(below(measured, 0), nearly)), measured, unit,
-        note=f"mean of the other evaluations; lower at {share:.0%} of them in the mean over seeds; holds if the "
-        "mean is below 0 and so are nearly all",
+        note=f"mean of the other evaluations, Welch's interval; lower at {share:.0%} of them in the mean over seeds; "
+        "holds if the mean is below 0 and so are nearly all",
     )  # fmt: skip
 
 
 def _any_difference(data: pd.DataFrame) -> Claim:
     tables = by_simulations(data, "exploitability")
     few, many = min(tables), max(tables)
-    measured = mean_ci(late(tables[many]) - late(tables[few]))
+    measured = apart(late(tables[many]), late(tables[few]))
     return Claim(
         "more_is_better", f"N = {many:,} has a lower exploitability than N = {few:,}", "ours",
         unless_smoke(data, below(measured, 0)), measured, UNIT,
-        note="paired by seed, over the last quarter of the evaluations; holds if below 0",
+        note="over the last quarter of the evaluations, Welch's interval; holds if below 0",
     )  # fmt: skip
 
 

@@ -8,12 +8,44 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from paper_figures.claims import within
 from paper_figures.frame import curves
-from repro.evaluation.statistics import bands
+from repro.evaluation.statistics import Estimate, bands
 
 UNIT = "mbb/g"
 QUANTILE = 1.96
 """Half-width of a match's 95% interval over its standard error."""
+
+ALIKE = 0.5
+"""By how much of a margin in a paper ours may differ, either way, and be as large; the number is ours."""
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def as_large(measured: Estimate, paper: float, half: float) -> tuple[str, str]:
+    """Verdict and note on "wins as much as the paper says", which is two-sided.
+
+    Args:
+        measured: what we measured, in the paper's unit.
+        paper: the paper's mean, above 0.
+        half: half of the paper's 95% interval.
+    """
+    beyond = _beyond(measured, paper, half)
+    note = (
+        f"ours minus the paper's {beyond}, with both intervals; holds if within {ALIKE:.0%} of the paper's, and does "
+        "not if wholly outside"
+    )
+    return within(beyond, -ALIKE * paper, ALIKE * paper), note
+
+
+def _beyond(measured: Estimate, paper: float, half: float) -> Estimate:
+    """Ours minus the paper's number, which has an interval of its own."""
+    mean, wide = measured.mean - paper, float(np.hypot(measured.high - measured.mean, half))
+    return Estimate(mean, mean - wide, mean + wide, measured.n)
+
+
+# -- from the data, and drawing --------------------------------------------------------------------------------------
 
 
 def winnings(data: pd.DataFrame, opponent: str, **where: Any) -> pd.DataFrame:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
-from paper_figures.claims import Claim, above
+from paper_figures import matches
+from paper_figures.claims import NOT_TESTABLE, Claim, above
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import curves
 from paper_figures.matches import QUANTILE
 from paper_figures.sweeps import Sweep, against
 from repro.evaluation.statistics import Estimate, mean_ci
+from repro.evaluation.units import milli_units
+from repro.games import load
 
 TITLE, GAME = "D2CFR Table I", "Leduc, HNLH"
 SHOWS = "D2CFR against Deep CFR, SD-CFR and NFSP"
@@ -126,20 +131,37 @@ def _draw_cell(axes: Axes, row: int, cell: Cell, won: pd.Series) -> list[Errorba
 
 
 def claims(data: pd.DataFrame) -> list[Claim]:
-    """That D2CFR wins, for every cell of the table."""
-    return [_wins(data, cell) for cell in PAPER]
+    """For every cell of the table: that D2CFR wins, and as much as the paper says."""
+    return [claim for cell in PAPER for claim in _claims(data, cell)]
 
 
-def _wins(data: pd.DataFrame, cell: Cell) -> Claim:
-    game, unit = GAMES[cell.game]
-    name, ours = f"{cell.game}_{cell.opponent}", measured(data, cell)
-    statement = f"D2CFR beats {OPPONENTS[cell.opponent]} on {game}"
-    note = "after the last iteration, mean over runs"
+@cache
+def folding(game: str) -> float:
+    """The most that a player loses who folds every hand, in thousandths of the game's unit: her blind, or ante, in the
+    mean over both seats."""
+    loaded = load(game)
+    return milli_units(loaded, float(np.mean(loaded.rules.ante)))
+
+
+def _claims(data: pd.DataFrame, cell: Cell) -> Iterator[Claim]:
+    (game, unit), opponent = GAMES[cell.game], OPPONENTS[cell.opponent]
+    name, ours, lost = f"{cell.game}_{cell.opponent}", measured(data, cell), folding(cell.game)
+    wins, note = above(ours, 0), "after the last iteration, mean over runs"
+    large, how_much = matches.as_large(ours, cell.mean, cell.half)
     if cell.game == "hnlh":
         note += f"; a match's own 95% interval is at most ±{QUANTILE * _won(data, cell, 'standard_error').max():.3g}"
-    return Claim(
-        name, statement, "Table I", unless_smoke(data, above(ours, 0)), ours, unit, cell.mean,
-        note=f"{note}; holds if above 0",
+    note += "; holds if above 0"
+    if data.scale.iloc[0] != "paper":
+        large, how_much = NOT_TESTABLE, f"{how_much}; judged at the paper's length only"
+    if abs(ours.mean) > lost:
+        wins = large = NOT_TESTABLE
+        note += f". One of the two loses more than by folding every hand, {lost:g} {unit}: it has not learned to play"
+    yield Claim(
+        name, f"D2CFR beats {opponent} on {game}", "Table I", unless_smoke(data, wins), ours, unit, cell.mean, note
+    )
+    yield Claim(
+        f"{name}_margin", f"D2CFR wins as much as the paper says, against {opponent} on {game}", "Table I",
+        unless_smoke(data, large), ours, unit, cell.mean, how_much,
     )  # fmt: skip
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from paper_figures import d2cfr_choices, d2cfr_curves, figure6, figure7, figure8, figure9, frame, table3
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
+from paper_figures.d2cfr_ablation import lower_loss
+from paper_figures.exploitability_curves import difference
 from repro.config.keys import training_key
 from repro.evaluation.measures import Exploitability
 from repro.targets import module_of
@@ -65,7 +67,27 @@ def test_nearly_everywhere(lower_at, expected):
 
 def test_nearly_everywhere_is_open_where_noise_decides():
     noisy = pd.DataFrame({t: [1.0, -1.2, 0.3, -0.2] for t in range(20)})
-    assert d2cfr_curves.share_below(noisy, 0 * noisy) == (1.0, UNDECIDED)
+    assert d2cfr_curves.share_below(noisy) == (1.0, UNDECIDED)
+
+
+def test_independent_runs_are_not_paired_and_those_of_one_training_are():
+    """What two runs of a seed share cancels in pairs only: with it, 1 less in every pair decides nothing otherwise."""
+    first, second = (pd.Series([0.0, 50.0, 100.0, 150.0]) + shift for shift in (0.0, 1.0))
+    paired, independent = (d2cfr_curves.apart(first, second, paired=paired) for paired in (True, False))
+    assert (paired.mean, paired.low, paired.high) == (-1.0, -1.0, -1.0)
+    assert independent == difference(first, second)
+    assert (independent.mean, independent.high > 0) == (-1.0, True)
+    data = figure6_data({"d2cfr": 199.0, "deep_cfr": 200.0, "sd_cfr": 199.0})
+    found = verdicts(figure6, data)
+    assert (found["below_deep_cfr"], found["sd_cfr_below"]) == (UNDECIDED, HELD)
+
+
+def test_losses_are_compared_by_their_geometric_means():
+    tables = pd.DataFrame({10: [1.0, 1.0], 20: [100.0, 100.0]}), pd.DataFrame({10: [2.0, 2.0], 20: [100.0, 100.0]})
+    claim = lower_loss(rows("d2cfr", "loss", {10: 1.0}), tables, (1, 100), "lower", "Lower", "Fig. 0")
+    assert claim.measured is not None
+    assert claim.measured.mean == pytest.approx(0.5**0.5)
+    assert "below 1 at 50% of the iterations" in claim.note
 
 
 def figure9_data(levels: dict[int, float]) -> pd.DataFrame:
@@ -210,8 +232,9 @@ def table3_data(won: float) -> pd.DataFrame:
 def test_table3_judges_every_cell_by_its_last_match(won, expected):
     data = table3_data(won)
     found = verdicts(table3, data)
-    assert len(found) == 6
-    assert set(found.values()) == {expected}
+    assert len(found) == 2 * 6
+    assert {verdict for name, verdict in found.items() if not name.endswith("_margin")} == {expected}
+    assert {verdict for name, verdict in found.items() if name.endswith("_margin")} == {NOT_TESTABLE}, "laptop"
     panels = table3.draw(data).axes
     assert [axes.get_title() for axes in panels] == ["Leduc", "HNLH"]
     assert len(panels[0].get_yticklabels()) == 3
@@ -223,6 +246,29 @@ def test_table3_judges_every_cell_by_its_last_match(won, expected):
     work = {row[0]: row[1:] for row in listed[8:]}
     assert [number(cell) for cell in work["Leduc, D2CFR"]] == [61.2, 61.2, 1]
     assert work["HNLH, D2CFR"] == ["–", "61.2", "1.0"]
+
+
+def test_table3_judges_at_the_papers_length_how_much_is_won():
+    """76 mbb/g are as much as the paper's 75.52 on HNLH, too little for 276.1 in Leduc, and too much for 40.85."""
+    found = verdicts(table3, table3_data(75.52).assign(scale="paper"))
+    margins = {name.removesuffix("_margin"): verdict for name, verdict in found.items() if name.endswith("_margin")}
+    assert margins == {
+        "leduc_deep_cfr": DID_NOT_HOLD, "leduc_sd_cfr": DID_NOT_HOLD, "leduc_nfsp": DID_NOT_HOLD,
+        "hnlh_deep_cfr": HELD, "hnlh_sd_cfr": HELD, "hnlh_nfsp": UNDECIDED,
+    }  # fmt: skip
+    lost = verdicts(table3, table3_data(-75.52).assign(scale="paper"))
+    assert set(lost.values()) == {DID_NOT_HOLD}
+
+
+@pytest.mark.parametrize("won", [-800.0, 800.0])
+def test_who_loses_more_than_by_folding_has_not_learned_to_play(won):
+    """750 mbb/g with blinds of half a big blind and one; in Leduc folding costs the ante, 1,000 mA/g."""
+    assert (table3.folding("hnlh"), table3.folding("leduc")) == (750.0, 1000.0)
+    found = {claim.id: claim for claim in table3.claims(table3_data(won).assign(scale="paper"))}
+    for name, claim in found.items():
+        assert (claim.verdict == NOT_TESTABLE) == name.startswith("hnlh")
+    assert "folding every hand, 750 mbb/g" in found["hnlh_nfsp"].note
+    assert set(verdicts(table3, table3_data(0.9 * won)).values()) == {HELD if won > 0 else DID_NOT_HOLD, NOT_TESTABLE}
 
 
 # -- what the text leaves open ----------------------------------------------------------------------------------------
@@ -248,12 +294,24 @@ def choices_data(better: float) -> pd.DataFrame:
 def test_choices_are_judged_against_each_other():
     assert set(verdicts(d2cfr_choices, choices_data(50.0)).values()) == {HELD}
     assert set(verdicts(d2cfr_choices, choices_data(200.0)).values()) == {DID_NOT_HOLD}
-    assert len(d2cfr_choices.draw(choices_data(50.0)).axes) == 6
+    assert len(d2cfr_choices.draw(choices_data(50.0)).axes) == 7
     listed = {(row[0], row[1]): row[2:] for row in cells(d2cfr_choices.table(choices_data(50.0)))}
     for choice, level in ((("traversals K", "100"), 102), (("weight of the divergence", "0.05"), 51)):
         assert number(listed[choice][0]) == level
         assert listed[choice][1] == "ours"
     assert number(listed["traversals K", "200"][1]) == -51
+
+
+def test_a_choice_that_was_not_run_is_told_and_left_out():
+    """Data published before the choice was there lack its sweep, and the column of its key."""
+    data = choices_data(50.0)
+    older = data[data.sweep != "value_start"].drop(columns="value_start")
+    found = {claim.id: claim for claim in d2cfr_choices.claims(older)}
+    assert (found["value_start"].verdict, found["value_start"].measured) == (NOT_TESTABLE, None)
+    assert {claim.verdict for name, claim in found.items() if name != "value_start"} == {HELD}
+    assert len(d2cfr_choices.draw(older).axes) == 6
+    (row,) = [row for row in cells(d2cfr_choices.table(older)) if row[0].startswith("start of")]
+    assert row[1:] == ["not run yet", *["–"] * 4]
 
 
 # -- what is compared is comparable -----------------------------------------------------------------------------------

@@ -143,7 +143,9 @@ def test_targets_share_trainings(scale):
     assert keys("devn_samples", scale, "samples_all") <= keys("table6", scale, "setting_i")
 
 
-@pytest.mark.parametrize("name", ["divergence", "policy_steps", "state_loss", "traversals", "value_steps"])
+@pytest.mark.parametrize(
+    "name", ["divergence", "policy_steps", "state_loss", "traversals", "value_start", "value_steps"]
+)
 def test_choices_share_what_was_chosen(name):
     assert keys("figure6", "paper", "d2cfr") < keys("d2cfr_choices", "paper", name)
     assert keys("d2cfr_choices", "laptop", "traversals") & keys("d2cfr_choices", "laptop", name)

@@ -54,14 +54,43 @@ def test_claims_fail_on_data_that_contradicts_them():
 
 def test_a_smaller_share_of_more_is_closer_in_one_sense_only():
     found = verdicts(figure3, made_up(relative_gap=0.05, level=40_000))
-    assert found["closer_than_in_leduc_relative"] == claims_of.HELD
-    assert found["closer_than_in_leduc_absolute"] == claims_of.DID_NOT_HOLD
+    for kind in ("signed", "size"):
+        assert found[f"closer_than_in_leduc_relative_{kind}"] == claims_of.HELD
+        assert found[f"closer_than_in_leduc_milli_antes_{kind}"] == claims_of.DID_NOT_HOLD
+
+
+def test_far_below_sd_cfr_is_closer_by_sign_only():
+    """A gap of half of SD-CFR's exploitability the other way is less than none only if its sign counts."""
+    found = verdicts(figure3, made_up(relative_gap=-0.5))
+    for unit in ("relative", "milli_antes"):
+        assert found[f"closer_than_in_leduc_{unit}_signed"] == claims_of.HELD
+        assert found[f"closer_than_in_leduc_{unit}_size"] == claims_of.DID_NOT_HOLD
+
+
+def test_sizes_are_of_every_gap_before_any_mean(leduc):
+    data = made_up(relative_gap=0.0, noise=0.1)
+    measured = next(c.measured for c in figure3.claims(data) if c.id == "closer_than_in_leduc_relative_size")
+    here, there = relative_gap(data).abs().mean(axis=1), relative_gap(leduc)[[30, 60, 90]].abs().mean(axis=1)
+    assert measured == difference(there, here)
+
+
+def test_what_is_left_without_the_first_point_is_told(leduc):
+    """A gap at x = 30 alone decides the mean over all points, and the note says that without it nothing is left."""
+    data = made_up(relative_gap=0.25, noise=0.001)
+    first = (data.readout == "deep_cfr") & (data.step == 15)
+    data.loc[first, "value"] = data[data.readout == "sd_cfr"].set_index("seed").value.groupby("seed").first().to_numpy()
+    claim = next(c for c in figure3.claims(data) if c.id == "closer_than_in_leduc_relative_signed")
+    without = difference(relative_gap(leduc)[[60, 90]].mean(axis=1), relative_gap(data)[[60, 90]].mean(axis=1))
+    assert claim.verdict == claims_of.HELD
+    assert f"without x = 30: {without}, {claims_of.UNDECIDED}" in claim.note
+    later = figure3.claims(made_up(every=(30, 45)))
+    assert not any("without x" in c.note for c in later)
 
 
 def test_noise_leaves_claims_undecided():
     found = verdicts(figure3, made_up(relative_gap=0.1, noise=0.5))
-    assert found["closer_than_in_leduc_relative"] == claims_of.UNDECIDED
-    assert found["closer_than_in_leduc_absolute"] == claims_of.UNDECIDED
+    assert found["closer_than_in_leduc_relative_signed"] == claims_of.UNDECIDED
+    assert found["closer_than_in_leduc_milli_antes_signed"] == claims_of.UNDECIDED
     assert found["deep_performs_well"] == claims_of.UNDECIDED
 
 
@@ -75,15 +104,15 @@ def test_what_a_scale_cannot_show_is_not_judged():
 
 def test_without_common_evaluations_leduc_is_no_yardstick():
     found = {c.id: c for c in figure3.claims(made_up(every=(10, 20, 40)))}
-    for kind in ("relative", "absolute"):
-        assert found[f"closer_than_in_leduc_{kind}"].verdict == claims_of.NOT_TESTABLE
-        assert found[f"closer_than_in_leduc_{kind}"].measured is None
+    for sense in figure3.SENSES:
+        assert found[f"closer_than_in_leduc_{sense.id}"].verdict == claims_of.NOT_TESTABLE
+        assert found[f"closer_than_in_leduc_{sense.id}"].measured is None
     assert found["sd_cfr_falls"].verdict == claims_of.HELD
 
 
 def test_games_are_compared_where_both_were_evaluated(leduc):
     data = made_up(every=(10, 15, 30))
-    measured = next(c.measured for c in figure3.claims(data) if c.id == "closer_than_in_leduc_relative")
+    measured = next(c.measured for c in figure3.claims(data) if c.id == "closer_than_in_leduc_relative_signed")
     here, there = relative_gap(data)[[30, 60]].mean(axis=1), relative_gap(leduc)[[30, 60]].mean(axis=1)
     assert measured == difference(there, here)
     assert points(gap(data)) == [20, 30, 60]

@@ -242,6 +242,17 @@ def test_claims_of_a_bad_strategy_do_not():
     assert set(found.values()) == {claims_of.DID_NOT_HOLD}
 
 
+def test_a_value_is_judged_by_its_interval_on_both_sides():
+    """Runs that get it in the mean only decide nothing."""
+    data = tidy({"post": kuhn.equilibrium(0.2)})
+    other = tidy({"post": uniform(kuhn.kuhn())})
+    data = pd.concat([data.query("seed > 0"), other.query("seed == 0")])
+    claim = kuhn._value(data, "post", smoke=False)
+    assert claim.verdict == claims_of.UNDECIDED
+    assert claim.measured is not None
+    assert claim.measured.low < -1000 / 18 < claim.measured.high
+
+
 def test_smoke_is_not_judged():
     found = verdicts(kuhn, tidy(all_playing(uniform(kuhn.kuhn())), scale="smoke"))
     assert found.pop("half_at_equilibrium") == claims_of.HELD
