@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from paper_figures import frame
-from paper_figures.claims import Claim, markdown
+from paper_figures.claims import Claim, markdown, tally
 from repro.errors import ReproError, told_as
 from repro.evaluation.statistics import Estimate
 
@@ -59,6 +59,7 @@ def _results(target: str, scale: str, module: ModuleType, folder: Path) -> str:
         module.table(data),
         "### Claims",
         markdown(claims),
+        tally(claims),
         "### Departures from scale `paper`",
         *_departures(provenance["sweeps"]),
         "### Made with",
