@@ -15,6 +15,7 @@ from typing import Any
 
 from paper_figures import frame
 from paper_figures.claims import Claim, markdown, tally
+from repro import staleness
 from repro.errors import ReproError, told_as
 from repro.evaluation.statistics import Estimate
 
@@ -108,7 +109,7 @@ def _provenance(p: dict[str, Any]) -> str:
         f"`{p['command']}`, seeds {text('seeds')}, on {text('cpu')} with {text('cores')} cores, {threads}; "
         f"{_time(min(wall))} to {_time(max(wall))} per run, {_time(sum(wall))} in all.\n"
         f"Commit {', '.join(commits)}{dirty}; {versions}. Everything else: "
-        "`provenance.json` beside the picture."
+        f"`provenance.json` beside the picture.\n{staleness.line(p)}"
     )
 
 
