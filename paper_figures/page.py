@@ -81,8 +81,13 @@ def _departures(sweeps: Sequence[dict[str, Any]]) -> Iterator[str]:
     """A table per sweep, under its name where there are several."""
     for sweep in sweeps:
         if len(sweeps) > 1:
-            yield f"`{sweep.get('sweep') or sweep.get('experiment') or sweep['config']['algorithm']['name']}`:"
+            yield f"`{name_of(sweep)}`:"
         yield _deviations(sweep["deviations_from_paper"])
+
+
+def name_of(sweep: dict[str, Any]) -> str:
+    """What a sweep of a `provenance.json` is called."""
+    return str(sweep.get("sweep") or sweep.get("experiment") or sweep["config"]["algorithm"]["name"])
 
 
 def _deviations(deviations: dict[str, list[Any]]) -> str:

@@ -18,6 +18,7 @@ from scipy import stats
 
 from paper_figures import frame
 from paper_figures.claims import Claim
+from repro.config.keys import flatten
 
 SAME, WITHIN, DIFFERS, OPEN = "the same", "within the spread", "different", "of one run, which has no spread"
 """What becomes of a number."""
@@ -27,6 +28,11 @@ CLOCKS = ("wall_seconds",)
 
 _ROUNDING = 1e-6
 """Relative difference that is rounding, where all published seeds have the same number."""
+
+_NO_SETTINGS = (
+    "algorithm.iterations", "algorithm.readouts.", "algorithm.module", "algorithm.schema", "game.module", "seed",
+    "target", "scale",
+)  # fmt: skip
 
 _FACTS = ("cpu", "instructions", "gpu", "python", "torch", "numpy", "numba")
 """What numbers can depend on to the last bit, as provenance has it."""
@@ -45,6 +51,24 @@ def other_kind(published: Sequence[Mapping[str, Any]], here: Mapping[str, str]) 
         for fact, values in then.items()
         if values and values != [here[fact]]
     ]
+
+
+def other_settings(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Hyperparameters that are others than they were, and such as only one side has: keys may have been renamed.
+
+    Args:
+        then, now: configurations of a training, as provenance has them; their lengths do not count.
+    """
+    before, after = (
+        {key: value for key, value in flatten(config).items() if not key.startswith(_NO_SETTINGS)}
+        for config in (then, now)
+    )
+    both = sorted(before.keys() & after.keys())
+    changes = [f"{key} {before[key]} then, {after[key]} now" for key in both if before[key] != after[key]]
+    for side, keys in (("then", before.keys() - after.keys()), ("now", after.keys() - before.keys())):
+        if keys:
+            changes.append(f"only {side} {', '.join(sorted(keys))}")
+    return changes
 
 
 def of_sweep(published: pd.DataFrame, name: str, algorithm: str) -> pd.DataFrame:

@@ -21,10 +21,12 @@ import pandas as pd
 
 from paper_figures import frame, page
 from repro import comparing, durable, staleness
+from repro.config.keys import training_config
 from repro.errors import ReproError, told_as
 from repro.faults import disk_faults_told
 from repro.figure import check_options
 from repro.stopping import CAN_BE_REPEATED, stoppable
+from repro.suggestions import did_you_mean
 from repro.targets import ROOT, SCALES, Options, PlannedSweep, module_of, plan_target, targets
 
 if TYPE_CHECKING:
@@ -42,12 +44,14 @@ class Request:
         iterations: repeat as many iterations as were measured in the published data up to this one; None: up to the
             first that was.
         seeds: how many of the published seeds, the first ones.
+        sweeps: names of those to repeat; none: all.
     """
 
     target: str
     options: Options
     iterations: int | None = None
     seeds: int = 1
+    sweeps: Sequence[str] = ()
 
     @property
     def published(self) -> Path:
@@ -83,22 +87,27 @@ def shortened(request: Request, published: pd.DataFrame) -> Shortened:
     options = replace(request.options, output=request.options.output / "verify", force=True)
     planned, _ = plan_target(request.target, options)
     every = [config for sweep in planned for config in sweep.configs]
+    names = [sweep.name or sweep.configs[0].algorithm.name for sweep in planned]
+    for unknown in set(request.sweeps) - set(names):
+        hint = did_you_mean(unknown, names)
+        raise ReproError(f"--sweep is {unknown!r}; those of {request.target} are {', '.join(names)}{hint}.")
     short = Shortened()
-    for sweep in planned:
+    for sweep, name in zip(planned, names, strict=True):
+        if name not in (request.sweeps or names):
+            continue
         first = sweep.configs[0]
         rows = comparing.of_sweep(published, sweep.name, first.algorithm.name)
-        name = sweep.name or first.algorithm.name
         others = [other for other in every if first.algorithm.waits_for(other.algorithm)]
         if rows.empty:
-            short.left_out.append(f"{name} is not in the published data.")
+            short.left_out.append(f"{name} is not compared: it is not in the published data.")
         elif others:
-            short.left_out.append(f"{name} learns from all that runs of {others[0].algorithm.name} leave.")
+            left = others[0].algorithm.name
+            short.left_out.append(f"{name} is not compared: it learns from all that runs of {left} leave.")
         else:
             _shorten(sweep, name, rows, request, short)
     if not short.sweeps:
         raise ReproError(
-            f"nothing of {request.target} can be repeated so far: {' '.join(short.left_out)} Published data end early "
-            "where --iterations is larger than the first iteration that they have."
+            f"nothing of {request.target} at scale {request.options.scale} can be repeated: {' '.join(short.left_out)}"
         )
     return short
 
@@ -107,9 +116,9 @@ def _shorten(sweep: PlannedSweep, name: str, rows: pd.DataFrame, request: Reques
     """Add what can be repeated of one sweep, and what cannot."""
     seeds = sorted({config.seed for config in sweep.configs} & set(rows.seed))[: request.seeds]
     if not seeds:
-        short.left_out.append(f"{name} has none of the published seeds today.")
+        short.left_out.append(f"{name} is not compared: it has none of the published seeds today.")
         return
-    configs, unmeasured = [], set[str]()
+    configs, unmeasured, alone = [], set[str](), dict[str, Any]()
     for config in (config for config in sweep.configs if config.seed in seeds):
         end = _end(config, rows, request.iterations)
         alone = {n: e for n, e in config.evaluation.items() if all(other.startswith("/") for other in e.others)}
@@ -118,11 +127,15 @@ def _shorten(sweep: PlannedSweep, name: str, rows: pd.DataFrame, request: Reques
             algorithm = replace(config.algorithm, iterations=end)
             configs.append(replace(config, algorithm=algorithm, evaluation=alone, target="verify", force=True))
     if unmeasured:
-        short.left_out.append(f"{name}: {', '.join(sorted(unmeasured))} is measured against other trainings.")
+        short.left_out.append(
+            f"{name} is compared without {', '.join(sorted(unmeasured))}, which needs other trainings."
+        )
     if configs:
         short.sweeps.append(replace(sweep, configs=configs))
     elif alone:
-        short.left_out.append(f"{name} was not measured in its first {request.iterations} iterations.")
+        short.left_out.append(
+            f"{name} is not compared: it was not measured in its first {request.iterations} iterations."
+        )
 
 
 def _end(config: Config, rows: pd.DataFrame, most: int | None) -> int | None:
@@ -164,8 +177,8 @@ def verify(request: Request) -> int:
     other = comparing.other_kind(provenance, _here())
     print(f"{request.target} at scale {request.options.scale}, against {request.published.relative_to(ROOT)}:")
     print(_kind(other))
-    for sentence in short.left_out:
-        print(f"- not compared: {sentence}")
+    for sentence in [*short.left_out, *_other_settings(short.sweeps, provenance)]:
+        print(f"- {sentence}")
     agrees = [_compare(sweep, data, request, not other) for sweep in short.sweeps]
     agrees.append(_compare_claims(request, data, not other))
     print("everything that was compared agrees" if all(agrees) else "published data and today's code do not agree")
@@ -189,6 +202,19 @@ def _published(request: Request) -> tuple[pd.DataFrame, list[dict[str, Any]]]:
 def _scales(target: str) -> list[Path]:
     folders = (ROOT / "paper_figures" / "results" / f"{target}-{scale}" for scale in SCALES)
     return [folder for folder in folders if folder.is_dir()]
+
+
+def _other_settings(sweeps: Sequence[PlannedSweep], provenance: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A sentence for each sweep that asks for something else today than when it was published."""
+    for sweep in sweeps:
+        first = sweep.configs[0]
+        alike = [p for p in provenance if p["config"]["algorithm"]["name"] == first.algorithm.name]
+        alike = [p for p in alike if p.get("sweep") == sweep.name] or alike
+        if len(alike) == 1:
+            (then,) = alike
+            changes = comparing.other_settings(then["config"], training_config(first))
+            if changes:
+                yield f"{sweep.name or first.algorithm.name} has other settings today: {'; '.join(changes)}"
 
 
 def _here() -> Mapping[str, str]:
@@ -271,14 +297,14 @@ def list_stale(names: Sequence[str]) -> None:
     tree = staleness.on_disk()
     for target, scale, folder in _all_published(names):
         for answer, sweeps in _by_answer(folder, tree):
-            print(f"{target} at scale {scale}, {', '.join(sweeps)}: {answer}")
+            print(f"{target} at scale {scale}, {', '.join(dict.fromkeys(sweeps))}: {answer}")
 
 
 def _by_answer(folder: Path, tree: staleness.Tree) -> Iterator[tuple[str, list[str]]]:
     sweeps: dict[str, list[str]] = {}
     for sweep in json.loads((folder / "provenance.json").read_text())["sweeps"]:
         answer = str(staleness.staleness(sweep, tree)).replace("*", "")
-        sweeps.setdefault(answer, []).append(sweep.get("sweep") or sweep["config"]["algorithm"]["name"])
+        sweeps.setdefault(answer, []).append(page.name_of(sweep))
     yield from sweeps.items()
 
 
@@ -308,6 +334,7 @@ def main() -> int:
     parser.add_argument("--scale", default="laptop", help=f"{', '.join(SCALES)} (default: %(default)s)")
     parser.add_argument("--iterations", type=int, help="the most iterations to repeat (default: to the first measured)")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds to repeat (default: %(default)s)")
+    parser.add_argument("--sweep", action="append", default=[], help="only this one of the target; may be repeated")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: cores)")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder")
@@ -344,7 +371,7 @@ def _answer(arguments: argparse.Namespace) -> int:
         raise ReproError("--output is ''; it must be the name of a folder.")
     options = Options(arguments.scale, arguments.output.absolute(), arguments.jobs, arguments.device, force=False)
     check_options(options)
-    return verify(Request(target, options, arguments.iterations, arguments.seeds))
+    return verify(Request(target, options, arguments.iterations, arguments.seeds, arguments.sweep))
 
 
 if __name__ == "__main__":

@@ -70,8 +70,8 @@ def test_holm_by_hand():
 
 def test_verdicts_are_counted_and_corrected():
     claims = [
-        claim("sure", Verdict(HELD, 0.001)), claim("weak", Verdict(HELD, 0.04)),
-        claim("not", Verdict(DID_NOT_HOLD, 0.01)), claim("open", Verdict(UNDECIDED, 0.3)), claim("counted", HELD), claim("short", NOT_TESTABLE),
+        claim("sure", Verdict(HELD, 0.001)), claim("weak", Verdict(HELD, 0.04)), claim("counted", HELD),
+        claim("not", Verdict(DID_NOT_HOLD, 0.01)), claim("open", Verdict(UNDECIDED, 0.3)), claim("short", NOT_TESTABLE),
     ]  # fmt: skip
     assert claims_of.tally(claims) == (
         "Judged one by one, 3 held, 1 did not hold, 1 undecided, 1 not testable at this scale. 4 of these claims are "
