@@ -96,7 +96,7 @@ def test_what_differs_is_told():
     lines = list(comparing.told(compared(PUBLISHED, rows({0: [100.0, 51.0], 1: [9.0, 54.0]}), True), most=2))
     assert lines[0] == "4 numbers: 1 the same, 3 different"
     assert lines[1].startswith(
-        "  sd_cfr exploitability, seed 0, iteration 10: published 50, now 51 (within the spread of the published seeds, "
+        "  sd_cfr exploitability, seed 0, iteration 10: published 50, now 51 (within the spread of the published seeds"
     )
     assert lines[2].startswith("  sd_cfr exploitability, seed 1, iteration 5: published 110, now 9 (within the ")
     assert lines[3:] == ["  and 1 more"]
@@ -146,8 +146,9 @@ def test_the_first_measured_iteration_of_the_first_seed_or_more(tmp_path):
     assert lengths(request_for("figure1", tmp_path), data) == {"published": {(0, 15)}}
     more = request_for("figure1", tmp_path, iterations=50, seeds=2)
     assert lengths(more, data) == {"published": {(0, 45), (1, 45)}}
-    with pytest.raises(ReproError, match="it was not measured in its first 3 iterations"):
-        shortened(request_for("figure1", tmp_path, iterations=3), data)
+    short = shortened(request_for("figure1", tmp_path, iterations=3), data)
+    assert not short.sweeps
+    assert "published is not compared: it was not measured in its first 3 iterations." in short.left_out
 
 
 def test_nothing_of_the_users_own_runs_is_touched(tmp_path):
@@ -163,10 +164,28 @@ def test_what_needs_other_trainings_is_left_out_and_told(tmp_path):
     (sweep,) = short.sweeps
     assert all("match" not in config.evaluation and config.evaluation for config in sweep.configs)
     assert "d2cfr is compared without match, which needs other trainings." in short.left_out
-    with pytest.raises(ReproError, match="it learns from all that runs of solved_subgames leave"):
-        shortened(request_for("figure10", tmp_path, sweeps=["setting_i"]), published("figure10"))
+    with pytest.raises(
+        ReproError, match=r"nothing of figure10 .* it learns from all that runs of solved_subgames leave"
+    ):
+        verify.verify(request_for("figure10", tmp_path, sweeps=["setting_i"]))
     with pytest.raises(ReproError, match=r"--sweep is 'd2cf'; those of figure6 are .* \(did you mean d2cfr\?\)"):
         shortened(request_for("figure6", tmp_path, sweeps=["d2cf"]), published("figure6"))
+
+
+def test_where_nothing_can_be_repeated_new_data_still_are_compared(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(comparing, "other_kind", lambda *_: [])
+    request = request_for("figure10", tmp_path)
+    data, folder = published("figure10"), request.options.folder("figure10")
+    folder.mkdir(parents=True)
+    frame.write(data, folder / "data.csv")
+    assert verify.verify(request) == 0
+    assert f"{len(data)} numbers: {len(data)} the same" in capsys.readouterr().out
+    jumps = (data.metric == "unbucketed") & (data.readout == "devn")
+    frame.write(data.assign(value=data.value.where(~jumps, 10 * data.value)), folder / "data.csv")
+    assert verify.verify(request) == 1
+    told = capsys.readouterr().out
+    assert f"{jumps.sum()} different" in told
+    assert "published: held, today's rules: held, new data: did not hold" in told
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
