@@ -134,7 +134,8 @@ def told(both: pd.DataFrame, most: int = 10) -> Iterator[str]:
     """Lines that say how many numbers agree, and of those that do not the first ones."""
     counts = both.verdict.value_counts()
     yield f"{len(both)} numbers: " + ", ".join(f"{counts[v]} {v}" for v in (SAME, WITHIN, DIFFERS, OPEN) if v in counts)
-    wrong = both[both.verdict == DIFFERS]
+    # The earliest say most: what follows a first difference differs, too.
+    wrong = both[both.verdict == DIFFERS].sort_values("step", kind="stable")
     apart = [c for c in wrong.columns if c not in _SHOWN and wrong[c].nunique() > 1]
     for _, row in wrong.head(most).iterrows():
         setting = "".join(f", {column} {row[column]}" for column in apart)

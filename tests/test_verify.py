@@ -95,10 +95,10 @@ def test_a_sweep_is_found_by_its_name_or_where_there_are_none_by_its_algorithm()
 def test_what_differs_is_told():
     lines = list(comparing.told(compared(PUBLISHED, rows({0: [100.0, 51.0], 1: [9.0, 54.0]}), True), most=2))
     assert lines[0] == "4 numbers: 1 the same, 3 different"
-    assert lines[1].startswith(
+    assert lines[1].startswith("  sd_cfr exploitability, seed 1, iteration 5: published 110, now 9 (within the ")
+    assert lines[2].startswith(
         "  sd_cfr exploitability, seed 0, iteration 10: published 50, now 51 (within the spread of the published seeds"
     )
-    assert lines[2].startswith("  sd_cfr exploitability, seed 1, iteration 5: published 110, now 9 (within the ")
     assert lines[3:] == ["  and 1 more"]
 
 
