@@ -26,6 +26,12 @@ SAME, WITHIN, DIFFERS, OPEN = "the same", "within the spread", "different", "of 
 CLOCKS = ("wall_seconds",)
 """Metrics that no two runs share."""
 
+_EXPECTED = 0.99
+"""Share of further runs whose numbers the spread of the published seeds is to hold."""
+
+_BY_CHANCE = 0.05
+"""Share of numbers that may lie outside: one in a hundred is expected to, and numbers of one run go together."""
+
 _ROUNDING = 1e-6
 """Relative difference that is rounding, where all published seeds have the same number."""
 
@@ -111,13 +117,9 @@ def _text(value: object) -> str:
 
 
 def _judged(both: pd.DataFrame, alike: bool) -> pd.DataFrame:
-    """With the spread of the published seeds, and the verdicts.
-
-    The spread is where another run's number is expected, by Student's t; of all numbers together one in twenty times
-    one lies outside.
-    """
+    """With the spread of the published seeds, which is where 99 of 100 further runs are expected, and the verdicts."""
     several = both["count"] > 1
-    quantile = stats.t.ppf(1 - 0.025 / max(1, len(both)), both["count"].where(several) - 1)
+    quantile = stats.t.ppf((1 + _EXPECTED) / 2, both["count"].where(several) - 1)
     half = np.maximum(quantile * both["std"] * np.sqrt(1 + 1 / both["count"]), _ROUNDING * both["mean"].abs())
     both = both.assign(low=both["mean"] - half, high=both["mean"] + half)
     same = both.value_published.map("{:.8g}".format) == both.value_new.map("{:.8g}".format)
@@ -128,6 +130,12 @@ def _judged(both: pd.DataFrame, alike: bool) -> pd.DataFrame:
     names = [WITHIN, OPEN] if not alike else []
     verdict = np.select([same, *beyond], [SAME, *names], default=DIFFERS)
     return both.assign(verdict=verdict).drop(columns=["mean", "std", "count"])
+
+
+def agree(both: pd.DataFrame, alike: bool) -> bool:
+    """Whether numbers agree: on machines of the same kind all of them, on others all but as few as chance explains."""
+    differing = (both.verdict == DIFFERS).mean()
+    return bool(differing == 0 if alike else differing <= _BY_CHANCE)
 
 
 def told(both: pd.DataFrame, most: int = 10) -> Iterator[str]:

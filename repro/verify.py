@@ -231,7 +231,8 @@ def _here() -> Mapping[str, str]:
 def _kind(other: Sequence[str]) -> str:
     if not other:
         return "machine and versions are of the same kind, so numbers must be the same"
-    return f"another kind of machine ({'; '.join(other)}), so numbers must lie within the spread of the published seeds"
+    kind = f"another kind of machine ({'; '.join(other)})"
+    return f"{kind}, so numbers must lie within the spread of the published seeds, but for one in 20"
 
 
 def _compare(sweep: PlannedSweep, published: pd.DataFrame, request: Request, alike: bool) -> bool:
@@ -248,15 +249,15 @@ def _compare(sweep: PlannedSweep, published: pd.DataFrame, request: Request, ali
         f"{' or '.join(map(str, ends))}: ",
         end="",
     )
-    return _tell(both)
+    return _tell(both, alike)
 
 
-def _tell(both: pd.DataFrame) -> bool:
+def _tell(both: pd.DataFrame, alike: bool) -> bool:
     if both.empty:
         print("no number is in both")
         return False
     print("\n".join(comparing.told(both)))
-    return not (both.verdict == comparing.DIFFERS).any()
+    return comparing.agree(both, alike)
 
 
 def _compare_claims(request: Request, published: pd.DataFrame, alike: bool) -> bool:
@@ -290,7 +291,7 @@ def _compare_whole(published: pd.DataFrame, new: pd.DataFrame, alike: bool) -> b
         for sweep, algorithm in sorted(named)
         for rows in [new[(new.sweep == sweep) & (new.algorithm == algorithm)]]
     ]
-    return _tell(pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True))
+    return _tell(pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True), alike)
 
 
 # -- staleness -------------------------------------------------------------------------------------------------------
