@@ -12,9 +12,8 @@ import pytest
 
 from paper_figures import claims as claims_of
 from paper_figures import exploitability_curves, frame
-from repro import comparing, verify
+from repro import collecting, comparing, verify
 from repro.comparing import DIFFERS, OPEN, SAME, WITHIN, compared
-from repro.config.keys import training_config
 from repro.errors import ReproError
 from repro.targets import ROOT, Options, PlannedSweep
 from repro.verify import Request, shortened
@@ -213,12 +212,10 @@ class Module:
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _with_database) -> Path:
     """A published target of two seeds on Kuhn poker, which was made by the command for figures."""
-    from repro import collecting  # noqa: PLC0415
-    from repro.tracking import provenance  # noqa: PLC0415
 
     def planned(target: str, options: Options) -> tuple[list[PlannedSweep], list]:
         where = [f"output_dir={options.output}"]
-        return [PlannedSweep("", "", configs(*SMALL, "seed=range(2)", *where), ())], []
+        return [PlannedSweep("", "", configs(*SMALL, "seed=range(2)", *where), SMALL)], []
 
     ours = Options("laptop", tmp_path, 1, "cpu", force=False)
     sweeps, _ = planned("figure1", ours)
@@ -228,9 +225,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _with_database) -> Pa
     data = collecting.measured("figure1", "laptop", sweeps)
     frame.write(data, folder / "data.csv")
     claims_of.write(Module.claims(data), folder / "claims.json")
-    facts = {k: [v] for k, v in {**provenance.hardware(), **provenance.versions()}.items()}
-    config = training_config(sweeps[0].configs[0])
-    (folder / "provenance.json").write_text(json.dumps({"sweeps": [{**facts, "config": config}]}))
+    (folder / "provenance.json").write_text(json.dumps({"sweeps": [collecting.provenance_of(sweeps[0])]}))
     for name, value in (("ROOT", tmp_path), ("plan_target", planned), ("module_of", lambda _: Module)):
         monkeypatch.setattr(verify, name, value)
     return folder
@@ -263,6 +258,7 @@ def test_runs_agree_with_themselves_and_with_nothing_else(small, tmp_path, monke
 
     # On another machine that is within the spread.
     provenance = json.loads((small / "provenance.json").read_text())
+    assert {"instructions", "numba", "sources"} <= provenance["sweeps"][0].keys()
     provenance["sweeps"][0]["cpu"] = ["another"]
     (small / "provenance.json").write_text(json.dumps(provenance))
     assert answer(tmp_path, monkeypatch) == 0
