@@ -15,8 +15,15 @@ OUTPUT ?= outputs
 export REPRO_OUTPUT := $(value OUTPUT)
 PORT ?= 5000
 KILLS ?= 200
+# Of verify: at most so many iterations, so many seeds, one sweep alone.
+ITERATIONS ?=
+SEEDS ?=
+SWEEP ?=
 TARGETS := $(sort $(basename $(notdir $(wildcard paper_figures/*.md))))
 FIGURE_FLAGS = --scale '$(SCALE)' --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' $(if $(filter-out 0 no false,$(FORCE)),--force)
+
+VERIFY_FLAGS = --scale '$(SCALE)' --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' --seeds '$(or $(SEEDS),1)' \
+  $(if $(ITERATIONS),--iterations '$(ITERATIONS)') $(if $(SWEEP),--sweep '$(SWEEP)')
 
 # The URI of the MLflow store in a folder.
 STORE = $(RUN) -c 'import sys, pathlib; from repro.tracking.store import default_uri; print(default_uri(pathlib.Path(sys.argv[1])))'
@@ -28,7 +35,7 @@ export MKL_NUM_THREADS ?= 1
 # MLflow reports how it is used to its makers unless this is set.
 export MLFLOW_DISABLE_TELEMETRY ?= true
 
-COMMANDS := help list figures draw publish test test-quick chaos bench ui lint format clean
+COMMANDS := help list figures draw publish verify stale test test-quick chaos bench ui lint format clean
 .PHONY: $(COMMANDS) $(TARGETS)
 
 help:  ## print this
@@ -50,6 +57,12 @@ draw: $(VENV)/runtime  ## draw TARGET again from its exported CSV, running nothi
 
 publish: $(VENV)/runtime  ## copy TARGET's figure to paper_figures/results and update its page
 	@$(RUN) -m repro.figure $(or $(TARGET),figure1) --publish $(FIGURE_FLAGS)
+
+verify: $(VENV)/runtime  ## repeat TARGET's first iterations, compare with what is published (ITERATIONS= SEEDS= SWEEP=)
+	@$(RUN) -m repro.verify $(or $(TARGET),figure1) $(VERIFY_FLAGS)
+
+stale: $(VENV)/runtime  ## list what code has changed since results were made; REFRESH=1 says so on the pages
+	@$(RUN) -m repro.verify $(TARGET) --stale $(if $(REFRESH),--refresh)
 
 test: $(VENV)/test  ## run the tests
 	@$(RUN) -m pytest -n $(JOBS) tests

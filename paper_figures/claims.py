@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from repro import durable
-from repro.evaluation.statistics import Estimate
+from repro.evaluation.statistics import Estimate, holm, p_value
 
 HELD, DID_NOT_HOLD, NOT_TESTABLE = "held", "did not hold", "not testable at this scale"
 UNDECIDED = "undecided"
@@ -29,6 +29,7 @@ class Claim:
         unit: of `measured`.
         paper: the paper's number in the same unit, if it gives one.
         note: how the verdict was reached, or why there is none.
+        p: two-sided p-value of the opposite, where one interval decides; None is filled in from the verdict.
     """
 
     id: str
@@ -39,27 +40,80 @@ class Claim:
     unit: str
     paper: float | None = None
     note: str = ""
+    p: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.p is None and isinstance(self.verdict, Verdict):
+            object.__setattr__(self, "p", self.verdict.p)
 
 
-def above(measured: Estimate, threshold: float) -> str:
+class Verdict(str):
+    """One of the constants above, as rules on an interval say it: it carries how sure it is.
+
+    Attributes:
+        p: the p-value that a claim with this verdict has; None if there is a single run.
+    """
+
+    __slots__ = ("p",)
+    p: float | None
+
+    def __new__(cls, verdict: str, p: float | None = None) -> Verdict:
+        self = super().__new__(cls, verdict)
+        self.p = p
+        return self
+
+
+def above(measured: Estimate, threshold: float) -> Verdict:
     """Verdict on "more than `threshold`": the whole interval must lie on one side, so one run decides nothing."""
+    p = p_value(measured, threshold)
     if measured.low > threshold:
-        return HELD
-    return DID_NOT_HOLD if measured.high <= threshold else UNDECIDED
+        return Verdict(HELD, p)
+    return Verdict(DID_NOT_HOLD if measured.high <= threshold else UNDECIDED, p)
 
 
-def below(measured: Estimate, threshold: float) -> str:
+def below(measured: Estimate, threshold: float) -> Verdict:
     """Verdict on "less than `threshold`", likewise."""
+    p = p_value(measured, threshold)
     if measured.high < threshold:
-        return HELD
-    return DID_NOT_HOLD if measured.low >= threshold else UNDECIDED
+        return Verdict(HELD, p)
+    return Verdict(DID_NOT_HOLD if measured.low >= threshold else UNDECIDED, p)
 
 
-def within(measured: Estimate, low: float, high: float) -> str:
+def within(measured: Estimate, low: float, high: float) -> Verdict:
     """Verdict on "from `low` to `high`": the whole interval must lie there, or wholly above or below."""
+    both = [p for p in (p_value(measured, low), p_value(measured, high)) if p is not None]
+    # Inside, both ends must be excluded; outside, the nearer one, which has the larger p-value, too.
+    p = max(both, default=None)
     if low <= measured.low and measured.high <= high:
-        return HELD
-    return DID_NOT_HOLD if measured.high < low or measured.low > high else UNDECIDED
+        return Verdict(HELD, p)
+    return Verdict(DID_NOT_HOLD if measured.high < low or measured.low > high else UNDECIDED, p)
+
+
+# -- many claims -----------------------------------------------------------------------------------------------------
+
+
+def tally(claims: Sequence[Claim]) -> str:
+    """How many claims held and how many did not, as judged one by one, and after Holm's correction for so many."""
+    counted = f"Judged one by one, {_counts([c.verdict for c in claims])}."
+    tested = [c for c in claims if c.p is not None]
+    if len(tested) < 2:
+        return counted
+    rejected = holm([c.p for c in tested if c.p is not None])
+    sure = [c.verdict if reject else UNDECIDED for c, reject in zip(tested, rejected, strict=True)]
+    lost = [f"`{c.id}`" for c, now in zip(tested, sure, strict=True) if c.verdict != now]
+    no_longer = f" (no longer decided: {', '.join(lost)})" if lost else ""
+    return (
+        f"{counted} {len(tested)} of these claims are each decided by one interval; with Holm's correction, which "
+        f"bounds the probability of any error among all of them by 5%, {_counts(sure)}{no_longer}."
+    )
+
+
+def _counts(verdicts: Sequence[str]) -> str:
+    counts = ((verdicts.count(verdict), verdict) for verdict in (HELD, DID_NOT_HOLD, UNDECIDED, NOT_TESTABLE))
+    return ", ".join(f"{count} {verdict}" for count, verdict in counts if count)
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
 
 
 def write(claims: Sequence[Claim], path: Path) -> None:

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from paper_figures.claims import DID_NOT_HOLD, HELD, UNDECIDED, above
+from paper_figures.claims import DID_NOT_HOLD, HELD, UNDECIDED, Verdict, above
 from paper_figures.frame import MEASURED, curves
 from paper_figures.frame import values as values_of
 from paper_figures.table4 import MEAN, OVER_ALL, Row
@@ -197,7 +197,7 @@ def mean_over(series: Iterable[pd.Series]) -> pd.Series:
     return pd.concat(list(series), axis=1).mean(axis=1)
 
 
-def all_above(series: Iterable[pd.Series], threshold: float) -> tuple[str, Estimate]:
+def all_above(series: Iterable[pd.Series], threshold: float) -> tuple[Verdict, Estimate]:
     """Whether each of several numbers is above a threshold, and the one that decides it.
 
     It holds if each one's interval is, and does not if one's is below; the lowest mean with that verdict decides. The
@@ -205,7 +205,12 @@ def all_above(series: Iterable[pd.Series], threshold: float) -> tuple[str, Estim
     """
     judged = [(above(estimate, threshold), estimate) for estimate in map(mean_ci, series)]
     order = (DID_NOT_HOLD, UNDECIDED, HELD)
-    return min(judged, key=lambda each: (order.index(each[0]), each[1].mean))
+    verdict, least = min(judged, key=lambda each: (order.index(each[0]), each[1].mean))
+    # All of them must be sure for it to hold; that one of so many is below can be chance as many times.
+    alike = [v.p for v, _ in judged if v == verdict and v.p is not None]
+    if not alike:
+        return verdict, least
+    return Verdict(verdict, min(1.0, len(judged) * min(alike)) if verdict == DID_NOT_HOLD else max(alike)), least
 
 
 def points(axes: Axes, x: Sequence[float], estimates: Sequence[Estimate], **style: Any) -> None:

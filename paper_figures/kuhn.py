@@ -323,7 +323,7 @@ def _half_means_equilibrium(data: pd.DataFrame, smoke: bool) -> Claim:
 def _is_equilibrium(data: pd.DataFrame, readout: str, smoke: bool) -> Claim:
     measured = _estimate(data, readout, "exploitability")
     note = f"exploitability at the end; holds if the interval is below {NEARLY:g}"
-    verdict = below(measured, NEARLY)
+    verdict: str = below(measured, NEARLY)
     if readout == "linear_cfr":
         # Nothing in it is random: there is no interval, and the number is compared as it is.
         note = f"exploitability at the end; holds if below {NEARLY:g}"

@@ -14,7 +14,8 @@ from types import ModuleType
 from typing import Any
 
 from paper_figures import frame
-from paper_figures.claims import Claim, markdown
+from paper_figures.claims import Claim, markdown, tally
+from repro import staleness
 from repro.errors import ReproError, told_as
 from repro.evaluation.statistics import Estimate
 
@@ -59,6 +60,7 @@ def _results(target: str, scale: str, module: ModuleType, folder: Path) -> str:
         module.table(data),
         "### Claims",
         markdown(claims),
+        tally(claims),
         "### Departures from scale `paper`",
         *_departures(provenance["sweeps"]),
         "### Made with",
@@ -79,8 +81,13 @@ def _departures(sweeps: Sequence[dict[str, Any]]) -> Iterator[str]:
     """A table per sweep, under its name where there are several."""
     for sweep in sweeps:
         if len(sweeps) > 1:
-            yield f"`{sweep.get('sweep') or sweep.get('experiment') or sweep['config']['algorithm']['name']}`:"
+            yield f"`{name_of(sweep)}`:"
         yield _deviations(sweep["deviations_from_paper"])
+
+
+def name_of(sweep: dict[str, Any]) -> str:
+    """What a sweep of a `provenance.json` is called."""
+    return str(sweep.get("sweep") or sweep.get("experiment") or sweep["config"]["algorithm"]["name"])
 
 
 def _deviations(deviations: dict[str, list[Any]]) -> str:
@@ -107,7 +114,7 @@ def _provenance(p: dict[str, Any]) -> str:
         f"`{p['command']}`, seeds {text('seeds')}, on {text('cpu')} with {text('cores')} cores, {threads}; "
         f"{_time(min(wall))} to {_time(max(wall))} per run, {_time(sum(wall))} in all.\n"
         f"Commit {', '.join(commits)}{dirty}; {versions}. Everything else: "
-        "`provenance.json` beside the picture."
+        f"`provenance.json` beside the picture.\n{staleness.line(p)}"
     )
 
 

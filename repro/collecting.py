@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from paper_figures import frame
+from repro import staleness
 from repro.config.keys import flatten, hyperparameters, training_config
 from repro.measuring import evaluated_with, measured_rows
 from repro.targets import PlannedSweep, composed, module_of
@@ -16,11 +17,13 @@ from repro.trained import folder_of
 
 
 def collect(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataFrame:
-    """Everything that was measured of a target's runs, as `paper_figures.frame` describes it.
+    """What a target is drawn from: everything that was measured of its runs, or what its module's `select` takes."""
+    data, module = measured(target, scale, sweeps), module_of(target)
+    return module.select(data) if hasattr(module, "select") else data
 
-    Where the target's module has a `select`, only what it takes.
-    """
 
+def measured(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataFrame:
+    """Everything that was measured of a target's runs, as `paper_figures.frame` describes it."""
     columns = frame.swept_columns([[hyperparameters(config) for config in sweep.configs] for sweep in sweeps])
     parts = []
     for sweep, swept in zip(sweeps, columns, strict=True):
@@ -31,9 +34,7 @@ def collect(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataF
             for config in sweep.configs
         ]
         parts.append(frame.of_sweep(sweep.name, runs, swept))
-    data = pd.concat(parts, ignore_index=True)
-    module = module_of(target)
-    return module.select(data) if hasattr(module, "select") else data
+    return pd.concat(parts, ignore_index=True)
 
 
 def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
     published = [config for run in composed(sweep.published) for config in run.configs]
     first = training_config(sweep.configs[0])
     del first["seed"]
-    return {
+    made = {
         "command": sweep.command,
         **{fact: sorted({v for record in run_records for v in record.made_with.get(fact, [])}) for fact in facts},
         "evaluated_with": sorted({commit for config in sweep.configs for commit in evaluated_with(config)}),
@@ -57,6 +58,8 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
             [hyperparameters(c) for c in published], [hyperparameters(c) for c in sweep.configs]
         ),
     }
+    # Of commits that a history loses, this is what is known of the code.
+    return {**made, "sources": staleness.sources(made)}
 
 
 def deviations(paper: Sequence[dict[str, Any]], ours: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:

@@ -65,6 +65,8 @@ def _print_claims(claims: Sequence[claims_of.Claim]) -> None:
         console(sys.stdout).print(table)
     if len(testable) < len(claims):
         print(f"{len(claims) - len(testable)} of {len(claims)} claims are not testable at this scale (see claims.json)")
+    if testable:
+        print(claims_of.tally(testable))
 
 
 def draw_again(target: str, options: Options) -> None:

@@ -139,7 +139,12 @@ def main() -> int:
         return 2
 
 
-def _check(options: Options) -> None:
+def check_options(options: Options) -> None:
+    """Refuse options that nothing can be made with.
+
+    Raises:
+        ReproError: a scale that does not exist, or too many runs at once.
+    """
     from repro.planned import MOST_AT_ONCE  # noqa: PLC0415  (`list` needs none of this)
 
     if options.scale not in SCALES:
@@ -159,7 +164,7 @@ def _answer(arguments: argparse.Namespace, options: Options) -> int:
         module_of(target)
     if arguments.output == Path():
         raise ReproError("--output is ''; it must be the name of a folder.")
-    _check(options)
+    check_options(options)
     each: Callable[[str, Options], None] | None = None
     if arguments.publish or arguments.draw:
         each = publish if arguments.publish else draw_again

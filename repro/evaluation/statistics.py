@@ -41,3 +41,34 @@ def bands(rows: Sequence[ArrayLike]) -> dict[str, Any]:
     """Mean and interval at each point of curves `[runs, points]`, as arrays `mean`, `low`, `high` `[points]`."""
     estimates = [mean_ci(column) for column in np.asarray(rows, dtype=float).T]
     return {name: np.array([getattr(e, name) for e in estimates]) for name in ("mean", "low", "high")}
+
+
+def p_value(estimate: Estimate, value: float) -> float | None:
+    """Two-sided p-value of the mean being `value`, from an estimate's own interval; None for a single run.
+
+    It is below 0.05 just where the 95% interval excludes `value`, whatever the interval was made of; further out it is
+    that of Student's t with `n - 1` degrees of freedom. An interval that is not symmetric is taken for one of
+    logarithms.
+    """
+    mean, low, high = estimate.mean, estimate.low, estimate.high
+    if estimate.n < 2 or not np.isfinite([mean, low, high, value]).all():
+        return None
+    lopsided = abs(high + low - 2 * mean) > 1e-6 * (high - low)
+    if lopsided and min(low, value) > 0:
+        mean, low, high, value = np.log([mean, low, high, value]).tolist()
+    half = mean - low if value < mean else high - mean
+    if half == 0:
+        return float(value == mean)
+    distance = abs(mean - value) / half * stats.t.ppf(0.975, estimate.n - 1)
+    return float(2 * stats.t.sf(distance, estimate.n - 1))
+
+
+def holm(p_values: Sequence[float], error: float = 0.05) -> list[bool]:
+    """Which of several tests reject by Holm's method: any at all wrongly with a probability of `error` at the most."""
+    count = len(p_values)
+    order = np.argsort(p_values, kind="stable")
+    bounds = error / (count - np.arange(count))
+    passed = np.logical_and.accumulate(np.asarray(p_values)[order] <= bounds)
+    rejected = np.empty(count, dtype=bool)
+    rejected[order] = passed
+    return rejected.tolist()

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import torch
 
-_PACKAGES = ("repro", "torch", "pytorch-lightning", "hydra-core", "mlflow", "pandas", "numpy", "matplotlib")
+_PACKAGES = (
+    "repro", "torch", "pytorch-lightning", "hydra-core", "mlflow", "pandas", "numpy", "numba", "matplotlib",
+)  # fmt: skip
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -57,9 +59,11 @@ def versions() -> dict[str, str]:
 
 @cache
 def hardware() -> dict[str, str]:
-    """Processor, cores available to this process, and GPU."""
+    """Processor, which of its instructions torch uses, cores available to this process, and GPU."""
     return {
         "cpu": _processor(),
+        # Processors of one name can differ in these, and then round differently.
+        "instructions": torch.backends.cpu.get_cpu_capability(),
         "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "platform": platform.platform(),

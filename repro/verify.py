@@ -1,0 +1,383 @@
+"""Whether published data are still what the code gives: `python -m repro.verify figure1 --scale laptop`.
+
+Repeats the first iterations of a published target's runs, of the first seed, in `verify/` of the output folder, and
+compares what is measured with `paper_figures/results/`. Where the target lies anew in the output folder's `figures/`,
+its numbers and verdicts are held against the published ones, too. `--stale` runs nothing: it lists of all that is
+published whether code that determines the runs has changed since, and with `--refresh` says so on the pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from paper_figures import frame, page
+from repro import comparing, durable, staleness
+from repro.config.keys import training_config
+from repro.errors import ReproError, told_as
+from repro.faults import disk_faults_told
+from repro.figure import check_options
+from repro.stopping import CAN_BE_REPEATED, stoppable
+from repro.suggestions import did_you_mean
+from repro.targets import ROOT, SCALES, Options, PlannedSweep, module_of, plan_target, targets
+
+if TYPE_CHECKING:
+    from repro.config.schema import Config
+    from repro.planned import Run
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be verified.
+
+    Attributes:
+        target: which one.
+        options: how; the output folder is the user's.
+        iterations: repeat as many iterations as were measured in the published data up to this one; None: up to the
+            first that was.
+        seeds: how many of the published seeds, the first ones.
+        sweeps: names of those to repeat; none: all.
+    """
+
+    target: str
+    options: Options
+    iterations: int | None = None
+    seeds: int = 1
+    sweeps: Sequence[str] = ()
+
+    @property
+    def published(self) -> Path:
+        """The folder of the published data."""
+        return ROOT / "paper_figures" / "results" / f"{self.target}-{self.options.scale}"
+
+    @property
+    def new(self) -> Path:
+        """The data that are there where the target was made anew."""
+        return self.options.folder(self.target) / "data.csv"
+
+
+@dataclass
+class Shortened:
+    """A target's sweeps, so far as their beginnings can be repeated.
+
+    Attributes:
+        sweeps: to be run.
+        left_out: a sentence for each sweep, or part of one, that cannot be compared, and why.
+    """
+
+    sweeps: list[PlannedSweep] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+# -- what can be repeated --------------------------------------------------------------------------------------------
+
+
+def shortened(request: Request, published: pd.DataFrame) -> Shortened:
+    """The published sweeps of a target, ended early.
+
+    A training that is ended earlier is the same until there: no algorithm's iterations know how many will follow, and
+    the last one, which leaves a snapshot wherever it is, is one that leaves a snapshot in the longer one, too.
+
+    Raises:
+        ReproError: it has no such sweep.
+    """
+    options = replace(request.options, output=request.options.output / "verify", force=True)
+    planned, _ = plan_target(request.target, options)
+    every = [config for sweep in planned for config in sweep.configs]
+    names = [sweep.name or sweep.configs[0].algorithm.name for sweep in planned]
+    for unknown in set(request.sweeps) - set(names):
+        hint = did_you_mean(unknown, names)
+        raise ReproError(f"--sweep is {unknown!r}; those of {request.target} are {', '.join(names)}{hint}.")
+    short = Shortened()
+    for sweep, name in zip(planned, names, strict=True):
+        if name not in (request.sweeps or names):
+            continue
+        first = sweep.configs[0]
+        rows = comparing.of_sweep(published, sweep.name, first.algorithm.name)
+        others = [other for other in every if first.algorithm.waits_for(other.algorithm)]
+        if rows.empty:
+            short.left_out.append(f"{name} is not compared: it is not in the published data.")
+        elif others:
+            left = others[0].algorithm.name
+            short.left_out.append(f"{name} is not compared: it learns from all that runs of {left} leave.")
+        else:
+            _shorten(sweep, name, rows, request, short)
+    return short
+
+
+def _shorten(sweep: PlannedSweep, name: str, rows: pd.DataFrame, request: Request, short: Shortened) -> None:
+    """Add what can be repeated of one sweep, and what cannot."""
+    seeds = sorted({config.seed for config in sweep.configs} & set(rows.seed))[: request.seeds]
+    if not seeds:
+        short.left_out.append(f"{name} is not compared: it has none of the published seeds today.")
+        return
+    configs, unmeasured, alone = [], set[str](), dict[str, Any]()
+    for config in (config for config in sweep.configs if config.seed in seeds):
+        end = _end(config, rows, request.iterations)
+        alone = {n: e for n, e in config.evaluation.items() if all(other.startswith("/") for other in e.others)}
+        unmeasured |= config.evaluation.keys() - alone.keys()
+        if end is not None and alone:
+            algorithm = replace(config.algorithm, iterations=end)
+            configs.append(replace(config, algorithm=algorithm, evaluation=alone, target="verify", force=True))
+    if unmeasured:
+        short.left_out.append(
+            f"{name} is compared without {', '.join(sorted(unmeasured))}, which needs other trainings."
+        )
+    if configs:
+        short.sweeps.append(replace(sweep, configs=configs))
+    elif alone:
+        short.left_out.append(
+            f"{name} is not compared: it was not measured in its first {request.iterations} iterations."
+        )
+
+
+def _end(config: Config, rows: pd.DataFrame, most: int | None) -> int | None:
+    """The iteration to end with, at which the published run was measured, and which leaves a snapshot in it."""
+    length, every = config.algorithm.iterations, config.algorithm.snapshot_every
+    steps = sorted({int(step) for step in rows.step if step <= length and (step % every == 0 or step == length)})
+    if most is None:
+        return steps[0] if steps else None
+    return max((step for step in steps if step <= most), default=None)
+
+
+def _repeat(sweeps: Sequence[PlannedSweep], jobs: int) -> bool:
+    """Do runs, anew if they are there; returns whether all finished."""
+    from repro.launching import Command, prepare_output  # noqa: PLC0415  (--stale needs none of this)
+    from repro.planned import Run, stages, union  # noqa: PLC0415
+    from repro.planning import check_sizes  # noqa: PLC0415
+
+    runs: list[Run] = union([Run([config], {}) for sweep in sweeps for config in sweep.configs])
+    check_sizes(runs)
+    first = runs[0].config
+    launcher = None if jobs == 1 else ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"]
+    return Command(prepare_output(first.output_dir), first.tracking_uri, launcher).do(stages(runs)) == 0
+
+
+# -- comparing -------------------------------------------------------------------------------------------------------
+
+
+def verify(request: Request) -> int:
+    """Repeat, compare and tell; returns the exit status: 0 if all agrees, else 1.
+
+    Raises:
+        ReproError: nothing is published, it is damaged, or nothing of it can be repeated.
+    """
+    data, provenance = _published(request)
+    short = shortened(request, data)
+    if not short.sweeps and not request.new.is_file():
+        raise ReproError(
+            f"nothing of {request.target} at scale {request.options.scale} can be repeated: {' '.join(short.left_out)}"
+        )
+    if short.sweeps and not _repeat(short.sweeps, request.options.jobs):
+        print("error: a run did not finish; nothing was compared.", file=sys.stderr)
+        return 1
+    other = comparing.other_kind(provenance, _here())
+    print(f"{request.target} at scale {request.options.scale}, against {request.published.relative_to(ROOT)}:")
+    print(_kind(other))
+    for sentence in [*short.left_out, *_other_settings(short.sweeps, provenance)]:
+        print(f"- {sentence}")
+    agrees = [_compare(sweep, data, request, not other) for sweep in short.sweeps]
+    agrees.append(_compare_claims(request, data, not other))
+    print("everything that was compared agrees" if all(agrees) else "published data and today's code do not agree")
+    return 0 if all(agrees) else 1
+
+
+def _published(request: Request) -> tuple[pd.DataFrame, list[dict[str, Any]]]:
+    """The published data, and its sweeps' provenance."""
+    folder = request.published
+    if not folder.is_dir():
+        there = ", ".join(path.name.removeprefix(f"{request.target}-") for path in _scales(request.target))
+        raise ReproError(
+            f"of {request.target}, nothing is published at scale {request.options.scale}"
+            f"{f' (but at {there})' if there else ''}."
+        )
+    data = frame.read(folder / "data.csv")
+    with told_as(lambda error: f"{folder / 'provenance.json'} cannot be read ({type(error).__name__})."):
+        return data, list(json.loads((folder / "provenance.json").read_text())["sweeps"])
+
+
+def _scales(target: str) -> list[Path]:
+    folders = (ROOT / "paper_figures" / "results" / f"{target}-{scale}" for scale in SCALES)
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def _other_settings(sweeps: Sequence[PlannedSweep], provenance: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A sentence for each sweep that asks for something else today than when it was published."""
+    for sweep in sweeps:
+        first = sweep.configs[0]
+        alike = [p for p in provenance if p["config"]["algorithm"]["name"] == first.algorithm.name]
+        alike = [p for p in alike if p.get("sweep") == sweep.name] or alike
+        if len(alike) == 1:
+            (then,) = alike
+            changes = comparing.other_settings(then["config"], training_config(first))
+            if changes:
+                yield f"{sweep.name or first.algorithm.name} has other settings today: {'; '.join(changes)}"
+
+
+def _here() -> Mapping[str, str]:
+    from repro.tracking import provenance  # noqa: PLC0415
+
+    return {**provenance.hardware(), **provenance.versions()}
+
+
+def _kind(other: Sequence[str]) -> str:
+    if not other:
+        return "machine and versions are of the same kind, so numbers must be the same"
+    kind = f"another kind of machine ({'; '.join(other)})"
+    return f"{kind}, so numbers must lie within the spread of the published seeds, but for one in 20"
+
+
+def _compare(sweep: PlannedSweep, published: pd.DataFrame, request: Request, alike: bool) -> bool:
+    """Tell how a sweep's new numbers and the published ones agree; returns whether they do."""
+    from repro.collecting import measured  # noqa: PLC0415
+
+    first = sweep.configs[0]
+    rows = comparing.of_sweep(published, sweep.name, first.algorithm.name)
+    both = comparing.compared(rows, measured(request.target, request.options.scale, [sweep]), alike)
+    ends = sorted({config.algorithm.iterations for config in sweep.configs})
+    seeds = sorted({config.seed for config in sweep.configs})
+    print(
+        f"- {sweep.name or first.algorithm.name}, seed {', '.join(map(str, seeds))}, up to iteration "
+        f"{' or '.join(map(str, ends))}: ",
+        end="",
+    )
+    return _tell(both, alike)
+
+
+def _tell(both: pd.DataFrame, alike: bool) -> bool:
+    if both.empty:
+        print("no number is in both")
+        return False
+    print("\n".join(comparing.told(both)))
+    return comparing.agree(both, alike)
+
+
+def _compare_claims(request: Request, published: pd.DataFrame, alike: bool) -> bool:
+    """Hold verdicts against each other: the published ones, today's rules on the published data, and on new data."""
+    module, folder = module_of(request.target), request.published
+    columns = {"published": comparing.published_verdicts(folder)}
+    sources = {"today's rules": published}
+    agrees = True
+    if request.new.is_file():
+        sources["new data"] = frame.read(request.new)
+        print(f"- {request.new}, all of it: ", end="")
+        agrees = _compare_whole(published, sources["new data"], alike)
+    for name, data in sources.items():
+        try:
+            columns[name] = comparing.verdicts(module.claims(data))
+        except Exception as error:  # What judges runs' results can fail in any way on what is none.
+            print(f"- claims: {name} cannot judge the data ({type(error).__name__}); they are of an earlier version")
+            agrees = False
+    found = comparing.differing(columns)
+    print(f"- claims: {len(columns['published'])} published, {len(found)} judged otherwise ({', '.join(columns)})")
+    for claim, judged in found.items():
+        print(f"  {claim}: {', '.join(f'{name}: {verdict}' for name, verdict in zip(columns, judged, strict=True))}")
+    return agrees and not found
+
+
+def _compare_whole(published: pd.DataFrame, new: pd.DataFrame, alike: bool) -> bool:
+    """Sweep by sweep, because settings are told apart within one."""
+    named = {(sweep, algorithm) for sweep, algorithm in zip(new.sweep, new.algorithm, strict=True)}
+    parts = [
+        comparing.compared(comparing.of_sweep(published, sweep, algorithm), rows, alike)
+        for sweep, algorithm in sorted(named)
+        for rows in [new[(new.sweep == sweep) & (new.algorithm == algorithm)]]
+    ]
+    return _tell(pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True), alike)
+
+
+# -- staleness -------------------------------------------------------------------------------------------------------
+
+
+def list_stale(names: Sequence[str]) -> None:
+    """Print of every published sweep whether code that determines its runs has changed since they were made."""
+    tree = staleness.on_disk()
+    for target, scale, folder in _all_published(names):
+        for answer, sweeps in _by_answer(folder, tree):
+            print(f"{target} at scale {scale}, {', '.join(dict.fromkeys(sweeps))}: {answer}")
+
+
+def _by_answer(folder: Path, tree: staleness.Tree) -> Iterator[tuple[str, list[str]]]:
+    sweeps: dict[str, list[str]] = {}
+    for sweep in json.loads((folder / "provenance.json").read_text())["sweeps"]:
+        answer = str(staleness.staleness(sweep, tree)).replace("*", "")
+        sweeps.setdefault(answer, []).append(page.name_of(sweep))
+    yield from sweeps.items()
+
+
+def refresh(names: Sequence[str]) -> None:
+    """Fill in the pages of what is published again, from the published files alone."""
+    for target, scale, folder in _all_published(names):
+        text = page.filled_in(target, scale, module_of(target), folder)
+        durable.write(page.page_of(target), text.encode())
+        print(f"paper_figures/{target}.md says what is so as of the last commit, at scale {scale}")
+
+
+def _all_published(names: Sequence[str]) -> Iterator[tuple[str, str, Path]]:
+    for folder in staleness.results():
+        target, _, scale = folder.name.rpartition("-")
+        if target in names:
+            yield target, scale, folder
+
+
+# -- the command -----------------------------------------------------------------------------------------------------
+
+
+@stoppable(CAN_BE_REPEATED)
+def main() -> int:
+    """Entry point; exit status 0 if all agrees, 1 if something does not or a run failed, 2 for a faulty request."""
+    parser = argparse.ArgumentParser(prog="python -m repro.verify", description=__doc__)
+    parser.add_argument("target", nargs="?", help="a target that is published")
+    parser.add_argument("--scale", default="laptop", help=f"{', '.join(SCALES)} (default: %(default)s)")
+    parser.add_argument("--iterations", type=int, help="the most iterations to repeat (default: to the first measured)")
+    parser.add_argument("--seeds", type=int, default=1, help="how many seeds to repeat (default: %(default)s)")
+    parser.add_argument("--sweep", action="append", default=[], help="only this one of the target; may be repeated")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: cores)")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder")
+    parser.add_argument("--stale", action="store_true", help="run nothing; list what code has changed since")
+    parser.add_argument(
+        "--refresh", action="store_true", help="with --stale: bring what the pages say of it up to date"
+    )
+    arguments = parser.parse_args()
+    try:
+        return _answer(arguments)
+    except ReproError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+@disk_faults_told()
+def _answer(arguments: argparse.Namespace) -> int:
+    target = arguments.target
+    if target:
+        module_of(target)
+    if arguments.stale:
+        names = [target] if target else targets()
+        list_stale(names)
+        if arguments.refresh:
+            refresh(names)
+        return 0
+    if not target:
+        raise ReproError("TARGET is missing; name what is to be verified, for example figure1.")
+    for name in ("iterations", "seeds"):
+        value = getattr(arguments, name)
+        if value is not None and value < 1:
+            raise ReproError(f"--{name} is {value}; it must be at least 1.")
+    if arguments.output == Path():
+        raise ReproError("--output is ''; it must be the name of a folder.")
+    options = Options(arguments.scale, arguments.output.absolute(), arguments.jobs, arguments.device, force=False)
+    check_options(options)
+    return verify(Request(target, options, arguments.iterations, arguments.seeds, arguments.sweep))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

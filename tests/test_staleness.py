@@ -1,0 +1,181 @@
+"""Whether code has changed since what is published was made: from a history of its own, and as pages say it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paper_figures import page
+from repro import staleness, verify
+from repro.staleness import LINE, closure, of_commit, on_disk
+from repro.tracking.provenance import REPOSITORY
+
+# -- sources ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_training_can_import():
+    files = closure(on_disk(), ["repro.algorithms.deep_cfr"])
+    assert {f"repro/{name}.py" for name in ("algorithms/deep_cfr", "algorithms/memory", "engine/sampling")} <= files
+    assert not {path for path in files if path.startswith(("repro/tracking", "repro/config", "repro/subgames"))}
+    assert "repro/algorithms/nfsp.py" not in files
+
+
+def test_an_id_is_gits():
+    path = "repro/seeding.py"
+    done = subprocess.run(["git", "hash-object", str(REPOSITORY / path)], capture_output=True, text=True, check=True)
+    assert on_disk().ids[path] == done.stdout[:12]
+
+
+@pytest.mark.parametrize("name", ["sd_cfr_and_deep_cfr", "kuhn_post_corrected", "linear_cfr", "d2cfr", "dcvn"])
+def test_earlier_provenance_names_the_algorithm_by_its_label(name):
+    modules = staleness.modules_of({"config": {"algorithm": {"name": name}}})
+    assert all(on_disk().path_of(module) for module in modules)
+    schema = staleness._schema(name)
+    assert modules == staleness.modules_of({"config": {"algorithm": {"name": "any", "schema": schema}}})
+
+
+# -- a history -------------------------------------------------------------------------------------------------------
+
+
+class History:
+    """A repository with a package of its own, whose runs begin in `repro.train`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._git("init", "--quiet")
+
+    def _git(self, *arguments: str) -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+        command = ["git", "-C", str(self.folder), *who, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    def write(self, **files: str) -> None:
+        for name, text in files.items():
+            (self.folder / "repro" / f"{name}.py").write_text(text)
+
+    def commit(self, **files: str) -> str:
+        self.write(**files)
+        self._git("add", "--all")
+        self._git("commit", "--quiet", "--allow-empty", "--message", "x")
+        return self._git("rev-parse", "HEAD")
+
+
+TRAIN = """from typing import TYPE_CHECKING
+from repro import used
+if TYPE_CHECKING:
+    from repro import typed
+def step():
+    from repro.late import x
+    return x
+"""
+
+
+@pytest.fixture
+def history(tmp_path, monkeypatch) -> History:
+    (tmp_path / "repro").mkdir()
+    found = History(tmp_path)
+    found.write(__init__="", train=TRAIN, used="a = 1\n", typed="b = 1\n", late="x = 1\n", other="c = 1\n")
+    monkeypatch.setattr(staleness, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(staleness, "modules_of", lambda sweep: ["repro.train"])
+    staleness.content_of.cache_clear()
+    return found
+
+
+def changed(sweep: dict) -> object:
+    return staleness.staleness(sweep, on_disk()).changed
+
+
+def test_what_is_run_counts_and_nothing_else(history):
+    sweep = {"git_commit": [history.commit()], "git_dirty": ["false"]}
+    assert closure(on_disk(), ["repro.train"]) == {f"repro/{n}.py" for n in ("__init__", "train", "used", "late")}
+    assert changed(sweep) == []
+    history.write(other="c = 2\n", typed="b = 2\n", used='"""What it is for."""\n\na = 1  # so many\n')
+    assert changed(sweep) == []
+    history.write(late="x = 2\n")
+    assert changed(sweep) == ["repro/late.py"]
+    history.write(late="x = 1\n", used="from repro import more\na = 1\n", more="")
+    assert changed(sweep) == ["repro/more.py", "repro/used.py"]
+
+
+def test_each_commit_that_made_runs_counts(history):
+    first, second = history.commit(), history.commit(used="a = 2\n")
+    assert changed({"git_commit": [second]}) == []
+    assert changed({"git_commit": [f"{first}, {second}"]}) == ["repro/used.py"]
+    assert changed({"git_commit": [second], "evaluated_with": [first]}) == ["repro/used.py"]
+
+
+def test_what_nobody_knows(history):
+    commit = history.commit()
+    lost = staleness.staleness({"git_commit": ["f" * 40]}, on_disk())
+    assert (lost.word, str(lost)) == ("unknown", "**unknown**: commit ffffffffffff is not in this history")
+    for sweep in ({"git_commit": [commit], "git_dirty": ["true"]}, {"git_commit": [f"{commit}-dirty"]}):
+        assert str(staleness.staleness(sweep, on_disk())) == "**unknown**: the runs were made with uncommitted changes"
+        assert staleness.sources(sweep) is None
+
+
+def test_provenance_outlives_the_history(history, monkeypatch):
+    sweep = {"git_commit": [history.commit()]}
+    kept = {"git_commit": ["f" * 40], "sources": staleness.sources(sweep)}
+    assert list(kept["sources"] or {}) == [f"repro/{n}.py" for n in ("__init__", "late", "train", "used")]
+    assert changed(kept) == []
+    history.write(used="a = 1  # a comment\n")
+    assert changed(kept) == []
+    # Without the earlier text, nobody can tell a comment.
+    monkeypatch.setattr(staleness, "content_of", lambda id_: None)
+    assert changed(kept) == ["repro/used.py"]
+
+
+def test_a_line_is_of_the_commit_that_is_checked_out(history):
+    commit = history.commit()
+    sweep = {"git_commit": [commit]}
+    history.write(used="a = 3\n")
+    assert staleness.line(sweep) == f"{LINE} **no** (none of 4 files), as of commit {commit[:12]}."
+    now = history.commit()
+    told = f"{LINE} **yes** (1 of 4 files: repro/used.py), as of commit {now[:12]}."
+    assert staleness.line(sweep) == told
+
+
+def test_without_a_history(tmp_path, monkeypatch):
+    monkeypatch.setattr(staleness, "REPOSITORY", tmp_path)
+    assert staleness.line({"git_commit": ["f" * 40]}) == (
+        f"{LINE} **unknown**: there was no history when this was written."
+    )
+
+
+# -- pages -----------------------------------------------------------------------------------------------------------
+
+RESULTS = staleness.results()
+
+
+def lines(folder: Path) -> list[str]:
+    target, _, scale = folder.name.rpartition("-")
+    text = page.page_of(target).read_text()
+    block = text.partition(f"<!-- results {scale} -->")[2].partition(f"<!-- end {scale} -->")[0]
+    return [line for line in block.splitlines() if line.startswith(LINE)]
+
+
+@pytest.mark.parametrize("folder", RESULTS, ids=lambda folder: folder.name)
+def test_what_a_page_says_is_so_at_the_commit_that_it_names(folder):
+    sweeps = json.loads((folder / "provenance.json").read_text())["sweeps"]
+    told = lines(folder)
+    assert len(told) == len(sweeps)
+    for sweep, line in zip(sweeps, told, strict=True):
+        found = re.search(r"as of commit ([0-9a-f]{12})\.$", line)
+        assert found, line
+        tree = of_commit(found[1])
+        if tree is None:
+            pytest.skip(f"commit {found[1]}, of which the page speaks, is not in this history")
+        expected = f"{LINE} {staleness.staleness(sweep, tree)}, as of commit {found[1]}."
+        assert line == expected, "bring the pages up to date with: make stale REFRESH=1"
+
+
+def test_the_list_of_all_that_is_published(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["verify", "figure1", "--stale"])
+    assert verify.main() == 0
+    told = capsys.readouterr().out
+    assert re.fullmatch(r"(figure1 at scale \w+, [\w, ]+: (yes|no|unknown).*\n)+", told), told

@@ -1,0 +1,299 @@
+"""Published data against new: numbers, claims, what can be repeated, and the command as a whole."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from paper_figures import claims as claims_of
+from paper_figures import exploitability_curves, frame
+from repro import collecting, comparing, verify
+from repro.comparing import DIFFERS, OPEN, SAME, WITHIN, compared
+from repro.errors import ReproError
+from repro.targets import ROOT, Options, PlannedSweep
+from repro.verify import Request, shortened
+from tests.helpers.commands import SMALL, configs
+
+# -- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def rows(
+    values: dict[int, list[float]], sweep: str = "s", metric: str = "exploitability", **swept: object
+) -> pd.DataFrame:
+    """A sweep's data: seed -> values at iterations 5, 10, ..."""
+    found = [
+        {"target": "t", "scale": "laptop", "sweep": sweep, "algorithm": "sd_cfr", "readout": "sd_cfr", "seed": seed}
+        | swept | {"metric": metric, "step": 5 * i, "value": value}
+        for seed, series in values.items() for i, value in enumerate(series, 1)
+    ]  # fmt: skip
+    return pd.DataFrame(found)
+
+
+PUBLISHED = rows({0: [100.0, 50.0], 1: [110.0, 55.0], 2: [90.0, 45.0]})
+
+
+def judged(new: pd.DataFrame, alike: bool, published: pd.DataFrame = PUBLISHED) -> list[str]:
+    return compared(published, new, alike).verdict.tolist()
+
+
+def test_numbers_are_the_same_in_the_digits_of_the_file():
+    assert judged(rows({0: [100.0000004, 50.0]}), True) == [SAME, SAME]
+    assert judged(rows({0: [100.00001, 50.0]}), True) == [DIFFERS, SAME]
+    assert judged(rows({0: [100.0]}), True) == [SAME]
+
+
+def test_on_another_machine_they_lie_within_the_spread():
+    assert judged(rows({0: [100.0, 60.0]}), False) == [SAME, WITHIN]
+    assert judged(rows({0: [500.0, 50.0]}), False) == [DIFFERS, SAME]
+    both = compared(PUBLISHED, rows({0: [215.0, 50.0]}), False)
+    # A further run is expected there 99 times in 100: t(2) at 0.995, times s sqrt(1 + 1/3).
+    half = 9.924843 * 10 * np.sqrt(4 / 3)
+    assert both.low[0] == pytest.approx(100 - half)
+    assert both.high[0] == pytest.approx(100 + half)
+    assert both.verdict[0] == DIFFERS
+
+
+def test_a_few_numbers_may_lie_outside_by_chance_on_another_machine():
+    many = rows({seed: [100.0 + seed] * 40 for seed in range(3)})
+    new = {count: rows({0: [500.0] * count + [100.5] * (40 - count)}) for count in (0, 2, 3)}
+    found = {count: comparing.agree(compared(many, rows_, False), False) for count, rows_ in new.items()}
+    assert found == {0: True, 2: True, 3: False}
+    assert not comparing.agree(compared(PUBLISHED, rows({0: [100.00001, 50.0]}), True), True)
+    assert comparing.agree(compared(PUBLISHED, rows({0: [100.0, 50.0]}), True), True)
+
+
+def test_where_seeds_agree_only_rounding_may_differ():
+    counts = rows({0: [1000.0], 1: [1000.0]})
+    assert judged(rows({0: [1000.0005]}), False, counts) == [WITHIN]
+    assert judged(rows({0: [1001.0]}), False, counts) == [DIFFERS]
+
+
+def test_one_run_has_no_spread():
+    assert judged(rows({0: [101.0]}), False, rows({0: [100.0]})) == [OPEN]
+    assert judged(rows({0: [100.00001]}), False, rows({0: [100.0]})) == [WITHIN]
+    assert judged(rows({0: [101.0]}), True, rows({0: [100.0]})) == [DIFFERS]
+
+
+def test_clocks_are_not_compared():
+    assert compared(rows({0: [1.0]}, metric="wall_seconds"), rows({0: [2.0]}, metric="wall_seconds"), True).empty
+
+
+def test_settings_are_told_apart_whatever_their_type():
+    published = pd.concat([rows({0: [1.0]}, buckets=100.0), rows({0: [2.0]}, buckets=np.inf)])
+    new = pd.concat([rows({0: [2.0]}, buckets="inf"), rows({0: [1.5]}, buckets="100")])
+    both = compared(published, new, True)
+    assert both.set_index("buckets").verdict.to_dict() == {"100": DIFFERS, "inf": SAME}
+    # Where a setting is not known, rows that are several cannot be told apart.
+    assert compared(published, rows({0: [1.0]}), True).empty
+
+
+def test_a_sweep_is_found_by_its_name_or_where_there_are_none_by_its_algorithm():
+    named = pd.concat([PUBLISHED, rows({0: [7.0]}, sweep="other")])
+    assert len(comparing.of_sweep(named, "s", "sd_cfr")) == 6
+    assert comparing.of_sweep(named, "third", "sd_cfr").empty
+    assert len(comparing.of_sweep(PUBLISHED.assign(sweep=""), "s", "sd_cfr")) == 6
+    assert comparing.of_sweep(PUBLISHED.assign(sweep=""), "s", "linear_cfr").empty
+
+
+def test_what_differs_is_told():
+    lines = list(comparing.told(compared(PUBLISHED, rows({0: [100.0, 51.0], 1: [9.0, 54.0]}), True), most=2))
+    assert lines[0] == "4 numbers: 1 the same, 3 different"
+    assert lines[1].startswith("  sd_cfr exploitability, seed 1, iteration 5: published 110, now 9 (within the ")
+    assert lines[2].startswith(
+        "  sd_cfr exploitability, seed 0, iteration 10: published 50, now 51 (within the spread of the published seeds"
+    )
+    assert lines[3:] == ["  and 1 more"]
+
+
+def test_the_kind_of_machine():
+    published = [{"cpu": ["A"], "torch": ["2"]}, {"cpu": ["A"]}]
+    here = {"cpu": "A", "instructions": "AVX2", "torch": "2", "numpy": "1"}
+    assert comparing.other_kind(published, here) == []
+    assert comparing.other_kind(published, {**here, "torch": "3"}) == ["torch 2 there, 3 here"]
+    assert comparing.other_kind([{"cpu": ["A"]}, {"cpu": ["B"]}], here) == ["cpu A, B there, A here"]
+    assert comparing.other_kind([{"instructions": ["AVX512"]}], here) == ["instructions AVX512 there, AVX2 here"]
+
+
+def test_settings_that_changed():
+    then = {"algorithm": {"iterations": 5, "steps": 1, "every": 2}, "scale": "laptop"}
+    now = {"algorithm": {"iterations": 9, "steps": 3, "schedule": "cosine"}}
+    assert comparing.other_settings(then, now) == [
+        "algorithm.steps 1 then, 3 now", "only then algorithm.every", "only now algorithm.schedule"
+    ]  # fmt: skip
+
+
+def test_claims_that_are_not_judged_alike():
+    columns = {"published": {"a": "held", "b": "held"}, "new": {"a": "held", "b": "undecided", "c": "held"}}
+    assert comparing.differing(columns) == {"b": ["held", "undecided"], "c": ["–", "held"]}
+
+
+# -- what can be repeated --------------------------------------------------------------------------------------------
+
+
+def request_for(target: str, tmp_path: Path, **others: object) -> Request:
+    return Request(target, Options("laptop", tmp_path, 1, "cpu", force=False), **others)  # type: ignore[arg-type]
+
+
+def published(target: str) -> pd.DataFrame:
+    return frame.read(ROOT / "paper_figures" / "results" / f"{target}-laptop" / "data.csv")
+
+
+def lengths(request: Request, data: pd.DataFrame) -> dict[str, set[tuple[int, int]]]:
+    """Sweep -> seeds and lengths."""
+    sweeps = shortened(request, data).sweeps
+    return {sweep.name: {(c.seed, c.algorithm.iterations) for c in sweep.configs} for sweep in sweeps}
+
+
+def test_the_first_measured_iteration_of_the_first_seed_or_more(tmp_path):
+    data = published("figure1").assign(sweep="")
+    assert lengths(request_for("figure1", tmp_path), data) == {"published": {(0, 15)}}
+    more = request_for("figure1", tmp_path, iterations=50, seeds=2)
+    assert lengths(more, data) == {"published": {(0, 45), (1, 45)}}
+    short = shortened(request_for("figure1", tmp_path, iterations=3), data)
+    assert not short.sweeps
+    assert "published is not compared: it was not measured in its first 3 iterations." in short.left_out
+
+
+def test_nothing_of_the_users_own_runs_is_touched(tmp_path):
+    for sweep in shortened(request_for("figure1", tmp_path), published("figure1").assign(sweep="")).sweeps:
+        for config in sweep.configs:
+            assert config.output_dir == str(tmp_path / "verify")
+            assert config.target == "verify"
+            assert config.force
+
+
+def test_what_needs_other_trainings_is_left_out_and_told(tmp_path):
+    short = shortened(request_for("figure7", tmp_path, sweeps=["d2cfr"]), published("figure7"))
+    (sweep,) = short.sweeps
+    assert all("match" not in config.evaluation and config.evaluation for config in sweep.configs)
+    assert "d2cfr is compared without match, which needs other trainings." in short.left_out
+    with pytest.raises(
+        ReproError, match=r"nothing of figure10 .* it learns from all that runs of solved_subgames leave"
+    ):
+        verify.verify(request_for("figure10", tmp_path, sweeps=["setting_i"]))
+    with pytest.raises(ReproError, match=r"--sweep is 'd2cf'; those of figure6 are .* \(did you mean d2cfr\?\)"):
+        shortened(request_for("figure6", tmp_path, sweeps=["d2cf"]), published("figure6"))
+
+
+def test_where_nothing_can_be_repeated_new_data_still_are_compared(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(comparing, "other_kind", lambda *_: [])
+    request = request_for("figure10", tmp_path)
+    data, folder = published("figure10"), request.options.folder("figure10")
+    folder.mkdir(parents=True)
+    frame.write(data, folder / "data.csv")
+    assert verify.verify(request) == 0
+    assert f"{len(data)} numbers: {len(data)} the same" in capsys.readouterr().out
+    jumps = (data.metric == "unbucketed") & (data.readout == "devn")
+    frame.write(data.assign(value=data.value.where(~jumps, 10 * data.value)), folder / "data.csv")
+    assert verify.verify(request) == 1
+    told = capsys.readouterr().out
+    assert f"{jumps.sum()} different" in told
+    assert "published: held, today's rules: held, new data: did not hold" in told
+
+
+# -- the command -----------------------------------------------------------------------------------------------------
+
+
+class Module:
+    """In place of a target's module."""
+
+    @staticmethod
+    def claims(data: pd.DataFrame) -> list[claims_of.Claim]:
+        last = exploitability_curves.exploitability(data, "sd_cfr").iloc[:, -1]
+        verdict = claims_of.HELD if last.mean() < 500 else claims_of.DID_NOT_HOLD
+        return [claims_of.Claim("low", "", "", verdict, None, "")]
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _with_database) -> Path:
+    """A published target of two seeds on Kuhn poker, which was made by the command for figures."""
+
+    def planned(target: str, options: Options) -> tuple[list[PlannedSweep], list]:
+        where = [f"output_dir={options.output}"]
+        return [PlannedSweep("", "", configs(*SMALL, "seed=range(2)", *where), SMALL)], []
+
+    ours = Options("laptop", tmp_path, 1, "cpu", force=False)
+    sweeps, _ = planned("figure1", ours)
+    assert verify._repeat(sweeps, 1)
+    folder = tmp_path / "paper_figures" / "results" / "figure1-laptop"
+    folder.mkdir(parents=True)
+    data = collecting.measured("figure1", "laptop", sweeps)
+    frame.write(data, folder / "data.csv")
+    claims_of.write(Module.claims(data), folder / "claims.json")
+    (folder / "provenance.json").write_text(json.dumps({"sweeps": [collecting.provenance_of(sweeps[0])]}))
+    for name, value in (("ROOT", tmp_path), ("plan_target", planned), ("module_of", lambda _: Module)):
+        monkeypatch.setattr(verify, name, value)
+    return folder
+
+
+def answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["verify", "figure1", "--jobs", "1", "--output", str(tmp_path), *arguments])
+    return verify.main()
+
+
+@pytest.mark.slow
+def test_runs_agree_with_themselves_and_with_nothing_else(small, tmp_path, monkeypatch, capsys):
+    runs = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*") if path.is_file()}
+    assert answer(tmp_path, monkeypatch, "--iterations", "12", "--seeds", "2") == 0
+    told = capsys.readouterr().out
+    assert "machine and versions are of the same kind" in told
+    assert "seed 0, 1, up to iteration 10" in told
+    assert "different" not in told
+    assert "everything that was compared agrees" in told
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*") if path.is_file()} == runs
+
+    data = frame.read(small / "data.csv")
+    wrong = (data.metric == "exploitability") & (data.step == 5) & (data.seed == 0) & (data.readout == "sd_cfr")
+    assert wrong.sum() == 1
+    frame.write(data.assign(value=data.value.where(~wrong, data.value * 1.001)), small / "data.csv")
+    assert answer(tmp_path, monkeypatch) == 1
+    told = capsys.readouterr().out
+    assert "1 different\n  sd_cfr exploitability, seed 0, iteration 5: published" in told
+    assert "published data and today's code do not agree" in told
+
+    # On another machine that is within the spread.
+    provenance = json.loads((small / "provenance.json").read_text())
+    assert {"instructions", "numba", "sources"} <= provenance["sweeps"][0].keys()
+    provenance["sweeps"][0]["cpu"] = ["another"]
+    (small / "provenance.json").write_text(json.dumps(provenance))
+    assert answer(tmp_path, monkeypatch) == 0
+    assert "another kind of machine (cpu another there" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_new_data_are_judged_beside_the_published(small, tmp_path, monkeypatch, capsys):
+    new = tmp_path / "figures" / "figure1-laptop"
+    new.mkdir(parents=True)
+    data = frame.read(small / "data.csv")
+    frame.write(data, new / "data.csv")
+    assert answer(tmp_path, monkeypatch) == 0
+    assert "1 published, 0 judged otherwise (published, today's rules, new data)" in capsys.readouterr().out
+    frame.write(data.assign(value=data.value + 1000), new / "data.csv")
+    assert answer(tmp_path, monkeypatch) == 1
+    assert "  low: published: held, today's rules: held, new data: did not hold" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["figur1"], "error: target 'figur1' is unknown (did you mean figure1?)"),
+        ([], "error: TARGET is missing"),
+        (["figure1", "--iterations", "0"], "error: --iterations is 0; it must be at least 1."),
+        (["figure1", "--seeds", "-1"], "error: --seeds is -1; it must be at least 1."),
+        (["figure1", "--jobs", "0"], "error: --jobs is 0; it must be from 1 to 1024."),
+        (["figure1", "--scale", "lap"], "error: --scale is 'lap'; it must be one of"),
+        (["figure1", "--output", ""], "error: --output is ''; it must be the name of a folder."),
+        (["figure1", "--scale", "night"], "error: of figure1, nothing is published at scale night (but at laptop"),
+    ],
+)
+def test_faulty_requests(monkeypatch, capsys, arguments, sentence):
+    monkeypatch.setattr(sys, "argv", ["verify", *arguments])
+    assert verify.main() == 2
+    error = capsys.readouterr().err
+    assert error.startswith(sentence)
+    assert error.count("\n") == 1
