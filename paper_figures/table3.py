@@ -146,7 +146,8 @@ def folding(game: str) -> float:
 def _claims(data: pd.DataFrame, cell: Cell) -> Iterator[Claim]:
     (game, unit), opponent = GAMES[cell.game], OPPONENTS[cell.opponent]
     name, ours, lost = f"{cell.game}_{cell.opponent}", measured(data, cell), folding(cell.game)
-    wins, note = above(ours, 0), "after the last iteration, mean over runs"
+    wins: str = above(ours, 0)
+    note = "after the last iteration, mean over runs"
     large, how_much = matches.as_large(ours, cell.mean, cell.half)
     if cell.game == "hnlh":
         note += f"; a match's own 95% interval is at most ±{QUANTILE * _won(data, cell, 'standard_error').max():.3g}"

@@ -6,6 +6,7 @@ stored; so that adding a read-out, an opponent or more boards to a finished trai
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -65,6 +66,17 @@ class Results:
                 lacking.setdefault(iteration, {}).setdefault(name, []).append(readout)
         return dict(sorted(lacking.items()))
 
+    def tell_what_is_gone(self, snapshots: SnapshotFolder) -> None:
+        """Of a finished training, tell where both a measurement and the snapshot for it are lacking."""
+        lacking = [set(self.due(self.evaluations[name])) - set(rows.rows) for (name, _), rows in self._rows.items()]
+        gone = snapshots.lost(set().union(*lacking))
+        if gone:
+            which = ", ".join(map(str, gone))
+            print(
+                f"warning: {snapshots.folder} lacks the snapshots of iterations {which}; what is measured lacks them, "
+                "too (force=true trains again).", file=sys.stderr, flush=True,
+            )  # fmt: skip
+
     @property
     def made_with(self) -> set[str]:
         """The commits that measured it."""
@@ -123,6 +135,8 @@ class Measuring(Results):
         Raises:
             ReproError: one is not there, or cannot be measured against.
         """
+        if finished is not None:
+            self.tell_what_is_gone(finished)
         lacking = {} if finished is None else self.lacking(finished)
         for name, evaluation in self.evaluations.items():
             if finished is not None and not any(name in by_evaluation for by_evaluation in lacking.values()):
@@ -205,7 +219,9 @@ def evaluated_with(config: Config) -> set[str]:
 def measured_rows(config: Config) -> list[tuple[str, str, int, float]]:
     """Everything that is stored of a run and asked for: read-out (or "training"), metric, iteration, value."""
     folder = folder_of(config)
-    together = {TRAINING: TrainingRows(folder).read(is_finished=True), **Results(config, folder).rows()}
+    results = Results(config, folder)
+    results.tell_what_is_gone(snapshots_of(folder))
+    together = {TRAINING: TrainingRows(folder).read(is_finished=True), **results.rows()}
     return [
         (readout, metric, step, value)
         for readout, rows in together.items()

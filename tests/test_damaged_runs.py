@@ -200,7 +200,7 @@ def test_a_damaged_evaluation_is_made_again(output):
 
 
 @pytest.mark.usefixtures("_nothing_trains")
-def test_what_cannot_be_measured_again_is_not_silently_lacking(output):
+def test_what_cannot_be_measured_again_is_not_silently_lacking(output, capsys):
     folder = folder_of(output)
     (path,) = folder.glob("evaluations/*.json")
     whole = path.read_text()
@@ -218,7 +218,13 @@ def test_what_cannot_be_measured_again_is_not_silently_lacking(output):
     assert record.message.startswith(f"{path} is damaged, and of the 1 iterations whose measurements it lacks, the fir")
     assert "\n" not in record.message
     path.unlink()
+    capsys.readouterr()
     assert done(output, *CFR)[0] == records.FINISHED
+    told = "lacks the snapshots of iterations 5; what is measured lacks them"
+    assert told in capsys.readouterr().err
+    assert is_done(planned(*CFR, f"output_dir={output}").config)
+    measured_rows(planned(*CFR, f"output_dir={output}").config)
+    assert told in capsys.readouterr().err, "when a figure is drawn, too"
 
 
 @pytest.mark.usefixtures("_nothing_trains")

@@ -69,6 +69,7 @@ def test_a_training_that_goes_on_from_earlier_leaves_them_again(tmp_path):
     written(folder, rows=6, every=2)
     folder.forget_after(3)
     assert folder.iterations == [2]
+    assert folder.lost([2, 4, 6]) == [4, 6]
     history = folder.history(3)["value"][0]
     assert len(history) == 2
 
@@ -78,6 +79,7 @@ def test_of_large_snapshots_the_newest_is_kept(tmp_path, monkeypatch):
     folder = SnapshotFolder(tmp_path)
     written(folder, rows=6, every=2)
     assert folder.iterations == [6]
+    assert folder.lost([2, 4, 6]) == [], "they were let go"
     assert len(folder.read().history["value"][0]) == 6, "the history is whole"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -107,6 +107,13 @@ class SnapshotFolder:
     def iterations(self) -> list[int]:
         """After which there are snapshots, ascending; of large ones only the newest."""
         return [i for i, path in self._numbered() if path.name == f"{i:07d}.pt"]
+
+    def lost(self, iterations: Iterable[int]) -> list[int]:
+        """Those of a finished training's snapshots that are not here, though they should be: none that is large."""
+        stored = self.iterations
+        if stored and (self.folder / f"{stored[-1]:07d}.pt").stat().st_size > MOST_KEPT_BYTES:
+            return []
+        return sorted(set(iterations) - set(stored))
 
     def write(self, snapshot: Snapshot) -> None:
         """Store a snapshot, durably, and let go of the rows of its history that are in files now."""

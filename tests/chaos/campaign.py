@@ -220,9 +220,10 @@ class Trials:
             outcome = self._disturbed("damaged file", output)
             self._told("damaged file", outcome, f"{path.relative_to(output)} {how}")
             if outcome.status or not there:
-                # Refused in a sentence; without the file, or, if it trains nothing, with a copy of it, it must go on.
+                # Refused in a sentence; without the file, or, if that is not made again, with a copy of it, it must go
+                # on.
                 path.unlink(missing_ok=True)
-                if self._reference.kind.module == "evaluate":
+                if self._reference.kind.module == "evaluate" or path.parent.name == "snapshots":
                     path.write_bytes(before)
 
     # -- what they share
