@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from repro.algorithms.memory import Minibatch
+from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.regression import fit
 from repro.algorithms.stacked import StackedAdam, fit_together
 from repro.engine.sampling import SamplingEngine
