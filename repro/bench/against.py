@@ -28,7 +28,8 @@ def rows(effort: Effort, commit: str) -> list[Row]:
 def leduc_iterations(effort: Effort, commit: str) -> Row:
     """Iterations of both players from the first one on, without evaluation, in a process per side.
 
-    Both sides do the same iterations, in turns; the note says whether their losses were the same.
+    Both sides do the same iterations, in turns; the note says how far their losses were apart. A difference by rounding
+    grows, since units that are near zero switch on one side and not on the other.
     """
     with checked_out(commit) as other, Side(REPOSITORY) as mine, Side(other) as theirs:
         for side in (mine, theirs):
@@ -36,9 +37,8 @@ def leduc_iterations(effort: Effort, commit: str) -> Row:
             side.rate(1)
         count = effort.iterations
         ours, peer = interleaved(lambda: mine.rate(count), lambda: theirs.rate(count), effort.repetitions)
-        difference = max(abs(a - b) / abs(b) for a, b in zip(mine.losses, theirs.losses, strict=True))
-    losses = "the same to the last bit" if not difference else f"apart by a part of {difference:.1g} at most"
-    note = f"peer: commit {commit}; the losses are {losses}"
+        first, *later = (abs(a - b) / abs(b) for a, b in zip(mine.losses, theirs.losses, strict=True))
+    note = f"peer: commit {commit}; losses differ by {first:.1g} of them at first, {max(later):.1g} at most later"
     return Row("leduc_iterations", ours, peer, "iterations/s", ours / peer, note)
 
 

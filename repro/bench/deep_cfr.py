@@ -317,8 +317,7 @@ def leduc_sgd_step_products(setup: Setup) -> Row:
 
 def leduc_sgd_step_floor(setup: Setup) -> Row:
     """The same step beside what no way to write it saves: its random numbers, the memory's entries that these name, and
-    the matrix products, each by one call of a library. Grouping, everything else in the network, and Adam are left out,
-    so the ratio is the most that a compiled loop around these calls could win.
+    the matrix products, each by NumPy or torch. Grouping, everything else in the network, and Adam are left out.
     """
     effort, trainer = setup.effort, setup.trainer
     memory = trainer.value_memories[0]
