@@ -73,8 +73,8 @@ test-quick: $(VENV)/test  ## the quick subset, under two minutes
 chaos: $(VENV)/test  ## kill and disturb all kinds of run 200 times, and see what is left of it (KILLS=200)
 	@$(RUN) -m tests.chaos --kills '$(KILLS)' --report "$$REPRO_OUTPUT/chaos.json"
 
-bench: $(VENV)/test  ## measure speed beside OpenSpiel's, in one run
-	@$(RUN) -m repro.bench --output "$$REPRO_OUTPUT/bench.json"
+bench: $(VENV)/test  ## measure speed beside OpenSpiel's, in one run; AGAINST=commit: beside another commit's
+	@$(RUN) -m repro.bench --output "$$REPRO_OUTPUT/bench$(if $(AGAINST),-against).json" $(if $(AGAINST),--against '$(AGAINST)')
 
 ui: $(VENV)/runtime  ## open the MLflow UI on this machine only (PORT=5000)
 	@mkdir -p "$$REPRO_OUTPUT"

@@ -5,8 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
+
+from repro.bench.deep_cfr import products, step_operations
+from repro.networks.modules import MaskedLinear, fc
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.slow
@@ -23,6 +30,10 @@ def test_quick_benchmark_writes_every_row(tmp_path):
         "leduc_sgd_overhead",
         "leduc_nash_conv",
         "leduc_sgd_step",
+        "leduc_sgd_step_products",
+        "leduc_sgd_step_floor",
+        "leduc_sgd_step_autograd_grouped",
+        "leduc_sgd_step_autograd_ungrouped",
         "leduc_cfr",
         "leduc_es_mccfr_1000",
         "leduc_nfsp",
@@ -40,3 +51,37 @@ def test_quick_benchmark_writes_every_row(tmp_path):
         assert max(row["ours"] / row["peer"], row["peer"] / row["ours"]) == pytest.approx(
             max(row["ratio"], 1 / row["ratio"]), rel=1e-6
         )
+
+
+@pytest.mark.slow
+def test_iterations_beside_another_commit(tmp_path):
+    output = tmp_path / "against.json"
+    command = [sys.executable, "-m", "repro.bench", "--quick", "--against", "HEAD", "--output", str(output)]
+    trees = ["git", "-C", str(ROOT), "worktree", "list"]
+    before = subprocess.run(trees, capture_output=True, text=True, check=False)
+    if before.returncode:
+        pytest.skip("not a git checkout")
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(output.read_text())
+    assert row["name"] == "leduc_iterations"
+    assert row["ratio"] == pytest.approx(row["ours"] / row["peer"])
+    assert subprocess.run(trees, capture_output=True, text=True, check=True).stdout == before.stdout
+
+
+def test_a_commit_that_git_does_not_know_is_refused_in_a_sentence(tmp_path):
+    command = [sys.executable, "-m", "repro.bench", "--against", "nosuch", "--output", str(tmp_path / "against.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 2
+    assert done.stderr.startswith("git worktree add: ")
+
+
+def test_products_are_those_that_operations_are_counted_of():
+    network = fc(5, 7, 3, 2, MaskedLinear())
+    assert step_operations(network, 11) == 2 * 11 * (3 * (5 * 7 + 7 * 7 + 7 * 3) - 5 * 7)
+    multiplied = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np, "dot", lambda a, b, out: multiplied.append((*a.shape, *b.shape, *out.shape)))
+        products(network, 11)()
+    assert sum(2 * rows * inner * columns for rows, inner, _, columns, *_ in multiplied) == step_operations(network, 11)
+    assert all(inner == same and out == [rows, columns] for rows, inner, same, columns, *out in multiplied)

@@ -9,7 +9,7 @@ import torch
 
 from repro.algorithms.d2cfr import D2CFR, rectification_weight
 from repro.algorithms.deep_cfr import DeepCFR
-from repro.algorithms.memory import Minibatch
+from repro.algorithms.minibatches import Minibatch
 from repro.config import NetworkConfig, ReadoutConfig
 from repro.engine.beliefs import Beliefs
 from repro.errors import ReproError

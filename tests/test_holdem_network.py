@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from repro.algorithms.memory import Minibatch
+from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.regression import fit
 from repro.config import NetworkConfig
 from repro.games import Game, load

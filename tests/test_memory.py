@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from repro.algorithms import memory as memory_module
-from repro.algorithms.memory import Aggregated, Memory, Minibatch, Reservoir
+from repro.algorithms.memory import Aggregated, Memory, Reservoir
+from repro.algorithms.minibatches import Minibatch
 from repro.engine.sampling import InfosetSamples
 from repro.networks.gradients import HandDifferentiated
 from repro.networks.modules import MaskedLinear, fc

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from repro.algorithms.memory import Minibatch
+from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.regression import fit
 from repro.networks.optimizers import FlatAdam
 from tests.helpers.networks import EVERY_NETWORK, SHAPES, build, problem

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from repro.algorithms.memory import Minibatch
+from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.regression import fit
 from repro.algorithms.stacked import StackedAdam, fit_together
 from repro.engine.sampling import SamplingEngine
@@ -60,6 +60,7 @@ def test_features_of_fixed_shape_are_the_features(name):
 def test_networks_trained_together_are_those_trained_alone(name, build, schedule):
     game = game_of(name)
     infosets, features = met(game), HoldemFeatures(game)
+    torch.manual_seed(0)
     networks: list[Network] = [build(NETWORK, features.columns, 3) for _ in range(3)]
     clip_norm, rows, steps = 0.1, 32, 20
     optimizers = [FlatAdam(n, 1e-2, clip_norm) for n in networks]

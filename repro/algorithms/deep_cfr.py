@@ -20,7 +20,8 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from repro.algorithms.base import Algorithm, Training
-from repro.algorithms.memory import Aggregated, Memory, Minibatch, Reservoir, reservoir_bytes
+from repro.algorithms.memory import Aggregated, Memory, Reservoir, reservoir_bytes
+from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.strategies import Asked, Listed, Rectify, Strategies, are_listed, listing_problems
 from repro.config.fields import above, added, at_least, one_of
 from repro.config.memory import network_bytes

@@ -8,12 +8,13 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from repro.algorithms.minibatches import Grouped, GroupedSteps, Minibatch, grouped_entries
 from repro.engine.sampling import InfosetSamples
 
 _ROWS_AT_ONCE = 1 << 19
@@ -22,25 +23,6 @@ _ROWS_AT_ONCE = 1 << 19
 _MERGED = 8
 """Rows of a minibatch are merged by infoset where a player has at most this many times as many infosets: on larger
 games there is less to merge, and sums over all infosets cost more than they save."""
-
-
-@dataclass(frozen=True)
-class Minibatch:
-    """Rows of a weighted least-squares problem: `sum over rows of weight * |f(infoset) - target|^2 + constant`.
-
-    Attributes:
-        infosets: `[n]`, or None for "all of the player's infosets, in order".
-        weight: `[n, 1]`; the weights include the division by batch size and number of actions.
-        target: `[n, actions]`.
-        constant: scalar; what grouping rows of the same infoset takes out of the loss.
-        inputs: features and legal mask of the rows, where there is no table to look them up in.
-    """
-
-    infosets: Tensor | None
-    weight: Tensor
-    target: Tensor
-    constant: Tensor
-    inputs: tuple[Tensor, Tensor] | None = None
 
 
 class Memory(Protocol):
@@ -110,12 +92,24 @@ class Reservoir:
     def __init__(self, capacity: int, first: int, count: int, actions: int, device: torch.device | str) -> None:
         self.capacity, self.first, self.count, self.actions = capacity, first, count, actions
         self.seen, self.size = 0, 0
-        # On a CPU, memory is taken by the operating system only as entries are written.
-        number = torch.int32 if count <= torch.iinfo(torch.int32).max else torch.int64
-        self._infoset = torch.empty(capacity, dtype=number, device=device)
-        self._iteration = torch.empty(capacity, dtype=torch.int32, device=device)
-        # One row per action: gathering and summing single columns is several times faster than short rows.
-        self._target = torch.empty(actions, capacity, device=device)
+        # Infoset, iteration and the targets' bits side by side, because entries are read in random order. On a CPU,
+        # memory is taken by the operating system only as entries are written, and NumPy asks it for large pages.
+        large = count > torch.iinfo(torch.int32).max
+        self._large_infosets = torch.empty(capacity, dtype=torch.int64, device=device) if large else None
+        self._entries = torch.from_numpy(np.empty((capacity, 2 - large + actions), np.int32)).to(device)
+
+    @property
+    def _infoset(self) -> Tensor:
+        return self._entries[:, 0] if self._large_infosets is None else self._large_infosets
+
+    @property
+    def _iteration(self) -> Tensor:
+        return self._entries[:, -1 - self.actions]
+
+    @property
+    def _target(self) -> Tensor:
+        """`[actions, capacity]`."""
+        return self._entries[:, -self.actions :].view(torch.float32).t()
 
     def add(self, samples: InfosetSamples, iteration: int, generator: torch.Generator) -> None:
         infosets = _player_rows(samples.infosets, self.first, self.count).to(self._infoset.dtype)
@@ -147,30 +141,45 @@ class Reservoir:
     ) -> Iterator[Minibatch]:
         # A minibatch holds many infosets several times, at times all of them. The squared loss depends only on each
         # infoset's total weight and mean target, so the step is taken on those: same gradient, less work.
-        grouped = merged and 2 * self.count <= batch_size
-        chunk = max(1, _ROWS_AT_ONCE // batch_size)
         unit = scale / (iteration * batch_size * self.actions)
+        draws = self._draws(steps, batch_size, generator)
+        if merged and 2 * self.count <= batch_size:
+            return Grouped(self._grouped(index, unit) for index in draws)
+        return self._ungrouped(draws, unit, merged and self.count <= _MERGED * batch_size)
+
+    def _draws(self, steps: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
+        """`[steps, batch_size]` entries in all, some steps at a time."""
+        chunk = max(1, _ROWS_AT_ONCE // batch_size)
         for start in range(0, steps, chunk):
             n = min(chunk, steps - start)
             index = torch.randint(self.size, (n * batch_size,), generator=generator, device=generator.device)
-            infosets = self._infoset.index_select(0, index).long()
-            weight = self._iteration.index_select(0, index) * unit
-            target = torch.stack([column.index_select(0, index) for column in self._target])
-            if grouped:
-                yield from self._grouped(n, batch_size, infosets, weight, target)
-            elif merged and self.count <= _MERGED * batch_size:
-                drawn = (infosets.split(batch_size), weight.split(batch_size), target.split(batch_size, 1))
-                yield from (self._merged(*rows) for rows in zip(*drawn, strict=True))
+            yield index.view(n, batch_size)
+
+    def _ungrouped(self, draws: Iterator[Tensor], unit: float, merged: bool) -> Iterator[Minibatch]:
+        for drawn in draws:
+            infosets, weight, target = self._drawn(drawn.flatten(), unit)
+            batch_size = drawn.shape[1]
+            if merged:
+                split = (infosets.split(batch_size), weight.split(batch_size), target.split(batch_size, 1))
+                yield from (self._merged(*rows) for rows in zip(*split, strict=True))
             else:
                 zero = weight.new_zeros(())
                 rows = (infosets.split(batch_size), weight[:, None].split(batch_size), target.t().split(batch_size))
                 yield from (Minibatch(i, w, y.contiguous(), zero) for i, w, y in zip(*rows, strict=True))
 
-    def _grouped(
-        self, steps: int, batch_size: int, infosets: Tensor, weight: Tensor, target: Tensor
-    ) -> Iterator[Minibatch]:
-        """`weight` `[rows]` and `target` `[actions, rows]`, summed per step and infoset."""
-        step = torch.arange(steps, device=infosets.device).repeat_interleave(batch_size)
+    def _drawn(self, index: Tensor, unit: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Infosets and weights `[rows]`, targets `[actions, rows]`."""
+        infosets = self._infoset.index_select(0, index).long()
+        weight = self._iteration.index_select(0, index) * unit
+        return infosets, weight, torch.stack([column.index_select(0, index) for column in self._target])
+
+    def _grouped(self, index: Tensor, unit: float) -> GroupedSteps:
+        """The entries `[steps, batch_size]`, summed per step and infoset."""
+        if self._entries.device.type == "cpu":
+            return grouped_entries(self._entries, index, unit, self.count)
+        steps = len(index)
+        infosets, weight, target = self._drawn(index.flatten(), unit)
+        step = torch.arange(steps, device=infosets.device).repeat_interleave(index.shape[1])
         cell = step.mul_(self.count).add_(infosets)
         weighted = target * weight
         total = weight.new_zeros(steps * self.count).scatter_add_(0, cell, weight)
@@ -178,8 +187,7 @@ class Reservoir:
         mean = torch.stack(sums, 1).div_(total[:, None].clamp(min=torch.finfo(total.dtype).tiny))
         squares = (weighted * target).sum(0).view(steps, -1).sum(1)
         constant = squares - (mean.square().sum(1) * total).view(steps, -1).sum(1)
-        split = zip(total[:, None].split(self.count), mean.split(self.count), constant, strict=True)
-        yield from (Minibatch(None, w, y, c) for w, y, c in split)
+        return GroupedSteps(steps, total.view(steps, -1), mean.view(steps, self.count, -1), constant)
 
     def _merged(self, infosets: Tensor, weight: Tensor, target: Tensor) -> Minibatch:
         """One minibatch of `weight` `[rows]` and `target` `[actions, rows]`, with one row per infoset drawn."""
@@ -242,9 +250,8 @@ class Aggregated:
         mean = self._sum / self._weight.clamp(min=1)
         unit = scale / (iteration * self._entries * self.actions)
         constant = (self._squares - (self._weight * mean * mean).sum()) * unit
-        batch = Minibatch(None, (self._weight * unit).float(), mean.float(), constant.float())
-        for _ in range(steps):
-            yield batch
+        every = ((self._weight[:, 0] * unit).float()[None], mean.float()[None], constant.float()[None])
+        return Grouped(iter([GroupedSteps(steps, *every)]))
 
     def state_dict(self) -> dict[str, Tensor]:
         return {

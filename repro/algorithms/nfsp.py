@@ -26,7 +26,8 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from repro.algorithms.base import Algorithm, largest_divisor
-from repro.algorithms.memory import Minibatch, Reservoir, reservoir_bytes
+from repro.algorithms.memory import Reservoir, reservoir_bytes
+from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.nfsp_strategies import AskedPlayer, ListedPlayer, PlayerStrategies, Probabilities
 from repro.algorithms.replay import BYTES_PER_TRANSITION, Replay, Transitions
 from repro.algorithms.strategies import are_listed, listing_problems

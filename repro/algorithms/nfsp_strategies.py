@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from repro.algorithms.memory import Minibatch
+from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.regression import fit
 from repro.games.game import Game
 from repro.networks.inputs import Inputs

@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from repro.algorithms.memory import Minibatch
+from repro.algorithms.minibatches import Grouped, Minibatch
 from repro.networks.gradients import gradients_of
-from repro.networks.optimizers import FlatOptimizer
+from repro.networks.optimizers import FlatAdam, FlatOptimizer
+from repro.networks.programs import CompiledSteps
 
 _LOSS_EVERY = 16
 """The training loss is the mean over every 16th step of the second half: a reading, at a hundredth of the cost."""
@@ -49,6 +51,10 @@ def fit(
         FloatingPointError: the loss or the parameters are no longer finite.
     """
     optimizer.reset()
+    if isinstance(minibatches, Grouped) and not log_loss and penalty is None and features is not None:
+        compiled = _compiled_steps(network, optimizer, features, legal)
+        if compiled is not None:
+            return _fit_compiled(compiled, optimizer, minibatches, steps, last_step, schedule)
     gradients = gradients_of(network, log_loss)
     if features is not None and legal is not None:
         gradients.prepare(features, legal)
@@ -74,6 +80,38 @@ def fit(
             optimizer.update()
     group["lr"] = rate
     return mean_loss(losses, optimizer.flat)
+
+
+def _compiled_steps(
+    network: nn.Module, optimizer: FlatOptimizer, features: Tensor, legal: Tensor | None
+) -> CompiledSteps | None:
+    """The network's compiled steps on the CPU, if there is such a form of it."""
+    if legal is None or features.device.type != "cpu" or not isinstance(optimizer, FlatAdam):
+        return None
+    try:
+        return CompiledSteps(network, optimizer, features, legal)
+    except TypeError:
+        return None
+
+
+def _fit_compiled(
+    compiled: CompiledSteps, optimizer: FlatOptimizer, minibatches: Grouped, steps: int,
+    last_step: Callable[[], object] | None, schedule: str,
+) -> float:  # fmt: skip
+    """`fit` in a compiled loop, but for a last step that is the caller's."""
+    group, rate = optimizer.param_groups[0], optimizer.param_groups[0]["lr"]
+    rates = np.array([rate_at(i, steps, rate, schedule) for i in range(1, steps + 1)])
+    losses: list[Tensor] = []
+    for chunk in minibatches.chunks:
+        begin = len(losses)
+        updates = chunk.steps - (begin + chunk.steps == steps and last_step is not None)
+        found = torch.from_numpy(compiled.take(chunk.weight, chunk.target, rates[begin : begin + chunk.steps], updates))
+        losses.extend(found + (chunk.constant if len(chunk.constant) == chunk.steps else chunk.constant[-1:]))
+    if last_step is not None:
+        group["lr"] = rates[-1]
+        last_step()
+        group["lr"] = rate
+    return mean_loss([loss for i, loss in enumerate(losses, start=1) if is_read(i, steps)], optimizer.flat)
 
 
 def rate_at(step: int, steps: int, rate: float, schedule: str) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from repro.algorithms.memory import Minibatch
+from repro.algorithms.minibatches import Minibatch
 
 BYTES_PER_TRANSITION = 16
 """Of a transition in a `Replay`, at the least."""

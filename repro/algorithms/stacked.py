@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from repro.algorithms.memory import Minibatch
+from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.regression import is_read, mean_loss, rate_at
 from repro.networks.inputs import Inputs
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from repro.algorithms.memory import Minibatch
+from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.regression import fit
 from repro.engine.sampling import InfosetSamples
 from repro.games.game import Game

@@ -1,9 +1,12 @@
 """Speed of this suite beside OpenSpiel's: `python -m repro.bench [--output outputs/bench.json] [--quick]`.
 
-Both sides run in one process, on one thread, in turns (ours, peer, ours, peer, ...); the numbers are medians. The JSON
-file holds a list of `{"name", "ours", "peer", "unit", "ratio"}`. A ratio above 1 always means that ours is better;
-the exceptions are `leduc_sgd_overhead`, whose ratio is the cost of everything around the SGD steps (ours / peer, at
-best 1, wanted is at most 1.15), and `leduc_d2cfr_iteration`, that of D2CFR over Deep CFR (wanted is at most 3).
+With `--against COMMIT`, iterations of Deep CFR beside those of another commit of this repository instead.
+
+Both sides run in one process (two, beside a commit), on one thread, in turns (ours, peer, ours, peer, ...); numbers are
+medians. The JSON file holds a list of `{"name", "ours", "peer", "unit", "ratio"}`. A ratio above 1 always means that
+ours is better; the exceptions are `leduc_sgd_overhead`, whose ratio is the cost of everything around the SGD steps
+(ours / peer, at best 1, wanted is at most 1.15), `leduc_d2cfr_iteration`, that of D2CFR over Deep CFR (wanted is at
+most 3), and `leduc_sgd_step_floor`, that of an SGD step over those of its parts that no way to write it saves.
 
 Most measurements are on Leduc; those of `repro.bench.holdem` and `repro.bench.subgames` are on Hold'em, beside plain
 ways to do the same, or beside what memory allows. What
@@ -21,7 +24,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from repro.bench import d2cfr, deep_cfr, holdem, nfsp, subgames, tabular
+from repro.bench import against, d2cfr, deep_cfr, holdem, nfsp, subgames, tabular
 from repro.bench.measure import FULL, QUICK, Effort, Row, one_thread
 from repro.errors import ReproError
 
@@ -63,12 +66,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run from the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m repro.bench", description="Measure this suite beside OpenSpiel.")
     parser.add_argument("--output", type=Path, default=Path("outputs/bench.json"), help="JSON file to write")
+    parser.add_argument("--against", metavar="COMMIT", help="measure iterations beside those of this commit instead")
     parser.add_argument("--quick", action="store_true", help="few repetitions: less than 30 s, less reliable")
     options = parser.parse_args(arguments)
     effort = QUICK if options.quick else FULL
     try:
         prepare_output_file(options.output)
-        rows = run(effort)
+        rows = against.rows(effort, options.against) if options.against else run(effort)
     except ReproError as error:
         print(error, file=sys.stderr)
         return 2

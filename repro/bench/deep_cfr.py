@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from repro.algorithms.deep_cfr import DeepCFR, DeepCFRConfig
 from repro.algorithms.memory import Reservoir
@@ -141,7 +143,10 @@ def rows(effort: Effort) -> list[Row]:
         leduc_iteration(setup),
         leduc_sgd_overhead(setup),
         *leduc_sgd_steps(setup),
-        leduc_sgd_step_autograd(setup),
+        leduc_sgd_step_products(setup),
+        leduc_sgd_step_floor(setup),
+        leduc_sgd_step_autograd_grouped(setup),
+        leduc_sgd_step_autograd_ungrouped(setup),
     ]
 
 
@@ -267,49 +272,172 @@ def leduc_sgd_steps(setup: Setup) -> list[Row]:
 
 def sd_cfr_network(trainer: DeepCFR) -> tuple[Network, FlatAdam]:
     """A value network of the SD-CFR architecture, and its optimiser."""
-    network = value_network(NetworkConfig("sd_cfr", WIDTH), feature_columns(trainer.game), trainer.game.num_actions)
+    network = plain_network(trainer)
     return network, FlatAdam(network, LEARNING_RATE, CLIP_NORM)
 
 
-def leduc_sgd_step_autograd(setup: Setup) -> Row:
-    """Our value SGD step beside the plain way: 2,048 gathered rows, torch's autograd, clipping and Adam.
+def plain_network(trainer: DeepCFR) -> Network:
+    """A value network of the SD-CFR architecture, whose parameters are its own."""
+    return value_network(NetworkConfig("sd_cfr", WIDTH), feature_columns(trainer.game), trainer.game.num_actions)
 
-    Both draw their minibatches from the same memory.
+
+def products(network: Network, rows: int) -> Callable[[], None]:
+    """A function that does the matrix products that `step_operations` counts, by NumPy, and nothing else."""
+    dice = np.random.default_rng(0)
+    done: list[tuple[NDArray[np.float32], ...]] = []
+    for module in network.modules():
+        if isinstance(module, nn.Linear):
+            shapes = (rows, module.in_features), (module.out_features, module.in_features), (rows, module.out_features)
+            x, weight, dy = (dice.standard_normal(shape, np.float32) for shape in shapes)
+            parts = [(x, weight.T), (dy.T, x)] + ([(dy, weight)] if done else [])
+            done += [(a, b, np.empty((len(a), b.shape[1]), np.float32)) for a, b in parts]
+
+    def multiply() -> None:
+        for a, b, out in done:
+            np.dot(a, b, out=out)
+
+    return multiply
+
+
+def leduc_sgd_step_products(setup: Setup) -> Row:
+    """The same step beside its matrix products alone, at the same shapes: the ratio is the share of its time that a
+    step without anything else would still take."""
+    effort, trainer = setup.effort, setup.trainer
+    network, optimizer = sd_cfr_network(trainer)
+    rows = setup.game.player_slice[0].stop
+    multiply, giga = products(network, rows), 1e-9 * step_operations(network, rows)
+    step, alone = interleaved(
+        lambda: giga * effort.steps / fit_seconds(setup, network, optimizer, 0, effort.steps),
+        lambda: giga * effort.steps / seconds(lambda: [multiply() for _ in range(effort.steps)]),
+        effort.repetitions,
+    )
+    note = f"{rows} rows computed; peer: the step's own matrix products by np.dot, and nothing else"
+    return Row("leduc_sgd_step_products", step, alone, "GFLOP/s", step / alone, note)
+
+
+def leduc_sgd_step_floor(setup: Setup) -> Row:
+    """The same step beside what no way to write it saves: its random numbers, the memory's entries that these name, and
+    the matrix products, each by NumPy or torch. Grouping, everything else in the network, and Adam are left out.
     """
     effort, trainer = setup.effort, setup.trainer
     memory = trainer.value_memories[0]
     assert isinstance(memory, Reservoir)
     network, optimizer = sd_cfr_network(trainer)
-    plain = plain_steps(trainer, memory)
+    multiply, draw = products(network, setup.game.player_slice[0].stop), generator(0, "bench floor")
+    entries = np.zeros((memory.size, 2 + setup.game.num_actions), np.float32)
+
+    def least() -> None:
+        chunk = 100
+        for start in range(0, effort.steps, chunk):
+            steps = min(chunk, effort.steps - start)
+            index = torch.randint(memory.size, (steps * BATCH_SIZE,), generator=draw)
+            # Whole entries side by side are read faster than the memory's columns are.
+            entries.take(index.numpy(), axis=0, mode="clip")
+            for _ in range(steps):
+                multiply()
+
+    ours, floor = interleaved(
+        lambda: 1e3 * fit_seconds(setup, network, optimizer, 0, effort.steps) / effort.steps,
+        lambda: 1e3 * seconds(least) / effort.steps,
+        effort.repetitions,
+    )
+    note = f"peer: random numbers, reading {BATCH_SIZE} entries and the matrix products, nothing else; at best 1"
+    return Row("leduc_sgd_step_floor", ours, floor, "ms", ours / floor, note)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A minibatch as torch's tutorials have it.
+
+    Attributes:
+        features, legal: `[rows, ...]`, the network's inputs.
+        weight, target: `[rows, 1]` and `[rows, actions]`; the loss is the weighted squared error's sum.
+    """
+
+    features: Tensor
+    legal: Tensor
+    weight: Tensor
+    target: Tensor
+
+
+def leduc_sgd_step_autograd_ungrouped(setup: Setup) -> Row:
+    """Our value SGD step beside the plain way: 2,048 gathered rows, torch's autograd, clipping and Adam.
+
+    Most of the difference is that ours groups the rows of an infoset; that of the two ways to take the same step is in
+    `leduc_sgd_step_autograd_grouped`. Both draw their minibatches from the same memory.
+    """
+    memory = setup.trainer.value_memories[0]
+    assert isinstance(memory, Reservoir)
+    minibatches = gathered(setup, memory)
+    note = f"peer: torch autograd, clip_grad_norm_ and torch.optim.Adam, on all {BATCH_SIZE} rows"
+    return beside_autograd(setup, "leduc_sgd_step_autograd_ungrouped", lambda _: minibatches, note)
+
+
+def leduc_sgd_step_autograd_grouped(setup: Setup) -> Row:
+    """Our value SGD step beside torch's autograd, clipping and Adam on the same minibatches, whose rows are grouped.
+
+    Both draw them in the same way, which is timed.
+    """
+
+    def grouped(steps: int) -> Iterator[Problem]:
+        features, legal = player_rows(setup)
+        draw = generator(0, "bench minibatches", 0, 0)
+        for batch in setup.trainer.value_memories[0].minibatches(steps, BATCH_SIZE, 1, 1.0, draw):
+            yield Problem(features, legal, batch.weight, batch.target)
+
+    note = "peer: torch autograd, clip_grad_norm_ and torch.optim.Adam, on the same grouped rows"
+    return beside_autograd(setup, "leduc_sgd_step_autograd_grouped", grouped, note)
+
+
+def beside_autograd(setup: Setup, name: str, problems: Callable[[int], Iterator[Problem]], note: str) -> Row:
+    """Our value SGD step beside a plain one, on so many of the `problems` that a number of steps asks for."""
+    effort = setup.effort
+    network, optimizer = sd_cfr_network(setup.trainer)
+    plain = plain_steps(setup.trainer)
+    fewer = effort.steps // 5
 
     def ours() -> float:
         return 1e3 * fit_seconds(setup, network, optimizer, 0, effort.steps) / effort.steps
 
     def peer() -> float:
-        return 1e3 * seconds(lambda: plain(effort.steps // 5)) / (effort.steps // 5)
+        return 1e3 * seconds(lambda: plain(islice(problems(fewer), fewer))) / fewer
 
     our_ms, peer_ms = interleaved(ours, peer, effort.repetitions)
-    note = "peer: torch autograd, clip_grad_norm_ and torch.optim.Adam on all gathered rows"
-    return Row("leduc_sgd_step_autograd", our_ms, peer_ms, "ms", peer_ms / our_ms, note)
+    return Row(name, our_ms, peer_ms, "ms", peer_ms / our_ms, note)
 
 
-def plain_steps(trainer: DeepCFR, memory: Reservoir) -> Callable[[int], None]:
-    """A function that takes so many SGD steps of player 0's value network the way that torch's tutorials do."""
-    network = value_network(NetworkConfig("sd_cfr", WIDTH), feature_columns(trainer.game), trainer.game.num_actions)
-    optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
+def player_rows(setup: Setup) -> tuple[Tensor, Tensor]:
+    """Features and legal mask of player 0's infosets."""
+    rows = setup.game.player_slice[0]
+    return listed(setup.trainer).features[rows], setup.game.legal[rows]
+
+
+def gathered(setup: Setup, memory: Reservoir) -> Iterator[Problem]:
+    """Minibatches of player 0 without end, whose rows are as they were drawn."""
     entries = memory.state_dict()
-    infosets, weights = entries["infoset"].long(), entries["iteration"].float()[:, None]
+    infosets, iterations = entries["infoset"].long(), entries["iteration"].float()[:, None]
     targets = entries["target"].t().contiguous()
-    player_rows = trainer.game.player_slice[0]
-    features, legal = listed(trainer).features[player_rows], trainer.game.legal[player_rows]
+    features, legal = player_rows(setup)
     draw = generator(0, "bench plain")
 
-    def take(steps: int) -> None:
-        for _ in range(steps):
+    def drawn() -> Iterator[Problem]:
+        while True:
             index = torch.randint(memory.size, (BATCH_SIZE,), generator=draw)
-            rows = infosets[index]
-            output = network(features[rows], legal[rows])
-            loss = (weights[index] * (output - targets[index]).square()).mean()
+            rows, target = infosets[index], targets[index]
+            yield Problem(features[rows], legal[rows], iterations[index] / target.numel(), target)
+
+    return drawn()
+
+
+def plain_steps(trainer: DeepCFR) -> Callable[[Iterator[Problem]], None]:
+    """A function that takes SGD steps of player 0's value network the way that torch's tutorials do."""
+    network = plain_network(trainer)
+    optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
+
+    def take(problems: Iterator[Problem]) -> None:
+        for problem in problems:
+            output = network(problem.features, problem.legal)
+            loss = (problem.weight * (output - problem.target).square()).sum()
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(network.parameters(), CLIP_NORM)

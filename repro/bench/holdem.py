@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
-from repro.algorithms.memory import Minibatch
+from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.stacked import StackedAdam
 from repro.bench.measure import Effort, Row, interleaved, per_second
 from repro.config import NetworkConfig

@@ -35,6 +35,7 @@ class Effort:
         peer_seconds: seconds of OpenSpiel's traversals in `leduc_traversals`.
         peer_traversals, peer_steps: of OpenSpiel's traversals and SGD steps per player in `leduc_iteration`.
         steps: SGD steps in the `leduc_sgd_step` rows.
+        iterations: of both sides, per turn, beside another commit.
         small: calls of whatever takes about a millisecond.
         tabular_seconds: of each side in the rows of tabular solvers.
         turns: random turn subgames that are solved, and a tenth of the rivers; times differ by two orders of magnitude.
@@ -45,6 +46,7 @@ class Effort:
     peer_traversals: int
     peer_steps: int
     steps: int
+    iterations: int
     small: int
     tabular_seconds: float
     turns: int
@@ -56,6 +58,7 @@ FULL = Effort(
     peer_traversals=200,
     peer_steps=50,
     steps=500,
+    iterations=5,
     small=50,
     tabular_seconds=1.0,
     turns=50,
@@ -66,6 +69,7 @@ QUICK = Effort(
     peer_traversals=30,
     peer_steps=8,
     steps=100,
+    iterations=1,
     small=10,
     tabular_seconds=0.1,
     turns=1,

@@ -20,7 +20,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def compiled(function: F) -> F:
     """Compile with Numba on first use, and keep the result beside the module, or where NUMBA_CACHE_DIR says."""
-    dispatcher: Any = numba.njit(nogil=True)(function)
+    return _kept(function, numba.njit(nogil=True))
+
+
+def compiled_sums(function: F) -> F:
+    """The same, for loops that may add in any order, as vector instructions do, and where nothing divides by zero."""
+    return _kept(function, numba.njit(nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"}))
+
+
+def _kept(function: F, compiler: Callable[[F], Any]) -> F:
+    dispatcher = compiler(function)
     # What `cache=True` does, with a cache of ours.
     dispatcher._cache = MendingCache(function)
     return cast(F, dispatcher)

@@ -1,6 +1,8 @@
 """How each module of `repro.networks.modules` is differentiated by hand, in NumPy on the parameters' own memory.
 
-A NumPy call costs a fraction of a torch call, which is what counts where the matrices are small.
+A NumPy call costs a fraction of a torch call, which is what counts where the matrices are small. Where a fit's rows are
+grouped and the network has no branches, no call at all is cheaper still (`repro.networks.steps`). Here are the steps of
+minibatches that name their rows or bring their inputs, of networks with branches, and with a term added to the loss.
 """
 
 from __future__ import annotations

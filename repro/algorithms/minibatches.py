@@ -1,0 +1,130 @@
+"""Minibatches whose rows are grouped: one row per infoset of a player, for many SGD steps at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numba import float32
+from torch import Tensor
+
+from repro.engine.compiled import compiled_sums
+
+
+@dataclass(frozen=True)
+class Minibatch:
+    """Rows of a weighted least-squares problem: `sum over rows of weight * |f(infoset) - target|^2 + constant`.
+
+    Attributes:
+        infosets: `[n]`, or None for "all of the player's infosets, in order".
+        weight: `[n, 1]`; the weights include the division by batch size and number of actions.
+        target: `[n, actions]`.
+        constant: scalar; what grouping rows of the same infoset takes out of the loss.
+        inputs: features and legal mask of the rows, where there is no table to look them up in.
+    """
+
+    infosets: Tensor | None
+    weight: Tensor
+    target: Tensor
+    constant: Tensor
+    inputs: tuple[Tensor, Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class GroupedSteps:
+    """Minibatches over all of a player's infosets.
+
+    Attributes:
+        steps: how many steps are taken on them; beyond the last one's, on that.
+        weight, target, constant: `[minibatches, infosets]`, `[minibatches, infosets, actions]`, `[minibatches]`, as in
+            `Minibatch`.
+    """
+
+    steps: int
+    weight: Tensor
+    target: Tensor
+    constant: Tensor
+
+
+class Grouped(Iterator[Minibatch]):
+    """Grouped minibatches, one after the other; or, for a fit in one compiled loop, its `chunks`."""
+
+    def __init__(self, chunks: Iterator[GroupedSteps]) -> None:
+        self.chunks = chunks
+        self._single = self._one_by_one()
+
+    def __next__(self) -> Minibatch:
+        return next(self._single)
+
+    def _one_by_one(self) -> Iterator[Minibatch]:
+        for chunk in self.chunks:
+            columns = zip(chunk.weight[..., None].unbind(), chunk.target.unbind(), chunk.constant.unbind(), strict=True)
+            batches = [Minibatch(None, *column) for column in columns]
+            yield from batches
+            for _ in range(chunk.steps - len(batches)):
+                yield batches[-1]
+
+
+def grouped_entries(entries: Tensor, index: Tensor, unit: float, infosets: int) -> GroupedSteps:
+    """Rows of a memory on the CPU, summed per step and infoset.
+
+    Args:
+        entries: `[capacity, 2 + actions]` int32: infoset, iteration, and the bits of the targets.
+        index: `[steps, rows]` entries.
+        unit: what an entry of the first iteration weighs.
+        infosets: of the player.
+    """
+    steps, actions = len(index), entries.shape[1] - 2
+    weight, target = np.empty((steps, infosets), np.float32), np.empty((steps, infosets, actions), np.float32)
+    constant = np.empty(steps, np.float32)
+    _group(entries.numpy().view(np.uint32), index.numpy().view(np.uint64), np.float32(unit), weight, target, constant)
+    return GroupedSteps(steps, *(torch.from_numpy(part) for part in (weight, target, constant)))
+
+
+@compiled_sums
+def _group(entries: Any, index: Any, unit: Any, weight: Any, target: Any, constant: Any) -> None:
+    actions, rows = entries.shape[1] - 2, index.shape[1]
+    # Unsigned, and a column at a time: Numba checks signed indices, and does not unroll loops over a few columns.
+    columns, own = np.empty((2 + actions, rows), np.uint32), np.empty(rows, np.float32)
+    targets, infosets = columns.view(np.float32)[2:], columns[0]
+    sums = np.empty((actions, weight.shape[1]), np.float32)
+    for step in range(len(index)):
+        # Reading on its own first: entries are far apart, and nothing that is computed should wait for one of them.
+        _read(entries, index[step], unit, columns, own)
+        total, squares = weight[step], float32(0)
+        total[:] = 0
+        sums[:] = 0
+        for row in range(rows):
+            total[infosets[row]] += own[row]
+        for a in range(actions):
+            column, summed = targets[a], sums[a]
+            for row in range(rows):
+                squares += own[row] * column[row] * column[row]
+            for row in range(rows):
+                summed[infosets[row]] += own[row] * column[row]
+        constant[step] = squares - _means(total, sums, target[step])
+
+
+@compiled_sums
+def _read(entries: Any, index: Any, unit: Any, columns: Any, own: Any) -> None:
+    for row in range(len(own)):
+        columns[0, row] = entries[index[row], 0]
+        own[row] = float32(entries[index[row], 1]) * unit
+    for i in range(2, len(columns)):
+        column = columns[i]
+        for row in range(len(own)):
+            column[row] = entries[index[row], i]
+
+
+@compiled_sums
+def _means(total: Any, sums: Any, mean: Any) -> Any:
+    """Divide by the total weights, where there are any; returns the weighted sum of the means' squares."""
+    squares = float32(0)
+    for infoset in range(len(total)):
+        for a in range(len(sums)):
+            mean[infoset, a] = sums[a, infoset] / total[infoset] if total[infoset] > 0 else float32(0)
+            squares += mean[infoset, a] * mean[infoset, a] * total[infoset]
+    return squares

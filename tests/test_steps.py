@@ -1,0 +1,127 @@
+"""Steps in the compiled loop against torch's autograd and Adam in float64, and against the steps that Python takes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from repro.algorithms.minibatches import Grouped, GroupedSteps, Minibatch
+from repro.algorithms.regression import fit
+from repro.config import NetworkConfig
+from repro.networks.modules import Network, Normalise, StateAndAdvantages, value_network
+from repro.networks.optimizers import FlatAdam
+from repro.networks.programs import CompiledSteps, program_of
+from tests.helpers.draws import seeded
+from tests.helpers.networks import EVERY_NETWORK, SHAPES, build, columns, problem
+
+WITHOUT_BRANCHES = [each for each in EVERY_NETWORK if each[1] in ("sd_cfr", "fc")]
+STEPS, RATE, CLIP_NORM = 9, 1e-2, 0.05
+
+
+def dnet(shape: tuple[int, int, int, int]) -> Network:
+    torch.manual_seed(0)
+    network = value_network(NetworkConfig("dnet", shape[2]), columns(shape[1]), shape[3])
+    assert isinstance(network.head, StateAndAdvantages)
+    network.head.state_scale = 0.7
+    return network
+
+
+def networks(shape: tuple[int, int, int, int]) -> Iterator[Network]:
+    yield from (build(*each, shape) for each in WITHOUT_BRANCHES)
+    yield dnet(shape)
+
+
+def chunk(network: Network, x: Tensor, legal: Tensor) -> GroupedSteps:
+    draw = seeded(1)
+    outputs = network(x, legal).shape[1]
+    scale = 10.0 ** (torch.arange(STEPS) % 3 - 2)
+    weight = torch.rand(STEPS, len(x), generator=draw) * scale[:, None]
+    weight[:, 1:2] = 0
+    target = torch.randn(STEPS, len(x), outputs, generator=draw)
+    return GroupedSteps(STEPS, weight, target, torch.rand(STEPS, generator=draw))
+
+
+def exact_fit(network: Network, x: Tensor, legal: Tensor, steps: GroupedSteps) -> tuple[Network, list[float]]:
+    exact, losses = copy.deepcopy(network).double(), []
+    optimizer = torch.optim.Adam(exact.parameters(), lr=RATE)
+    for weight, target, constant in zip(steps.weight.double(), steps.target.double(), steps.constant, strict=True):
+        optimizer.zero_grad()
+        loss = ((exact(x.double(), legal) - target).square() * weight[:, None]).sum()
+        loss.backward()
+        nn.utils.clip_grad_norm_(exact.parameters(), CLIP_NORM)
+        optimizer.step()
+        losses.append(float(loss.detach() + constant))
+    return exact, losses
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_fit_equals_one_in_float64(shape):
+    x, legal, _, _ = problem(shape)
+    for network in networks(shape):
+        steps = chunk(network, x, legal)
+        exact, losses = exact_fit(network, x, legal, steps)
+        begin = nn.utils.parameters_to_vector(network.parameters()).detach().double()
+        optimizer = FlatAdam(network, RATE, CLIP_NORM)
+        compiled = CompiledSteps(network, optimizer, x, legal)
+        rates = torch.full((STEPS,), RATE, dtype=torch.float64).numpy()
+        found = torch.from_numpy(compiled.take(steps.weight, steps.target, rates, STEPS)) + steps.constant
+        torch.testing.assert_close(found, torch.tensor(losses, dtype=torch.float64), rtol=1e-4, atol=1e-6)
+        end = nn.utils.parameters_to_vector(exact.parameters()).detach()
+        assert float((optimizer.flat.detach().double() - end).norm()) < 1e-4 * float((end - begin).norm())
+        assert int(optimizer.state[optimizer.flat]["step"]) == STEPS
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+@pytest.mark.parametrize("own_last_step", [False, True])
+def test_fit_takes_the_same_steps_compiled_and_one_by_one(schedule, own_last_step):
+    x, legal, _, _ = problem(SHAPES[3])
+    for network in networks(SHAPES[3]):
+        whole = chunk(network, x, legal)
+        # In two portions, of which the second repeats its last minibatch, as a memory of sums does its only one.
+        first = GroupedSteps(5, whole.weight[:5], whole.target[:5], whole.constant[:5])
+        second = GroupedSteps(4, whole.weight[5:7], whole.target[5:7], whole.constant[5:7])
+        ends: list[tuple[float, Tensor]] = []
+        for compiled in (True, False):
+            mine = copy.deepcopy(network)
+            rates: list[float] = []
+            optimizer = FlatAdam(mine, RATE, CLIP_NORM)
+
+            def last_step(optimizer: FlatAdam = optimizer, rates: list[float] = rates) -> None:
+                rates.append(optimizer.param_groups[0]["lr"])
+                optimizer.step()
+
+            batches = Grouped(iter([first, second]))
+            given: Iterator[Minibatch] = batches if compiled else iter(list(batches))
+            last = last_step if own_last_step else None
+            loss = fit(mine, optimizer, given, STEPS, x, legal, last_step=last, schedule=schedule)
+            assert optimizer.param_groups[0]["lr"] == RATE
+            assert len(rates) == own_last_step
+            assert (schedule == "cosine" and own_last_step) == any(rate < RATE / 5 for rate in rates)
+            ends.append((loss, optimizer.flat.detach()))
+        assert ends[0][0] == pytest.approx(ends[1][0], rel=1e-4)
+        torch.testing.assert_close(ends[0][1], ends[1][1], rtol=1e-4, atol=2e-5)
+
+
+def test_compiled_fit_says_when_training_diverges():
+    x, legal, weight, target = problem(SHAPES[1])
+    network = build("value", "sd_cfr", None, SHAPES[1])
+    steps = GroupedSteps(3, weight[None, :, 0], target[None] * float("nan"), torch.zeros(1))
+    with pytest.raises(FloatingPointError, match="not finite"):
+        fit(network, FlatAdam(network, 1e-3, 1.0), Grouped(iter([steps])), 3, x, legal)
+
+
+@pytest.mark.parametrize("architecture", ["deep_cfr", "brown"])
+def test_networks_with_branches_have_no_compiled_form(architecture):
+    with pytest.raises(TypeError, match="no compiled form of Merge"):
+        program_of(build("value", architecture, None, SHAPES[1]))
+
+
+def test_a_normalisation_of_features_or_before_a_relu_has_no_compiled_form():
+    head = build("value", "fc", 1, SHAPES[1]).head
+    for body in (nn.Sequential(Normalise()), nn.Sequential(nn.Linear(3, 3), Normalise(), nn.ReLU())):
+        with pytest.raises(TypeError, match="no compiled form of Normalise"):
+            program_of(Network(body, head))
