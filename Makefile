@@ -35,7 +35,7 @@ export MKL_NUM_THREADS ?= 1
 # MLflow reports how it is used to its makers unless this is set.
 export MLFLOW_DISABLE_TELEMETRY ?= true
 
-COMMANDS := help list figures draw publish verify stale test test-quick chaos bench ui lint format clean
+COMMANDS := help list figures draw publish verify claims stale test test-quick chaos bench ui lint format clean
 .PHONY: $(COMMANDS) $(TARGETS)
 
 help:  ## print this
@@ -60,6 +60,9 @@ publish: $(VENV)/runtime  ## copy TARGET's figure to paper_figures/results and u
 
 verify: $(VENV)/runtime  ## repeat TARGET's first iterations, compare with what is published (ITERATIONS= SEEDS= SWEEP=)
 	@$(RUN) -m repro.verify $(or $(TARGET),figure1) $(VERIFY_FLAGS)
+
+claims: $(VENV)/runtime  ## judge all published data, or TARGET's, by today's rules
+	@$(RUN) -m repro.verify $(TARGET) --claims
 
 stale: $(VENV)/runtime  ## list what code has changed since results were made; REFRESH=1 says so on the pages
 	@$(RUN) -m repro.verify $(TARGET) --stale $(if $(REFRESH),--refresh)

@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 
 from paper_figures import frame
-from repro import staleness
 from repro.config.keys import flatten, hyperparameters, training_config
 from repro.measuring import evaluated_with, measured_rows
 from repro.targets import PlannedSweep, composed, module_of
@@ -45,7 +44,7 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
     published = [config for run in composed(sweep.published) for config in run.configs]
     first = training_config(sweep.configs[0])
     del first["seed"]
-    made = {
+    return {
         "command": sweep.command,
         **{fact: sorted({v for record in run_records for v in record.made_with.get(fact, [])}) for fact in facts},
         "evaluated_with": sorted({commit for config in sweep.configs for commit in evaluated_with(config)}),
@@ -58,8 +57,6 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
             [hyperparameters(c) for c in published], [hyperparameters(c) for c in sweep.configs]
         ),
     }
-    # Of commits that a history loses, this is what is known of the code.
-    return {**made, "sources": staleness.sources(made)}
 
 
 def deviations(paper: Sequence[dict[str, Any]], ours: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:

@@ -1,8 +1,8 @@
 """New measurements against published ones: number by number, and claim by claim.
 
-On the same kind of machine, with the same versions, numbers must be the same in all the digits of a figure's CSV. On
-another one rounding differs, and what is sampled with it: there a new run must lie within the spread of the published
-seeds.
+Where machine, versions, settings and code are known to be the same, numbers must be the same in all the digits of a
+figure's CSV. Elsewhere rounding differs, and what is sampled with it: there a new run must lie within the spread of the
+published seeds, and where they have none, be the same but for rounding.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from paper_figures import frame
 from paper_figures.claims import Claim
 from repro.config.keys import flatten
 
-SAME, WITHIN, DIFFERS, OPEN = "the same", "within the spread", "different", "of one run, which has no spread"
+SAME, DIFFERS = "the same", "different"
+ROUNDING = "the same but for rounding"
+WITHIN, OUTSIDE = "within the spread of the published seeds", "outside the spread of the published seeds"
+OPEN = "not judged: two published seeds, whose spread says nothing"
 """What becomes of a number."""
 
 CLOCKS = ("wall_seconds",)
@@ -30,33 +33,54 @@ _EXPECTED = 0.99
 """Share of further runs whose numbers the spread of the published seeds is to hold."""
 
 _BY_CHANCE = 0.05
-"""Share of numbers that may lie outside: one in a hundred is expected to, and numbers of one run go together."""
+"""Share of numbers that may lie outside a spread: one in 100 is expected to, and one run's go together."""
 
 _ROUNDING = 1e-6
-"""Relative difference that is rounding, where all published seeds have the same number."""
+"""Relative difference that is rounding."""
+
+_ZERO = 1e-12
+"""And the absolute one, for numbers that would be 0."""
+
+_SEVERAL = 3
+"""Seeds whose spread says something: of two, 99 of 100 further runs are expected within 78 standard deviations."""
 
 _NO_SETTINGS = (
     "algorithm.iterations", "algorithm.readouts.", "algorithm.module", "algorithm.schema", "game.module", "seed",
     "target", "scale",
 )  # fmt: skip
 
-_FACTS = ("cpu", "instructions", "gpu", "python", "torch", "numpy", "numba")
+_FACTS = ("cpu", "instructions", "gpu", "python", "torch", "numpy", "numba", "scipy")
 """What numbers can depend on to the last bit, as provenance has it."""
 
 
-def other_kind(published: Sequence[Mapping[str, Any]], here: Mapping[str, str]) -> list[str]:
-    """In what this machine and its versions are of another kind than those that published runs were made with.
+def other_kind(published: Mapping[str, Any], here: Mapping[str, str]) -> list[str]:
+    """In what this machine and its versions are, or may be, of another kind than those of published runs.
 
     Args:
-        published: sweeps of a `provenance.json`; facts that none of them has are passed over.
+        published: a sweep of a `provenance.json`; facts that it does not have are not known.
         here: facts of this machine.
     """
-    then = {fact: sorted({str(v) for sweep in published for v in sweep.get(fact, [])}) for fact in _FACTS}
-    return [
+    then = {fact: [str(v) for v in published.get(fact, [])] for fact in _FACTS}
+    found = [
         f"{fact} {', '.join(values)} there, {here[fact]} here"
         for fact, values in then.items()
         if values and values != [here[fact]]
     ]
+    unknown = [fact for fact, values in then.items() if not values]
+    return [*found, f"unknown there: {', '.join(unknown)}"] if unknown else found
+
+
+def provenance_of(name: str, config: Mapping[str, Any], provenance: Sequence[Mapping[str, Any]]) -> Any:
+    """The one sweep of a `provenance.json` that has a name or, before there were names, is most like a configuration.
+
+    Returns:
+        A sweep's provenance; None where there is none, or several are as much alike.
+    """
+    alike = [p for p in provenance if p["config"]["algorithm"]["name"] == config["algorithm"]["name"]]
+    alike = [p for p in alike if p.get("sweep") == name] or [p for p in alike if p.get("sweep") is None]
+    changes = [len(other_settings(p["config"], config)) for p in alike]
+    best = [p for p, count in zip(alike, changes, strict=True) if count == min(changes)]
+    return best[0] if len(best) == 1 else None
 
 
 def other_settings(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -84,12 +108,12 @@ def of_sweep(published: pd.DataFrame, name: str, algorithm: str) -> pd.DataFrame
     return published[published.algorithm == algorithm] if unnamed else named
 
 
-def compared(published: pd.DataFrame, new: pd.DataFrame, alike: bool) -> pd.DataFrame:
+def compared(published: pd.DataFrame, new: pd.DataFrame, exact: bool) -> pd.DataFrame:
     """Every number that published and new data have both.
 
     Args:
         published, new: as `paper_figures.frame` describes it, of a single sweep.
-        alike: whether the machines are of the same kind.
+        exact: whether they must be the same in all digits.
 
     Returns:
         A row per number: `readout`, `seed`, `metric`, `step`, columns of swept keys, `value_published`, `value_new`,
@@ -103,7 +127,13 @@ def compared(published: pd.DataFrame, new: pd.DataFrame, alike: bool) -> pd.Data
     together = [each.drop_duplicates([*group, "seed"], keep=False) for each in (then, now)]
     columns = [*group, "seed", "value"]
     both = together[0][columns].merge(together[1][columns], on=[*group, "seed"], suffixes=("_published", "_new"))
-    return _judged(both.merge(spread, on=group), alike)
+    return _judged(both.merge(spread, on=group), exact)
+
+
+def without_partner(published: pd.DataFrame, new: pd.DataFrame, both: pd.DataFrame) -> int:
+    """How many published numbers of the new data's seeds and iterations were not compared."""
+    asked = published.seed.isin(new.seed) & published.step.isin(new.step) & ~published.metric.isin(CLOCKS)
+    return int(asked.sum()) - len(both)
 
 
 def _keyed(data: pd.DataFrame, group: Sequence[str]) -> pd.DataFrame:
@@ -113,37 +143,47 @@ def _keyed(data: pd.DataFrame, group: Sequence[str]) -> pd.DataFrame:
 
 
 def _text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, int | float | np.number) else str(value)
+    try:
+        return repr(float(str(value)))
+    except ValueError:
+        return str(value)
 
 
-def _judged(both: pd.DataFrame, alike: bool) -> pd.DataFrame:
+def _judged(both: pd.DataFrame, exact: bool) -> pd.DataFrame:
     """With the spread of the published seeds, which is where 99 of 100 further runs are expected, and the verdicts."""
-    several = both["count"] > 1
-    quantile = stats.t.ppf((1 + _EXPECTED) / 2, both["count"].where(several) - 1)
-    half = np.maximum(quantile * both["std"] * np.sqrt(1 + 1 / both["count"]), _ROUNDING * both["mean"].abs())
+    quantile = stats.t.ppf((1 + _EXPECTED) / 2, both["count"].where(both["count"] > 1) - 1)
+    half = quantile * both["std"] * np.sqrt(1 + 1 / both["count"])
     both = both.assign(low=both["mean"] - half, high=both["mean"] + half)
     same = both.value_published.map("{:.8g}".format) == both.value_new.map("{:.8g}".format)
+    close = np.isclose(both.value_new, both.value_published, rtol=_ROUNDING, atol=_ZERO)
     inside = both.value_new.between(both.low, both.high)
-    # Of one run the least that can be said is that rounding alone makes the difference.
-    inside |= ~several & np.isclose(both.value_new, both.value_published, rtol=_ROUNDING, atol=0)
-    beyond = [inside, ~several] if not alike else []
-    names = [WITHIN, OPEN] if not alike else []
-    verdict = np.select([same, *beyond], [SAME, *names], default=DIFFERS)
+    spread = both["std"] > _ROUNDING * both["mean"].abs()
+    many = spread & (both["count"] >= _SEVERAL)
+    if exact:
+        verdict = np.where(same, SAME, DIFFERS)
+    else:
+        conditions = [same, close, many & inside, many, spread]
+        verdict = np.select(conditions, [SAME, ROUNDING, WITHIN, OUTSIDE, OPEN], default=DIFFERS)
     return both.assign(verdict=verdict).drop(columns=["mean", "std", "count"])
 
 
-def agree(both: pd.DataFrame, alike: bool) -> bool:
-    """Whether numbers agree: on machines of the same kind all of them, on others all but as few as chance explains."""
-    differing = (both.verdict == DIFFERS).mean()
-    return bool(differing == 0 if alike else differing <= _BY_CHANCE)
+def agree(both: pd.DataFrame) -> bool | None:
+    """Whether numbers agree: all of them, and as many with a spread as chance explains; None if none was judged."""
+    judged = both[both.verdict != OPEN]
+    if judged.empty:
+        return None
+    return not (judged.verdict == DIFFERS).any() and bool((judged.verdict == OUTSIDE).mean() <= _BY_CHANCE)
 
 
 def told(both: pd.DataFrame, most: int = 10) -> Iterator[str]:
     """Lines that say how many numbers agree, and of those that do not the first ones."""
     counts = both.verdict.value_counts()
-    yield f"{len(both)} numbers: " + ", ".join(f"{counts[v]} {v}" for v in (SAME, WITHIN, DIFFERS, OPEN) if v in counts)
+    every = (SAME, ROUNDING, WITHIN, OUTSIDE, DIFFERS, OPEN)
+    other = len(both) - int(counts.get(SAME, 0))
+    digits = f"{other} differ in digits" if other else "none differs in digits"
+    yield f"{len(both)} numbers, {digits}: " + ", ".join(f"{counts[v]} {v}" for v in every if v in counts)
     # The earliest say most: what follows a first difference differs, too.
-    wrong = both[both.verdict == DIFFERS].sort_values("step", kind="stable")
+    wrong = both[both.verdict.isin((DIFFERS, OUTSIDE))].sort_values("step", kind="stable")
     apart = [c for c in wrong.columns if c not in _SHOWN and wrong[c].nunique() > 1]
     for _, row in wrong.head(most).iterrows():
         setting = "".join(f", {column} {row[column]}" for column in apart)

@@ -1,15 +1,14 @@
 """Whether code that determines published runs has changed since they were made.
 
-The code of a run is what its algorithm, its game and its measurements can import of this package, found from the
-sources without running them; what only keeps records, checks input or handles faults is left out, and so is the
-configuration, which runs' keys are of. It is more than a run uses, so that "no" is sure and "yes" may be harmless.
-Comments, docstrings and layout do not count where the earlier text is still to be had.
+The code of a run is what its algorithm, its game, its training loop and its measurements can import of this package,
+found from the sources without running them; modules that only keep records, check input or handle faults are left out.
+A "yes" may be harmless, a comment for example. A "no" does not cover what is outside of these files: the configuration
+in `conf/` and `repro.config` (a run's settings are compared on their own), and the versions of packages.
 """
 
 from __future__ import annotations
 
 import ast
-import hashlib
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from repro.config.schema import ALGORITHMS
 from repro.tracking.provenance import REPOSITORY
 
 PACKAGE = "repro"
+_EVERY_RUN = ("repro.training", "repro.measuring")
 _NO_NUMBERS = (
     "repro.config", "repro.tracking", "repro.durable", "repro.errors", "repro.faults", "repro.suggestions",
 )  # fmt: skip
@@ -32,62 +32,7 @@ _FEW = 4
 """Files that a line names."""
 
 
-# -- sources ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Tree:
-    """The package's sources, in a commit or on the disk.
-
-    Attributes:
-        ids: path from the repository's root -> git's id of the content.
-        commit: None: on the disk.
-    """
-
-    ids: Mapping[str, str]
-    commit: str | None
-
-    def text(self, path: str) -> str:
-        """The content of a file of this tree."""
-        if self.commit is None:
-            return (REPOSITORY / path).read_text()
-        content = content_of(self.ids[path])
-        if content is None:
-            raise LookupError(f"{path} of commit {self.commit} is not in this history")
-        return content
-
-    def path_of(self, module: str) -> str | None:
-        """Where a module is; None if it is none of the package."""
-        stem = module.replace(".", "/")
-        return next((path for path in (f"{stem}.py", f"{stem}/__init__.py") if path in self.ids), None)
-
-
-def on_disk() -> Tree:
-    """The sources as they are now."""
-    paths = sorted((REPOSITORY / PACKAGE).rglob("*.py"))
-    return Tree({str(path.relative_to(REPOSITORY)): _id(path.read_bytes()) for path in paths}, None)
-
-
-@cache
-def of_commit(commit: str) -> Tree | None:
-    """The sources in a commit; None if this history does not have it."""
-    listed = _git("ls-tree", "-r", commit, "--", f"{PACKAGE}/")
-    if not listed:
-        return None
-    entries = (line.split(None, 3) for line in listed.splitlines())
-    return Tree({path: id_[:_DIGITS] for _, _, id_, path in entries if path.endswith(".py")}, commit)
-
-
-def head() -> str | None:
-    """The commit that is checked out; None outside of a repository."""
-    commit = _git("rev-parse", "HEAD")
-    return commit.strip() if commit else None
-
-
-@cache
-def content_of(id_: str) -> str | None:
-    """What a file with this id holds; None if this history does not have it."""
-    return _git("cat-file", "blob", id_)
+# -- git -------------------------------------------------------------------------------------------------------------
 
 
 def _git(*arguments: str) -> str | None:
@@ -100,24 +45,53 @@ def _git(*arguments: str) -> str | None:
     return done.stdout
 
 
-def _id(content: bytes) -> str:
-    """Git's id of a file's content, so that it can be found in a history."""
-    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()[:_DIGITS]
+def head() -> str | None:
+    """The commit that is checked out; None outside of a repository."""
+    commit = _git("rev-parse", "HEAD")
+    return commit.strip() if commit else None
+
+
+def text_of(path: str, commit: str | None) -> str | None:
+    """What a file holds in a commit, or on the disk; None if it is not there."""
+    if commit is not None:
+        return _in_commit(path, commit)
+    file = REPOSITORY / path
+    return file.read_text() if file.is_file() else None
+
+
+@cache
+def _in_commit(path: str, commit: str) -> str | None:
+    return _git("show", f"{commit}:{path}")
+
+
+def changed_files(then: str, now: str | None) -> set[str] | None:
+    """The package's files that differ between two commits, or from a commit on the disk; None: unknown commits."""
+    listed = _git("diff", "--name-only", "--no-renames", then, *([now] if now else []), "--", f"{PACKAGE}/")
+    return None if listed is None else set(listed.splitlines())
 
 
 # -- what a run can import -------------------------------------------------------------------------------------------
 
 
-def closure(tree: Tree, modules: Sequence[str]) -> set[str]:
-    """The files that modules import, directly or not, theirs among them; without those that determine no number."""
-    waiting, found = list(modules), set[str]()
+def closure(modules: Sequence[str], commit: str | None = None) -> set[str]:
+    """The files that modules import, directly or not, theirs among them; without those that determine no number.
+
+    Args:
+        commit: the sources of which; None: those on the disk.
+    """
+    waiting, seen, found = list(modules), set[str](), set[str]()
     while waiting:
         module = waiting.pop()
-        path = tree.path_of(module)
-        if path is None or path in found or module.startswith(_NO_NUMBERS):
+        if module in seen or module.startswith(_NO_NUMBERS):
             continue
-        found.add(path)
-        waiting += _imported(tree.text(path))
+        seen.add(module)
+        stem = module.replace(".", "/")
+        for path in (f"{stem}.py", f"{stem}/__init__.py"):
+            text = text_of(path, commit)
+            if text is not None:
+                found.add(path)
+                waiting += _imported(text)
+                break
     return found
 
 
@@ -143,7 +117,7 @@ def _executed(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def modules_of(sweep: Mapping[str, Any]) -> list[str]:
-    """Where the code of a sweep's runs begins: the modules of its algorithm, game and measurements.
+    """Where the code of a sweep's runs begins: the modules of its algorithm, game, training and measurements.
 
     Args:
         sweep: one of a `provenance.json`.
@@ -155,7 +129,8 @@ def modules_of(sweep: Mapping[str, Any]) -> list[str]:
     algorithm = sweep["config"]["algorithm"]
     own = ALGORITHMS[algorithm.get(SCHEMA) or _schema(algorithm["name"])].__module__
     # Subgames are measured by what trains on them.
-    return [own] if own.startswith("repro.subgames") else [own, "repro.games.registry", "repro.evaluation.measures"]
+    measured = [] if own.startswith("repro.subgames") else ["repro.games.registry", "repro.evaluation.measures"]
+    return [own, *_EVERY_RUN, *measured]
 
 
 @cache
@@ -170,19 +145,6 @@ def _schema(name: str) -> str:
 
 
 # -- then and now ----------------------------------------------------------------------------------------------------
-
-
-def sources(sweep: Mapping[str, Any]) -> dict[str, str] | None:
-    """What provenance keeps: path -> ids of the content of each file that determines a sweep's runs.
-
-    Where runs were made by several commits, all ids. None where what they were made with is not in this history.
-    """
-    trees = [of_commit(commit) for commit in commits(sweep)]
-    if not trees or None in trees or _is_dirty(sweep):
-        return None
-    own = [(tree, closure(tree, modules_of(sweep))) for tree in trees if tree is not None]
-    ids = {path: {tree.ids[path] for tree, files in own if path in files} for path in set.union(*(f for _, f in own))}
-    return {path: ", ".join(sorted(ids[path])) for path in sorted(ids)}
 
 
 def commits(sweep: Mapping[str, Any]) -> list[str]:
@@ -202,7 +164,7 @@ class Staleness:
 
     Attributes:
         changed: the files that have; None if nobody knows.
-        files: how many determine the runs today.
+        files: how many the runs can reach today.
         why: nobody knows.
     """
 
@@ -217,61 +179,36 @@ class Staleness:
 
     def __str__(self) -> str:
         if self.changed is None:
-            return f"**unknown**: {self.why}"
+            return f"unknown: {self.why}"
         if not self.changed:
-            return f"**no** (none of {self.files} files)"
+            return f"no (none of {self.files} files)"
         more = f" and {len(self.changed) - _FEW} more" if len(self.changed) > _FEW else ""
-        return f"**yes** ({len(self.changed)} of {self.files} files: {', '.join(self.changed[:_FEW])}{more})"
+        return f"yes ({len(self.changed)} of {self.files} files: {', '.join(self.changed[:_FEW])}{more})"
 
 
-def staleness(sweep: Mapping[str, Any], tree: Tree) -> Staleness:
-    """Whether code that determines a sweep's runs is another in a tree than when they were made.
+def staleness(sweep: Mapping[str, Any], now: str | None = None) -> Staleness:
+    """Whether code that a sweep's runs can reach is another than when they were made.
 
     Args:
-        sweep: one of a `provenance.json`, with `sources` or with commits that this history has.
+        sweep: one of a `provenance.json`.
+        now: the commit to compare with; None: the files on the disk.
     """
+    if _is_dirty(sweep):
+        return Staleness(None, why="the runs were made with uncommitted changes")
     try:
-        modules = modules_of(sweep)
+        files = closure(modules_of(sweep), now)
     except LookupError as error:
         return Staleness(None, why=str(error.args[0]))
-    before = sweep.get("sources")
-    then = [{p: ids.split(", ") for p, ids in before.items()}] if before else []
-    if not before:
-        if _is_dirty(sweep):
-            return Staleness(None, why="the runs were made with uncommitted changes")
-        for commit in commits(sweep):
-            found = of_commit(commit)
-            if found is None:
-                return Staleness(None, why=f"commit {commit[:_DIGITS]} is not in this history")
-            then.append({path: [id_] for path, id_ in found.ids.items()})
-    files = sorted(closure(tree, modules))
-    changed = [path for path in files if not all(_is_alike(tree, path, ids.get(path, [])) for ids in then)]
-    return Staleness(changed, len(files))
-
-
-def _is_alike(tree: Tree, path: str, ids: Sequence[str]) -> bool:
-    """Whether a file is what it was, in each of these versions of it."""
-    return bool(ids) and all(id_ == tree.ids[path] or _says_the_same(id_, tree.text(path)) for id_ in ids)
-
-
-def _says_the_same(id_: str, text: str) -> bool:
-    before = content_of(id_)
-    return before is not None and _meaning(before) == _meaning(text)
-
-
-@cache
-def _meaning(text: str) -> str:
-    """A file's code, without comments, docstrings and layout."""
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [each for each in body if not _is_text(each)]  # type: ignore[attr-defined]
-    return ast.dump(tree)
-
-
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    made = commits(sweep)
+    if not made:
+        return Staleness(None, why="no commit is recorded")
+    changed = set[str]()
+    for commit in made:
+        found = changed_files(commit, now)
+        if found is None:
+            return Staleness(None, why=f"commit {commit[:_DIGITS]} is not in this history")
+        changed |= found
+    return Staleness(sorted(changed & files), len(files))
 
 
 # -- on pages --------------------------------------------------------------------------------------------------------
@@ -279,13 +216,12 @@ def _is_text(node: ast.AST) -> bool:
 LINE = "Code that these runs can reach has changed since:"
 
 
-def line(sweep: Mapping[str, Any]) -> str:
-    """What a page says of a sweep, as of the commit that is checked out, so that it can be computed again."""
-    commit = head()
-    tree = of_commit(commit) if commit else None
-    if commit is None or tree is None:
-        return f"{LINE} **unknown**: there was no history when this was written."
-    return f"{LINE} {staleness(sweep, tree)}, as of commit {commit[:_DIGITS]}."
+def line(sweep: Mapping[str, Any], now: str | None = None) -> str:
+    """What a page says of a sweep, as of a commit, without which it is the one that is checked out."""
+    commit = now or head()
+    if commit is None:
+        return f"{LINE} **unknown** (there was no history when this was written)."
+    return f"{LINE} **{staleness(sweep, commit).word}**, as of commit {commit[:_DIGITS]}."
 
 
 def results() -> list[Path]:

@@ -1,9 +1,9 @@
 """Whether published data are still what the code gives: `python -m repro.verify figure1 --scale laptop`.
 
 Repeats the first iterations of a published target's runs, of the first seed, in `verify/` of the output folder, and
-compares what is measured with `paper_figures/results/`. Where the target lies anew in the output folder's `figures/`,
-its numbers and verdicts are held against the published ones, too. `--stale` runs nothing: it lists of all that is
-published whether code that determines the runs has changed since, and with `--refresh` says so on the pages.
+compares what is measured with `paper_figures/results/`. Two flags run nothing, for one target or all: `--claims` holds
+the published verdicts against those of today's rules on the published data, and `--stale` lists whether code that
+determines the runs has changed since, which with `--refresh` is said on the pages, too.
 """
 
 from __future__ import annotations
@@ -57,11 +57,6 @@ class Request:
     def published(self) -> Path:
         """The folder of the published data."""
         return ROOT / "paper_figures" / "results" / f"{self.target}-{self.options.scale}"
-
-    @property
-    def new(self) -> Path:
-        """The data that are there where the target was made anew."""
-        return self.options.folder(self.target) / "data.csv"
 
 
 @dataclass
@@ -119,21 +114,25 @@ def _shorten(sweep: PlannedSweep, name: str, rows: pd.DataFrame, request: Reques
     if not seeds:
         short.left_out.append(f"{name} is not compared: it has none of the published seeds today.")
         return
-    configs, unmeasured, alone = [], set[str](), dict[str, Any]()
+    configs, unmeasured, others = [], set[str](), set[str]()
     for config in (config for config in sweep.configs if config.seed in seeds):
         end = _end(config, rows, request.iterations)
         alone = {n: e for n, e in config.evaluation.items() if all(other.startswith("/") for other in e.others)}
+        others |= alone.keys()
         unmeasured |= config.evaluation.keys() - alone.keys()
         if end is not None and alone:
             algorithm = replace(config.algorithm, iterations=end)
             configs.append(replace(config, algorithm=algorithm, evaluation=alone, target="verify", force=True))
-    if unmeasured:
-        short.left_out.append(
-            f"{name} is compared without {', '.join(sorted(unmeasured))}, which needs other trainings."
-        )
     if configs:
         short.sweeps.append(replace(sweep, configs=configs))
-    elif alone:
+        if unmeasured:
+            needs = f"{', '.join(sorted(unmeasured))}, which needs other trainings."
+            short.left_out.append(f"{name} is compared without {needs}")
+    elif not others:
+        short.left_out.append(f"{name} is not compared: all that is measured of it needs other trainings.")
+    elif request.iterations is None:
+        short.left_out.append(f"{name} is not compared: nothing was measured of it where a shorter run could end.")
+    else:
         short.left_out.append(
             f"{name} is not compared: it was not measured in its first {request.iterations} iterations."
         )
@@ -165,29 +164,33 @@ def _repeat(sweeps: Sequence[PlannedSweep], jobs: int) -> bool:
 
 
 def verify(request: Request) -> int:
-    """Repeat, compare and tell; returns the exit status: 0 if all agrees, else 1.
+    """Repeat, compare and tell; returns the exit status: 0 if numbers were judged and all agrees, else 1.
 
     Raises:
         ReproError: nothing is published, it is damaged, or nothing of it can be repeated.
     """
     data, provenance = _published(request)
     short = shortened(request, data)
-    if not short.sweeps and not request.new.is_file():
+    if not short.sweeps:
         raise ReproError(
             f"nothing of {request.target} at scale {request.options.scale} can be repeated: {' '.join(short.left_out)}"
         )
-    if short.sweeps and not _repeat(short.sweeps, request.options.jobs):
+    if not _repeat(short.sweeps, request.options.jobs):
         print("error: a run did not finish; nothing was compared.", file=sys.stderr)
         return 1
-    other = comparing.other_kind(provenance, _here())
     print(f"{request.target} at scale {request.options.scale}, against {request.published.relative_to(ROOT)}:")
-    print(_kind(other))
-    for sentence in [*short.left_out, *_other_settings(short.sweeps, provenance)]:
+    for sentence in short.left_out:
         print(f"- {sentence}")
-    agrees = [_compare(sweep, data, request, not other) for sweep in short.sweeps]
-    agrees.append(_compare_claims(request, data, not other))
-    print("everything that was compared agrees" if all(agrees) else "published data and today's code do not agree")
-    return 0 if all(agrees) else 1
+    agree = [_compare(sweep, data, request, provenance) for sweep in short.sweeps]
+    claims = _claims_agree(request.target, request.published, data)
+    if False in agree or not claims:
+        print("published data and today's code do not agree")
+    elif True not in agree:
+        print("no number was judged, so nothing is known of whether today's code gives the published data")
+    else:
+        unknown = "" if None not in agree else "; of some sweeps nothing was judged"
+        print(f"everything that was judged agrees{unknown}")
+    return 0 if claims and True in agree and False not in agree else 1
 
 
 def _published(request: Request) -> tuple[pd.DataFrame, list[dict[str, Any]]]:
@@ -209,39 +212,35 @@ def _scales(target: str) -> list[Path]:
     return [folder for folder in folders if folder.is_dir()]
 
 
-def _other_settings(sweeps: Sequence[PlannedSweep], provenance: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A sentence for each sweep that asks for something else today than when it was published."""
-    for sweep in sweeps:
-        first = sweep.configs[0]
-        alike = [p for p in provenance if p["config"]["algorithm"]["name"] == first.algorithm.name]
-        alike = [p for p in alike if p.get("sweep") == sweep.name] or alike
-        if len(alike) == 1:
-            (then,) = alike
-            changes = comparing.other_settings(then["config"], training_config(first))
-            if changes:
-                yield f"{sweep.name or first.algorithm.name} has other settings today: {'; '.join(changes)}"
-
-
 def _here() -> Mapping[str, str]:
     from repro.tracking import provenance  # noqa: PLC0415
 
     return {**provenance.hardware(), **provenance.versions()}
 
 
-def _kind(other: Sequence[str]) -> str:
-    if not other:
-        return "machine and versions are of the same kind, so numbers must be the same"
-    kind = f"another kind of machine ({'; '.join(other)})"
-    return f"{kind}, so numbers must lie within the spread of the published seeds, but for one in 20"
+def why_not_exact(sweep: PlannedSweep, provenance: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why a sweep's numbers need not be the published ones to the last digit; nothing if they must be."""
+    config = training_config(sweep.configs[0])
+    then = comparing.provenance_of(sweep.name, config, provenance)
+    if then is None:
+        return ["which of the published runs these are is not recorded"]
+    machine = comparing.other_kind(then, _here())
+    settings = comparing.other_settings(then["config"], config)
+    code = staleness.staleness(then)
+    return [
+        *([f"another kind of machine ({'; '.join(machine)})"] if machine else []),
+        *([f"other settings ({'; '.join(settings)})"] if settings else []),
+        *([] if code.word == "no" else [f"code that has changed: {code}"]),
+    ]
 
 
-def _compare(sweep: PlannedSweep, published: pd.DataFrame, request: Request, alike: bool) -> bool:
-    """Tell how a sweep's new numbers and the published ones agree; returns whether they do."""
+def _compare(
+    sweep: PlannedSweep, published: pd.DataFrame, request: Request, provenance: Sequence[Mapping[str, Any]]
+) -> bool | None:
+    """Tell how a sweep's new numbers and the published ones agree; returns whether they do, None if none was judged."""
     from repro.collecting import measured  # noqa: PLC0415
 
     first = sweep.configs[0]
-    rows = comparing.of_sweep(published, sweep.name, first.algorithm.name)
-    both = comparing.compared(rows, measured(request.target, request.options.scale, [sweep]), alike)
     ends = sorted({config.algorithm.iterations for config in sweep.configs})
     seeds = sorted({config.seed for config in sweep.configs})
     print(
@@ -249,49 +248,54 @@ def _compare(sweep: PlannedSweep, published: pd.DataFrame, request: Request, ali
         f"{' or '.join(map(str, ends))}: ",
         end="",
     )
-    return _tell(both, alike)
-
-
-def _tell(both: pd.DataFrame, alike: bool) -> bool:
+    rows = comparing.of_sweep(published, sweep.name, first.algorithm.name)
+    new, why = measured(request.target, request.options.scale, [sweep]), why_not_exact(sweep, provenance)
+    both = comparing.compared(rows, new, exact=not why)
     if both.empty:
         print("no number is in both")
-        return False
+        return None
     print("\n".join(comparing.told(both)))
-    return comparing.agree(both, alike)
+    if why:
+        print(f"  they need not be the same in all digits: {'; '.join(why)}")
+    else:
+        print("  machine, versions, settings and code are the same, so numbers must be")
+    left = comparing.without_partner(rows, new, both)
+    if left:
+        print(f"  {left} published numbers of these seeds and iterations were not measured anew")
+    agrees = comparing.agree(both)
+    if agrees is None:
+        print("  nothing of it is judged")
+    return agrees
 
 
-def _compare_claims(request: Request, published: pd.DataFrame, alike: bool) -> bool:
-    """Hold verdicts against each other: the published ones, today's rules on the published data, and on new data."""
-    module, folder = module_of(request.target), request.published
-    columns = {"published": comparing.published_verdicts(folder)}
-    sources = {"today's rules": published}
-    agrees = True
-    if request.new.is_file():
-        sources["new data"] = frame.read(request.new)
-        print(f"- {request.new}, all of it: ", end="")
-        agrees = _compare_whole(published, sources["new data"], alike)
-    for name, data in sources.items():
-        try:
-            columns[name] = comparing.verdicts(module.claims(data))
-        except Exception as error:  # What judges runs' results can fail in any way on what is none.
-            print(f"- claims: {name} cannot judge the data ({type(error).__name__}); they are of an earlier version")
-            agrees = False
-    found = comparing.differing(columns)
-    print(f"- claims: {len(columns['published'])} published, {len(found)} judged otherwise ({', '.join(columns)})")
-    for claim, judged in found.items():
-        print(f"  {claim}: {', '.join(f'{name}: {verdict}' for name, verdict in zip(columns, judged, strict=True))}")
-    return agrees and not found
+# -- claims ----------------------------------------------------------------------------------------------------------
 
 
-def _compare_whole(published: pd.DataFrame, new: pd.DataFrame, alike: bool) -> bool:
-    """Sweep by sweep, because settings are told apart within one."""
-    named = {(sweep, algorithm) for sweep, algorithm in zip(new.sweep, new.algorithm, strict=True)}
-    parts = [
-        comparing.compared(comparing.of_sweep(published, sweep, algorithm), rows, alike)
-        for sweep, algorithm in sorted(named)
-        for rows in [new[(new.sweep == sweep) & (new.algorithm == algorithm)]]
-    ]
-    return _tell(pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True), alike)
+def verify_claims(names: Sequence[str]) -> int:
+    """Hold the published verdicts of targets against those of today's rules; returns the exit status."""
+    agree = []
+    for target, scale, folder in _all_published(names):
+        print(f"{target} at scale {scale}:")
+        agree.append(_claims_agree(target, folder, frame.read(folder / "data.csv")))
+    if not agree:
+        raise ReproError(f"of {', '.join(names)}, nothing is published.")
+    print("all verdicts are those of today's rules" if all(agree) else "some verdicts are not those of today's rules")
+    return 0 if all(agree) else 1
+
+
+def _claims_agree(target: str, folder: Path, data: pd.DataFrame) -> bool:
+    """Tell how published verdicts and those of today's rules on the published data agree; returns whether they do."""
+    published = comparing.published_verdicts(folder)
+    try:
+        today = comparing.verdicts(module_of(target).claims(data))
+    except Exception as error:  # What judges runs' results can fail in any way on what is none.
+        print(f"- claims: today's rules cannot judge the data ({type(error).__name__}); they are of an earlier version")
+        return False
+    found = comparing.differing({"published": published, "today's rules": today})
+    print(f"- claims: {len(published)} published, {len(found)} judged otherwise by today's rules")
+    for claim, (before, now) in found.items():
+        print(f"  {claim}: published: {before}, today's rules: {now}")
+    return not found
 
 
 # -- staleness -------------------------------------------------------------------------------------------------------
@@ -299,18 +303,12 @@ def _compare_whole(published: pd.DataFrame, new: pd.DataFrame, alike: bool) -> b
 
 def list_stale(names: Sequence[str]) -> None:
     """Print of every published sweep whether code that determines its runs has changed since they were made."""
-    tree = staleness.on_disk()
     for target, scale, folder in _all_published(names):
-        for answer, sweeps in _by_answer(folder, tree):
-            print(f"{target} at scale {scale}, {', '.join(dict.fromkeys(sweeps))}: {answer}")
-
-
-def _by_answer(folder: Path, tree: staleness.Tree) -> Iterator[tuple[str, list[str]]]:
-    sweeps: dict[str, list[str]] = {}
-    for sweep in json.loads((folder / "provenance.json").read_text())["sweeps"]:
-        answer = str(staleness.staleness(sweep, tree)).replace("*", "")
-        sweeps.setdefault(answer, []).append(page.name_of(sweep))
-    yield from sweeps.items()
+        sweeps: dict[str, list[str]] = {}
+        for sweep in json.loads((folder / "provenance.json").read_text())["sweeps"]:
+            sweeps.setdefault(str(staleness.staleness(sweep)), []).append(page.name_of(sweep))
+        for answer, alike in sweeps.items():
+            print(f"{target} at scale {scale}, {', '.join(dict.fromkeys(alike))}: {answer}")
 
 
 def refresh(names: Sequence[str]) -> None:
@@ -333,7 +331,11 @@ def _all_published(names: Sequence[str]) -> Iterator[tuple[str, str, Path]]:
 
 @stoppable(CAN_BE_REPEATED)
 def main() -> int:
-    """Entry point; exit status 0 if all agrees, 1 if something does not or a run failed, 2 for a faulty request."""
+    """Entry point; returns the exit status.
+
+    It is 0 if all that was judged agrees, 1 if something does not, nothing was judged or a run failed, and 2 for a
+    faulty request, such as what cannot be repeated.
+    """
     parser = argparse.ArgumentParser(prog="python -m repro.verify", description=__doc__)
     parser.add_argument("target", nargs="?", help="a target that is published")
     parser.add_argument("--scale", default="laptop", help=f"{', '.join(SCALES)} (default: %(default)s)")
@@ -343,6 +345,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: cores)")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder")
+    parser.add_argument("--claims", action="store_true", help="run nothing; judge published data by today's rules")
     parser.add_argument("--stale", action="store_true", help="run nothing; list what code has changed since")
     parser.add_argument(
         "--refresh", action="store_true", help="with --stale: bring what the pages say of it up to date"
@@ -360,8 +363,10 @@ def _answer(arguments: argparse.Namespace) -> int:
     target = arguments.target
     if target:
         module_of(target)
+    names = [target] if target else targets()
+    if arguments.claims:
+        return verify_claims(names)
     if arguments.stale:
-        names = [target] if target else targets()
         list_stale(names)
         if arguments.refresh:
             refresh(names)

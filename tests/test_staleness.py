@@ -12,29 +12,24 @@ import pytest
 
 from paper_figures import page
 from repro import staleness, verify
-from repro.staleness import LINE, closure, of_commit, on_disk
-from repro.tracking.provenance import REPOSITORY
+from repro.staleness import LINE, closure
 
 # -- sources ---------------------------------------------------------------------------------------------------------
 
 
 def test_what_a_training_can_import():
-    files = closure(on_disk(), ["repro.algorithms.deep_cfr"])
-    assert {f"repro/{name}.py" for name in ("algorithms/deep_cfr", "algorithms/memory", "engine/sampling")} <= files
+    files = closure(["repro.algorithms.deep_cfr", *staleness._EVERY_RUN])
+    expected = ("algorithms/deep_cfr", "algorithms/memory", "engine/sampling", "training", "measuring")
+    assert {f"repro/{name}.py" for name in expected} <= files
     assert not {path for path in files if path.startswith(("repro/tracking", "repro/config", "repro/subgames"))}
     assert "repro/algorithms/nfsp.py" not in files
-
-
-def test_an_id_is_gits():
-    path = "repro/seeding.py"
-    done = subprocess.run(["git", "hash-object", str(REPOSITORY / path)], capture_output=True, text=True, check=True)
-    assert on_disk().ids[path] == done.stdout[:12]
 
 
 @pytest.mark.parametrize("name", ["sd_cfr_and_deep_cfr", "kuhn_post_corrected", "linear_cfr", "d2cfr", "dcvn"])
 def test_earlier_provenance_names_the_algorithm_by_its_label(name):
     modules = staleness.modules_of({"config": {"algorithm": {"name": name}}})
-    assert all(on_disk().path_of(module) for module in modules)
+    assert all(closure([module]) for module in modules)
+    assert {"repro.training", "repro.measuring"} <= set(modules)
     schema = staleness._schema(name)
     assert modules == staleness.modules_of({"config": {"algorithm": {"name": "any", "schema": schema}}})
 
@@ -82,23 +77,22 @@ def history(tmp_path, monkeypatch) -> History:
     found.write(__init__="", train=TRAIN, used="a = 1\n", typed="b = 1\n", late="x = 1\n", other="c = 1\n")
     monkeypatch.setattr(staleness, "REPOSITORY", tmp_path)
     monkeypatch.setattr(staleness, "modules_of", lambda sweep: ["repro.train"])
-    staleness.content_of.cache_clear()
     return found
 
 
 def changed(sweep: dict) -> object:
-    return staleness.staleness(sweep, on_disk()).changed
+    return staleness.staleness(sweep).changed
 
 
 def test_what_is_run_counts_and_nothing_else(history):
     sweep = {"git_commit": [history.commit()], "git_dirty": ["false"]}
-    assert closure(on_disk(), ["repro.train"]) == {f"repro/{n}.py" for n in ("__init__", "train", "used", "late")}
+    assert closure(["repro.train"]) == {f"repro/{n}.py" for n in ("__init__", "train", "used", "late")}
     assert changed(sweep) == []
-    history.write(other="c = 2\n", typed="b = 2\n", used='"""What it is for."""\n\na = 1  # so many\n')
+    history.write(other="c = 2\n", typed="b = 2\n")
     assert changed(sweep) == []
     history.write(late="x = 2\n")
     assert changed(sweep) == ["repro/late.py"]
-    history.write(late="x = 1\n", used="from repro import more\na = 1\n", more="")
+    history.commit(late="x = 1\n", used="from repro import more\na = 1\n", more="")
     assert changed(sweep) == ["repro/more.py", "repro/used.py"]
 
 
@@ -111,39 +105,28 @@ def test_each_commit_that_made_runs_counts(history):
 
 def test_what_nobody_knows(history):
     commit = history.commit()
-    lost = staleness.staleness({"git_commit": ["f" * 40]}, on_disk())
-    assert (lost.word, str(lost)) == ("unknown", "**unknown**: commit ffffffffffff is not in this history")
+    lost = staleness.staleness({"git_commit": ["f" * 40]})
+    assert (lost.word, str(lost)) == ("unknown", "unknown: commit ffffffffffff is not in this history")
     for sweep in ({"git_commit": [commit], "git_dirty": ["true"]}, {"git_commit": [f"{commit}-dirty"]}):
-        assert str(staleness.staleness(sweep, on_disk())) == "**unknown**: the runs were made with uncommitted changes"
-        assert staleness.sources(sweep) is None
-
-
-def test_provenance_outlives_the_history(history, monkeypatch):
-    sweep = {"git_commit": [history.commit()]}
-    kept = {"git_commit": ["f" * 40], "sources": staleness.sources(sweep)}
-    assert list(kept["sources"] or {}) == [f"repro/{n}.py" for n in ("__init__", "late", "train", "used")]
-    assert changed(kept) == []
-    history.write(used="a = 1  # a comment\n")
-    assert changed(kept) == []
-    # Without the earlier text, nobody can tell a comment.
-    monkeypatch.setattr(staleness, "content_of", lambda id_: None)
-    assert changed(kept) == ["repro/used.py"]
+        assert str(staleness.staleness(sweep)) == "unknown: the runs were made with uncommitted changes"
+    assert staleness.staleness({}).why == "no commit is recorded"
 
 
 def test_a_line_is_of_the_commit_that_is_checked_out(history):
     commit = history.commit()
     sweep = {"git_commit": [commit]}
     history.write(used="a = 3\n")
-    assert staleness.line(sweep) == f"{LINE} **no** (none of 4 files), as of commit {commit[:12]}."
+    assert staleness.line(sweep) == f"{LINE} **no**, as of commit {commit[:12]}."
     now = history.commit()
-    told = f"{LINE} **yes** (1 of 4 files: repro/used.py), as of commit {now[:12]}."
-    assert staleness.line(sweep) == told
+    assert staleness.line(sweep) == f"{LINE} **yes**, as of commit {now[:12]}."
+    assert str(staleness.staleness(sweep)) == "yes (1 of 4 files: repro/used.py)"
+    assert staleness.line(sweep, commit) == f"{LINE} **no**, as of commit {commit[:12]}."
 
 
 def test_without_a_history(tmp_path, monkeypatch):
     monkeypatch.setattr(staleness, "REPOSITORY", tmp_path)
     assert staleness.line({"git_commit": ["f" * 40]}) == (
-        f"{LINE} **unknown**: there was no history when this was written."
+        f"{LINE} **unknown** (there was no history when this was written)."
     )
 
 
@@ -167,11 +150,9 @@ def test_what_a_page_says_is_so_at_the_commit_that_it_names(folder):
     for sweep, line in zip(sweeps, told, strict=True):
         found = re.search(r"as of commit ([0-9a-f]{12})\.$", line)
         assert found, line
-        tree = of_commit(found[1])
-        if tree is None:
+        if staleness.changed_files(found[1], None) is None:
             pytest.skip(f"commit {found[1]}, of which the page speaks, is not in this history")
-        expected = f"{LINE} {staleness.staleness(sweep, tree)}, as of commit {found[1]}."
-        assert line == expected, "bring the pages up to date with: make stale REFRESH=1"
+        assert line == staleness.line(sweep, found[1]), "bring the pages up to date with: make stale REFRESH=1"
 
 
 def test_the_list_of_all_that_is_published(monkeypatch, capsys):

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 _PACKAGES = (
-    "repro", "torch", "pytorch-lightning", "hydra-core", "mlflow", "pandas", "numpy", "numba", "matplotlib",
+    "repro", "torch", "pytorch-lightning", "hydra-core", "mlflow", "pandas", "numpy", "numba", "scipy", "matplotlib",
 )  # fmt: skip
 
 REPOSITORY = Path(__file__).resolve().parents[2]
