@@ -29,7 +29,8 @@ class Claim:
         unit: of `measured`.
         paper: the paper's number in the same unit, if it gives one.
         note: how the verdict was reached, or why there is none.
-        p: two-sided p-value of the opposite, where one interval decides; None is filled in from the verdict.
+        p: two-sided p-value of the opposite, where intervals decide; None is filled in from the verdict.
+        check: whether this is no claim of a paper's but a check of the runs, which is not counted among many claims.
     """
 
     id: str
@@ -41,6 +42,7 @@ class Claim:
     paper: float | None = None
     note: str = ""
     p: float | None = None
+    check: bool = False
 
     def __post_init__(self) -> None:
         if self.p is None and isinstance(self.verdict, Verdict):
@@ -51,7 +53,7 @@ class Verdict(str):
     """One of the constants above, as rules on an interval say it: it carries how sure it is.
 
     Attributes:
-        p: the p-value that a claim with this verdict has; None if there is a single run.
+        p: the p-value that a claim with this verdict has; None if there is a single run, or all are equal.
     """
 
     __slots__ = ("p",)
@@ -89,22 +91,38 @@ def within(measured: Estimate, low: float, high: float) -> Verdict:
     return Verdict(DID_NOT_HOLD if measured.high < low or measured.low > high else UNDECIDED, p)
 
 
+def all_of(verdicts: Sequence[Verdict]) -> Verdict:
+    """Verdict on a claim that several intervals make: it holds if all hold, and does not if one does not.
+
+    All of them must be sure for it to hold, so the largest p-value is the claim's; that one of so many does not can be
+    chance as many times, so the smallest of those that do not is multiplied by their number (Bonferroni).
+    """
+    verdict = DID_NOT_HOLD if DID_NOT_HOLD in verdicts else HELD if set(verdicts) == {HELD} else UNDECIDED
+    alike = [v.p for v in verdicts if v == verdict]
+    known = [p for p in alike if p is not None]
+    if verdict == DID_NOT_HOLD:
+        return Verdict(verdict, min(1.0, len(verdicts) * min(known)) if known else None)
+    return Verdict(verdict, max(known) if known and len(known) == len(alike) else None)
+
+
 # -- many claims -----------------------------------------------------------------------------------------------------
 
 
 def tally(claims: Sequence[Claim]) -> str:
     """How many claims held and how many did not, as judged one by one, and after Holm's correction for so many."""
     counted = f"Judged one by one, {_counts([c.verdict for c in claims])}."
-    tested = [c for c in claims if c.p is not None]
-    if len(tested) < 2:
-        return counted
+    tested = [c for c in claims if c.p is not None and not c.check]
+    if not tested:
+        return f"{counted} None of these claims has a p-value, so there is nothing to correct for their number."
     rejected = holm([c.p for c in tested if c.p is not None])
     sure = [c.verdict if reject else UNDECIDED for c, reject in zip(tested, rejected, strict=True)]
     lost = [f"`{c.id}`" for c, now in zip(tested, sure, strict=True) if c.verdict != now]
     no_longer = f" (no longer decided: {', '.join(lost)})" if lost else ""
+    checks = " (checks of the runs are not counted)" if any(c.check for c in claims) else ""
+    have = "has a p-value" if len(tested) == 1 else "have a p-value"
     return (
-        f"{counted} {len(tested)} of these claims are each decided by one interval; with Holm's correction, which "
-        f"bounds the probability of any error among all of them by 5%, {_counts(sure)}{no_longer}."
+        f"{counted} {len(tested)} of these claims {have}{checks}; with Holm's correction, which bounds the probability "
+        f"of any error among them by 5%, {_counts(sure)}{no_longer}."
     )
 
 

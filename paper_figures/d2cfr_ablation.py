@@ -135,7 +135,7 @@ def lower_loss(
         return Claim(id_, statement, source, NOT_TESTABLE, None, "ratio", note="no evaluation then")
     # Logarithms, so that iterations with large losses do not outweigh the others.
     logs = apart(np.log(first).mean(axis=1), np.log(second).mean(axis=1))
-    ratio = Estimate(math.exp(logs.mean), math.exp(logs.low), math.exp(logs.high), logs.n)
+    ratio = Estimate(math.exp(logs.mean), math.exp(logs.low), math.exp(logs.high), logs.n, logs.freedom)
     share, nearly = share_below(first, ratio_below * second)
     return Claim(
         id_, statement, source, unless_smoke(data, both(below(ratio, ratio_below), nearly)), ratio, "ratio",

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from paper_figures.claims import DID_NOT_HOLD, HELD, UNDECIDED, Verdict, above
+from paper_figures.claims import DID_NOT_HOLD, HELD, UNDECIDED, Verdict, above, all_of
 from paper_figures.frame import MEASURED, curves
 from paper_figures.frame import values as values_of
 from paper_figures.table4 import MEAN, OVER_ALL, Row
@@ -205,12 +205,8 @@ def all_above(series: Iterable[pd.Series], threshold: float) -> tuple[Verdict, E
     """
     judged = [(above(estimate, threshold), estimate) for estimate in map(mean_ci, series)]
     order = (DID_NOT_HOLD, UNDECIDED, HELD)
-    verdict, least = min(judged, key=lambda each: (order.index(each[0]), each[1].mean))
-    # All of them must be sure for it to hold; that one of so many is below can be chance as many times.
-    alike = [v.p for v, _ in judged if v == verdict and v.p is not None]
-    if not alike:
-        return verdict, least
-    return Verdict(verdict, min(1.0, len(judged) * min(alike)) if verdict == DID_NOT_HOLD else max(alike)), least
+    _, least = min(judged, key=lambda each: (order.index(each[0]), each[1].mean))
+    return all_of([verdict for verdict, _ in judged]), least
 
 
 def points(axes: Axes, x: Sequence[float], estimates: Sequence[Estimate], **style: Any) -> None:

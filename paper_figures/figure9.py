@@ -8,7 +8,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, below
+from paper_figures.claims import NOT_TESTABLE, Claim, all_of, below
 from paper_figures.d2cfr_ablation import both
 from paper_figures.d2cfr_curves import LABEL, UNIT, apart, draw_curves, late, share_below
 from paper_figures.exploitability_curves import label_axis, unless_smoke
@@ -80,8 +80,7 @@ def _lowest(data: pd.DataFrame, metric: str, named: tuple[int, ...], name: str, 
     if not others or not ran:
         return Claim(name, statement, "Fig. 7", NOT_TESTABLE, None, unit, note="not all of them were run")
     pairs = {(n, other): apart(late(tables[n]), late(tables[other])) for n in ran for other in others}
-    verdicts = [below(difference, 0) for difference in pairs.values()]
-    verdict = DID_NOT_HOLD if DID_NOT_HOLD in verdicts else HELD if set(verdicts) == {HELD} else UNDECIDED
+    verdict = all_of([below(difference, 0) for difference in pairs.values()])
     (n, other), worst = max(pairs.items(), key=lambda pair: pair[1].mean)
     return Claim(
         name, statement, "Fig. 7", unless_smoke(data, verdict), worst, unit,

@@ -72,8 +72,8 @@ def _results(target: str, scale: str, module: ModuleType, folder: Path) -> str:
 def _claim(fields: dict[str, Any]) -> Claim:
     measured = fields["measured"]
     if measured is not None:
-        numbers = {k: float("nan") if v is None else v for k, v in measured.items()}
-        measured = Estimate(numbers["mean"], numbers["low"], numbers["high"], int(numbers["n"]))
+        mean, low, high = (float("nan") if measured[k] is None else measured[k] for k in ("mean", "low", "high"))
+        measured = Estimate(mean, low, high, int(measured["n"]), measured.get("freedom"))
     return Claim(**{**fields, "measured": measured})
 
 

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from paper_figures import claims as claims_of
-from paper_figures import devn_runs, page
+from paper_figures import devn_runs, exploitability_curves, page
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, Verdict, above, below, within
 from repro.evaluation.statistics import Estimate, holm, mean_ci, p_value
 
@@ -45,7 +45,7 @@ def test_the_edge_of_any_interval_has_five_percent(edge):
 def test_a_single_run_and_equal_runs():
     assert p_value(mean_ci([1.0]), 0) is None
     assert above(mean_ci([1.0]), 0).p is None
-    assert [p_value(mean_ci([1.0, 1.0]), value) for value in (0, 1)] == [0.0, 1.0]
+    assert [p_value(mean_ci([1.0, 1.0]), value) for value in (0, 1)] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -74,19 +74,62 @@ def test_verdicts_are_counted_and_corrected():
         claim("not", Verdict(DID_NOT_HOLD, 0.01)), claim("open", Verdict(UNDECIDED, 0.3)), claim("short", NOT_TESTABLE),
     ]  # fmt: skip
     assert claims_of.tally(claims) == (
-        "Judged one by one, 3 held, 1 did not hold, 1 undecided, 1 not testable at this scale. 4 of these claims are "
-        "each decided by one interval; with Holm's correction, which bounds the probability of any error among all of "
-        "them by 5%, 1 held, 1 did not hold, 2 undecided (no longer decided: `weak`)."
+        "Judged one by one, 3 held, 1 did not hold, 1 undecided, 1 not testable at this scale. 4 of these claims have "
+        "a p-value; with Holm's correction, which bounds the probability of any error among them by 5%, 1 held, 1 did "
+        "not hold, 2 undecided (no longer decided: `weak`)."
     )
-    assert claims_of.tally([claim("counted", HELD)]) == "Judged one by one, 1 held."
+    one = claims_of.tally(claims[1:3])
+    assert one.startswith("Judged one by one, 2 held. 1 of these claims has a p-value; with Holm's")
+    assert one.endswith("by 5%, 1 held.")
+    assert claims_of.tally([claim("counted", HELD)]) == (
+        "Judged one by one, 1 held. None of these claims has a p-value, so there is nothing to correct for their "
+        "number."
+    )
+
+
+def test_a_check_of_the_runs_is_not_counted_among_many():
+    weak = claim("weak", Verdict(HELD, 0.04))
+    check = Claim("check", "", "", Verdict(HELD, 0.04), None, "", check=True)
+    assert "2 undecided" in claims_of.tally([weak, claim("other", Verdict(HELD, 0.04))])
+    told = claims_of.tally([weak, check])
+    assert told.startswith(
+        "Judged one by one, 2 held. 1 of these claims has a p-value (checks of the runs are not count"
+    )
+    assert told.endswith("by 5%, 1 held.")
+
+
+OTHERS = np.array([0.5, 9.0, -4.0])
+
+
+@pytest.mark.parametrize("threshold", [-2.0, 0.0, 1.5, 20.0])
+def test_the_p_value_of_independent_runs_is_welchs(threshold):
+    measured = exploitability_curves.difference(VALUES, OTHERS)
+    expected = stats.ttest_ind(VALUES - threshold, OTHERS, equal_var=False)
+    assert p_value(measured, threshold) == pytest.approx(expected.pvalue, rel=1e-9)
+    assert measured.freedom == pytest.approx(expected.df)
+    interval = stats.ttest_ind(VALUES, OTHERS, equal_var=False).confidence_interval()
+    assert (measured.low, measured.high) == pytest.approx((interval.low, interval.high))
+
+
+def test_a_claim_of_several_intervals():
+    held, sure, no, undecided = Verdict(HELD, 0.02), Verdict(HELD, 0.001), Verdict(DID_NOT_HOLD, 0.01), UNDECIDED
+    both = claims_of.all_of([held, sure])
+    assert (both, both.p) == (HELD, 0.02)
+    fails = claims_of.all_of([held, no, Verdict(DID_NOT_HOLD, 0.03)])
+    assert (fails, fails.p) == (DID_NOT_HOLD, 0.03)
+    open_ = claims_of.all_of([held, Verdict(undecided, 0.3), Verdict(undecided, 0.2)])
+    assert (open_, open_.p) == (UNDECIDED, 0.3)
+    assert claims_of.all_of([held, Verdict(HELD)]).p is None
 
 
 def test_claims_in_a_file_keep_how_sure_they_are(tmp_path):
     before = Claim("a", "b", "c", above(mean_ci(VALUES), 0), mean_ci(VALUES), "mA/g")
-    claims_of.write([before], tmp_path / "claims.json")
-    (stored,) = json.loads((tmp_path / "claims.json").read_text())
-    after = page._claim(stored)
+    welch = exploitability_curves.difference(VALUES, OTHERS)
+    check = Claim("d", "b", "c", above(welch, 0), welch, "mA/g", check=True)
+    claims_of.write([before, check], tmp_path / "claims.json")
+    after, other = map(page._claim, json.loads((tmp_path / "claims.json").read_text()))
     assert after == before
+    assert other == check
     assert after.p == before.p is not None
     assert asdict(before)["p"]
     assert copy.deepcopy(above(mean_ci(VALUES), 0)).p == before.p

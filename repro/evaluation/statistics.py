@@ -13,12 +13,17 @@ from scipy import stats
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over `n` independent runs with a 95% confidence interval; the bounds are nan for a single run."""
+    """A mean over `n` independent runs with a 95% confidence interval; the bounds are nan for a single run.
+
+    Attributes:
+        freedom: degrees of freedom of the interval's Student's t; None: `n - 1`.
+    """
 
     mean: float
     low: float
     high: float
     n: int
+    freedom: float | None = None
 
     def __str__(self) -> str:
         return f"{self.mean:.3g} [{self.low:.3g}, {self.high:.3g}]" if self.n > 1 else f"{self.mean:.3g}"
@@ -44,10 +49,10 @@ def bands(rows: Sequence[ArrayLike]) -> dict[str, Any]:
 
 
 def p_value(estimate: Estimate, value: float) -> float | None:
-    """Two-sided p-value of the mean being `value`, from an estimate's own interval; None for a single run.
+    """Two-sided p-value of the mean being `value`, from an estimate's own interval; None for one run or equal ones.
 
     It is below 0.05 just where the 95% interval excludes `value`, whatever the interval was made of; further out it is
-    that of Student's t with `n - 1` degrees of freedom. An interval that is not symmetric is taken for one of
+    that of Student's t with the estimate's degrees of freedom. An interval that is not symmetric is taken for one of
     logarithms.
     """
     mean, low, high = estimate.mean, estimate.low, estimate.high
@@ -57,10 +62,12 @@ def p_value(estimate: Estimate, value: float) -> float | None:
     if lopsided and min(low, value) > 0:
         mean, low, high, value = np.log([mean, low, high, value]).tolist()
     half = mean - low if value < mean else high - mean
-    if half == 0:
-        return float(value == mean)
-    distance = abs(mean - value) / half * stats.t.ppf(0.975, estimate.n - 1)
-    return float(2 * stats.t.sf(distance, estimate.n - 1))
+    if high == low:
+        # Runs that are all the same say nothing of how far another may be.
+        return None
+    freedom = estimate.n - 1 if estimate.freedom is None else estimate.freedom
+    distance = abs(mean - value) / half * stats.t.ppf(0.975, freedom)
+    return float(2 * stats.t.sf(distance, freedom))
 
 
 def holm(p_values: Sequence[float], error: float = 0.05) -> list[bool]:
