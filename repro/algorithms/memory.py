@@ -21,7 +21,7 @@ _ROWS_AT_ONCE = 1 << 19
 """Rows drawn in one go: large enough to amortise calls, small enough to stay in cache."""
 
 _FEW = 256
-"""A player's infosets, if there are no more, are all in every minibatch, with weight 0 where they were not drawn. A step
+"""A player's infosets, if there are no more, are all in every minibatch, with weight 0 if not drawn. A step
 on Leduc's 144, in one compiled loop, takes less time than finding which were drawn: iterations with minibatches of 72,
 128 and 200 rows are twice as fast, and 1.3 times (200 rows) with networks that have no compiled form. With 400 infosets
 the latter lose. Above this number, all are computed where a minibatch has twice as many rows, which meets most of them.
