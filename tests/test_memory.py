@@ -21,6 +21,8 @@ from repro.networks.optimizers import FlatAdam
 from tests.helpers.draws import seeded
 
 FIRST, COUNT, ACTIONS = 100, 6, 3
+MANY = 100
+"""Infosets, of which a small minibatch has only those that were drawn, where no more than `COUNT` are few."""
 
 
 def numbered(start: int, stop: int) -> InfosetSamples:
@@ -172,9 +174,10 @@ def filled(count: int, capacity: int = 60) -> Reservoir:
     return memory
 
 
-@pytest.mark.parametrize("count", [COUNT, 100], ids=["all infosets", "those drawn"])
+@pytest.mark.parametrize("count", [COUNT, MANY], ids=["all infosets", "those drawn"])
 @pytest.mark.parametrize("rows_at_once", [None, 40, 1])
 def test_grouping_rows_changes_neither_loss_nor_gradient(count, rows_at_once, monkeypatch):
+    monkeypatch.setattr(memory_module, "_FEW", COUNT)
     if rows_at_once is not None:
         # Draws are made for several steps at once; a few steps per draw puts a border between them.
         monkeypatch.setattr(memory_module, "_ROWS_AT_ONCE", rows_at_once)
@@ -218,9 +221,11 @@ def test_an_infoset_that_was_not_drawn_has_no_weight():
 
 @pytest.mark.parametrize("scale", [1.0, 2.0])
 @pytest.mark.parametrize("batch_size", [4, 64])
-def test_entries_count_with_their_iteration(batch_size, scale):
+@pytest.mark.parametrize("count", [COUNT, MANY])
+def test_entries_count_with_their_iteration(count, batch_size, scale, monkeypatch):
+    monkeypatch.setattr(memory_module, "_FEW", COUNT)
     # t/T and 2t/T: entries of iteration t sit at infoset t, and training happens in iteration T = 5.
-    memory, last = reservoir(40), 5
+    memory, last = reservoir(40, count), 5
     for t in range(1, last + 1):
         memory.add(InfosetSamples(torch.full((8,), FIRST + t), torch.zeros(8, ACTIONS)), t, seeded(t))
     mean = batch_size * ACTIONS
@@ -228,6 +233,7 @@ def test_entries_count_with_their_iteration(batch_size, scale):
     for batch in minibatches(memory, 20, batch_size, last, scale):
         if batch.infosets is None:
             rows = batch.weight.flatten() * mean
+            assert len(rows) == COUNT
             times = rows[1:] * last / (scale * torch.arange(1, last + 1))
             # Each infoset's total weight is t/T times how often it was drawn.
             torch.testing.assert_close(times, times.round(), rtol=1e-5, atol=1e-5)
@@ -238,8 +244,7 @@ def test_entries_count_with_their_iteration(batch_size, scale):
             torch.testing.assert_close(times, times.round(), rtol=1e-5, atol=1e-5)
             assert float(times.sum()) == pytest.approx(batch_size, rel=1e-5)
             seen |= set(batch.infosets.tolist())
-    if batch_size < 2 * COUNT:
-        assert seen == set(range(1, last + 1))
+    assert seen == (set(range(1, last + 1)) if count == MANY else set())
 
 
 def test_minibatches_draw_uniformly_from_what_is_held():

@@ -3,23 +3,47 @@
 from __future__ import annotations
 
 import copy
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from repro.algorithms.deep_cfr import DeepCFR, DeepCFRConfig
 from repro.algorithms.minibatches import Grouped, GroupedSteps, Minibatch
 from repro.algorithms.regression import fit
 from repro.config import NetworkConfig
-from repro.networks.modules import Network, Normalise, StateAndAdvantages, value_network
+from repro.games import load
+from repro.networks.modules import MaskedSoftmax, Network, Normalise, StateAndAdvantages, value_network
 from repro.networks.optimizers import FlatAdam
-from repro.networks.programs import CompiledSteps, program_of
+from repro.networks.programs import CompiledSteps, NotCompilableError, program_of
+from repro.planning import plan
 from tests.helpers.draws import seeded
 from tests.helpers.networks import EVERY_NETWORK, SHAPES, build, columns, problem
 
 WITHOUT_BRANCHES = [each for each in EVERY_NETWORK if each[1] in ("sd_cfr", "fc")]
 STEPS, RATE, CLIP_NORM = 9, 1e-2, 0.05
+RATES = np.full(STEPS, RATE)
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """How many steps each call of the compiled loop was asked for."""
+    counts: list[int] = []
+    take = CompiledSteps.take
+
+    def counted(self, weight, target, rates, updates):
+        counts.append(len(rates))
+        return take(self, weight, target, rates, updates)
+
+    monkeypatch.setattr(CompiledSteps, "take", counted)
+    return counts
 
 
 def dnet(shape: tuple[int, int, int, int]) -> Network:
@@ -62,22 +86,37 @@ def exact_fit(network: Network, x: Tensor, legal: Tensor, steps: GroupedSteps) -
 def test_a_fit_equals_one_in_float64(shape):
     x, legal, _, _ = problem(shape)
     for network in networks(shape):
-        steps = chunk(network, x, legal)
-        exact, losses = exact_fit(network, x, legal, steps)
-        begin = nn.utils.parameters_to_vector(network.parameters()).detach().double()
-        optimizer = FlatAdam(network, RATE, CLIP_NORM)
-        compiled = CompiledSteps(network, optimizer, x, legal)
-        rates = torch.full((STEPS,), RATE, dtype=torch.float64).numpy()
-        found = torch.from_numpy(compiled.take(steps.weight, steps.target, rates, STEPS)) + steps.constant
-        torch.testing.assert_close(found, torch.tensor(losses, dtype=torch.float64), rtol=1e-4, atol=1e-6)
-        end = nn.utils.parameters_to_vector(exact.parameters()).detach()
-        assert float((optimizer.flat.detach().double() - end).norm()) < 1e-4 * float((end - begin).norm())
-        assert int(optimizer.state[optimizer.flat]["step"]) == STEPS
+        assert_fits_as_in_float64(network, x, legal)
+
+
+def test_the_logit_of_an_illegal_action_has_no_influence():
+    x, legal, _, _ = problem(SHAPES[1])
+    # Were it part of a softmax's maximum, all legal actions' exponentials would be zero.
+    legal[:, 0], legal[:, 1] = False, True
+    network = build("average", "fc", 1, SHAPES[1])
+    assert isinstance(network.head, MaskedSoftmax)
+    last = [module for module in network.modules() if isinstance(module, nn.Linear)][-1]
+    with torch.no_grad():
+        last.bias[0] = 200.0
+    assert_fits_as_in_float64(network, x, legal)
+
+
+def assert_fits_as_in_float64(network: Network, x: Tensor, legal: Tensor) -> None:
+    steps = chunk(network, x, legal)
+    exact, losses = exact_fit(network, x, legal, steps)
+    begin = nn.utils.parameters_to_vector(network.parameters()).detach().double()
+    optimizer = FlatAdam(network, RATE, CLIP_NORM)
+    compiled = CompiledSteps(network, optimizer, x, legal)
+    found = torch.from_numpy(compiled.take(steps.weight, steps.target, RATES, STEPS)) + steps.constant
+    torch.testing.assert_close(found, torch.tensor(losses, dtype=torch.float64), rtol=1e-4, atol=1e-6)
+    end = nn.utils.parameters_to_vector(exact.parameters()).detach()
+    assert float((optimizer.flat.detach().double() - end).norm()) < 1e-4 * float((end - begin).norm())
+    assert int(optimizer.state[optimizer.flat]["step"]) == STEPS
 
 
 @pytest.mark.parametrize("schedule", ["constant", "cosine"])
 @pytest.mark.parametrize("own_last_step", [False, True])
-def test_fit_takes_the_same_steps_compiled_and_one_by_one(schedule, own_last_step):
+def test_fit_takes_the_same_steps_compiled_and_one_by_one(schedule, own_last_step, taken):
     x, legal, _, _ = problem(SHAPES[3])
     for network in networks(SHAPES[3]):
         whole = chunk(network, x, legal)
@@ -98,6 +137,8 @@ def test_fit_takes_the_same_steps_compiled_and_one_by_one(schedule, own_last_ste
             given: Iterator[Minibatch] = batches if compiled else iter(list(batches))
             last = last_step if own_last_step else None
             loss = fit(mine, optimizer, given, STEPS, x, legal, last_step=last, schedule=schedule)
+            assert taken == ([5, 4] if compiled else [])
+            taken.clear()
             assert optimizer.param_groups[0]["lr"] == RATE
             assert len(rates) == own_last_step
             assert (schedule == "cosine" and own_last_step) == any(rate < RATE / 5 for rate in rates)
@@ -114,14 +155,77 @@ def test_compiled_fit_says_when_training_diverges():
         fit(network, FlatAdam(network, 1e-3, 1.0), Grouped(iter([steps])), 3, x, legal)
 
 
+@pytest.mark.parametrize("where", ["a feature", "a parameter"])
+def test_what_is_not_a_number_makes_the_loss_none(where):
+    # A ReLU that made it zero would hide it.
+    for network in networks(SHAPES[1]):
+        x, legal, _, _ = problem(SHAPES[1])
+        steps, optimizer = chunk(network, x, legal), FlatAdam(network, RATE, CLIP_NORM)
+        if where == "a feature":
+            x[2, 3] = float("nan")
+        else:
+            first = next(module for module in network.modules() if isinstance(module, nn.Linear))
+            first.bias.data[0] = float("nan")
+        assert np.isnan(CompiledSteps(network, optimizer, x, legal).take(steps.weight, steps.target, RATES, 0)).all()
+        with pytest.raises(FloatingPointError, match="not finite"):
+            fit(network, optimizer, Grouped(iter([steps])), STEPS, x, legal)
+
+
+@pytest.mark.parametrize("experiment", ["figure1", "deep_cfr_leduc", "d2cfr_leduc"])
+def test_experiments_on_leduc_are_fitted_in_the_compiled_loop(experiment, taken):
+    config = plan([f"experiment={experiment}"], multirun=False).runs[0].config
+    assert isinstance(config.algorithm, DeepCFRConfig)
+    model = config.algorithm.build(load("leduc"), config)
+    assert isinstance(model, DeepCFR)
+    model.iteration = 1
+    model.advance()
+    assert sum(taken) == 2 * config.algorithm.value.steps
+
+
+_FIT = """
+import torch
+from threadpoolctl import threadpool_info, threadpool_limits
+import repro.networks.steps
+torch.set_num_threads(1)
+with threadpool_limits(1):
+    from repro.algorithms.minibatches import Grouped, GroupedSteps
+    from repro.algorithms.regression import fit
+    from repro.networks.optimizers import FlatAdam
+    from tests.helpers.networks import build, problem
+    # Products that are large enough to be shared among threads.
+    shape = (300, 26, 96, 3)
+    x, legal, weight, target = problem(shape)
+    network = build("value", "fc", 3, shape)
+    optimizer = FlatAdam(network, 1e-2, 1.0)
+    steps = GroupedSteps(9, weight[None, :, 0], target[None], torch.zeros(1))
+    fit(network, optimizer, Grouped(iter([steps])), 9, x, legal)
+    print(optimizer.flat.detach().numpy().tobytes().hex())
+    print(sorted({library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}))
+"""
+
+
+def test_a_limit_of_one_thread_holds_for_every_blas_and_gives_the_same_bits():
+    parameters = set()
+    for threads in ("1", "2"):
+        environment = os.environ | {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+        done = subprocess.run(
+            [sys.executable, "-c", _FIT], capture_output=True, text=True, check=False, cwd=ROOT, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        found, limits = done.stdout.splitlines()
+        assert limits == "[1]"
+        parameters.add(found)
+    assert len(parameters) == 1
+
+
 @pytest.mark.parametrize("architecture", ["deep_cfr", "brown"])
 def test_networks_with_branches_have_no_compiled_form(architecture):
-    with pytest.raises(TypeError, match="no compiled form of Merge"):
+    with pytest.raises(NotCompilableError, match="no compiled form of Merge"):
         program_of(build("value", architecture, None, SHAPES[1]))
 
 
 def test_a_normalisation_of_features_or_before_a_relu_has_no_compiled_form():
     head = build("value", "fc", 1, SHAPES[1]).head
     for body in (nn.Sequential(Normalise()), nn.Sequential(nn.Linear(3, 3), Normalise(), nn.ReLU())):
-        with pytest.raises(TypeError, match="no compiled form of Normalise"):
+        with pytest.raises(NotCompilableError, match="no compiled form of Normalise"):
             program_of(Network(body, head))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from repro.algorithms.minibatches import Grouped, Minibatch
 from repro.networks.gradients import gradients_of
 from repro.networks.optimizers import FlatAdam, FlatOptimizer
-from repro.networks.programs import CompiledSteps
+from repro.networks.programs import CompiledSteps, NotCompilableError
 
 _LOSS_EVERY = 16
 """The training loss is the mean over every 16th step of the second half: a reading, at a hundredth of the cost."""
@@ -90,7 +90,7 @@ def _compiled_steps(
         return None
     try:
         return CompiledSteps(network, optimizer, features, legal)
-    except TypeError:
+    except NotCompilableError:
         return None
 
 

@@ -23,6 +23,10 @@ from repro.networks.modules import (
 from repro.networks.optimizers import FlatAdam
 
 
+class NotCompilableError(Exception):
+    """There is no compiled form of a network, whose steps are then taken one by one."""
+
+
 @dataclass
 class Program:
     """A network whose parameters are held by a `FlatAdam`.
@@ -42,7 +46,7 @@ class Program:
         """Add layers that follow one another; returns the last one's number.
 
         Raises:
-            TypeError: there is no compiled form of one of them.
+            NotCompilableError: there is no compiled form of one of them.
         """
         for module, following in pairwise([*modules, None]):
             if isinstance(module, nn.ReLU) and source >= 0 and self.layers[source][steps.RELU]:
@@ -61,7 +65,7 @@ class Program:
             width = self.layers[source][steps.OUTPUTS]
             row = [steps.NORMALISE, source, width, width, 0, place, 0, 0]
         else:
-            raise TypeError(f"no compiled form of {type(module).__name__} here")
+            raise NotCompilableError(f"no compiled form of {type(module).__name__} here")
         self.layers.append(row)
         return len(self.layers) - 1
 
@@ -70,10 +74,10 @@ def program_of(network: nn.Module) -> Program:
     """The table of a network, its parameters in their own order.
 
     Raises:
-        TypeError: there is no compiled form of it.
+        NotCompilableError: there is no compiled form of it.
     """
     if not isinstance(network, Network):
-        raise TypeError(f"no compiled form of {type(network).__name__}")
+        raise NotCompilableError(f"no compiled form of {type(network).__name__}")
     program, head = Program(), network.head
     trunk = program.sequence(network.body, -1)
     if type(head) in (MaskedLinear, MaskedSoftmax):
@@ -85,7 +89,7 @@ def program_of(network: nn.Module) -> Program:
         program.head = [steps.STATE_AND_ADVANTAGES, *_branches(program, head.action, head.state, trunk)]
         program.state_scale = head.state_scale
     else:
-        raise TypeError(f"no compiled form of the head {type(head).__name__}")
+        raise NotCompilableError(f"no compiled form of the head {type(head).__name__}")
     return program
 
 
@@ -105,7 +109,7 @@ class CompiledSteps:
         features, legal: `[rows, ...]`, the table.
 
     Raises:
-        TypeError: there is no compiled form of the network.
+        NotCompilableError: there is no compiled form of the network.
     """
 
     def __init__(self, network: nn.Module, optimizer: FlatAdam, features: Tensor, legal: Tensor) -> None:

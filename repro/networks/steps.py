@@ -10,6 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
+# Numba's products are by SciPy's BLAS, a library beside NumPy's: limits on threads hold for those that are loaded.
+import scipy.linalg.cython_blas  # noqa: F401
 from numba import float32
 
 from repro.engine.compiled import compiled_sums
