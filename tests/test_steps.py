@@ -229,3 +229,32 @@ def test_a_normalisation_of_features_or_before_a_relu_has_no_compiled_form():
     for body in (nn.Sequential(Normalise()), nn.Sequential(nn.Linear(3, 3), Normalise(), nn.ReLU())):
         with pytest.raises(NotCompilableError, match="no compiled form of Normalise"):
             program_of(Network(body, head))
+
+
+_FIT = """
+import hashlib
+import torch
+from tests import test_steps
+from tests.helpers.networks import SHAPES, problem
+
+for shape in SHAPES[1::2]:
+    x, legal, _, _ = problem(shape)
+    for network in test_steps.networks(shape):
+        steps, optimizer = test_steps.chunk(network, x, legal), test_steps.FlatAdam(network, 0.01, 0.05)
+        rates = torch.full((test_steps.STEPS,), 0.01, dtype=torch.float64).numpy()
+        test_steps.CompiledSteps(network, optimizer, x, legal).take(steps.weight, steps.target, rates, 9)
+        print(hashlib.sha256(optimizer.flat.detach().numpy().tobytes()).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_who_compiles_and_who_loads_what_was_compiled_get_the_same_bits(tmp_path):
+    """What the compiler makes of a function depends on where it inlines it, which differs between the two."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", _FIT]
+    compiled, loaded = (
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)
+    )
+    assert len(set(compiled.split())) == len(compiled.split()) > 10
+    assert compiled == loaded
+    assert list(tmp_path.rglob("*.nbc"))

@@ -12,6 +12,7 @@ from numba import float32
 from torch import Tensor
 
 from repro.engine.compiled import compiled_sums
+from repro.engine.sums import sum_of_products
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ def _group(entries: Any, index: Any, unit: Any, weight: Any, target: Any, consta
     columns, own = np.empty((2 + actions, rows), np.uint32), np.empty(rows, np.float32)
     targets, infosets = columns.view(np.float32)[2:], columns[0]
     sums = np.empty((actions, weight.shape[1]), np.float32)
+    weighted = np.empty(rows, np.float32)
     for step in range(len(index)):
         # Reading on its own first: entries are far apart, and nothing that is computed should wait for one of them.
         _read(entries, index[step], unit, columns, own)
@@ -102,9 +104,10 @@ def _group(entries: Any, index: Any, unit: Any, weight: Any, target: Any, consta
         for a in range(actions):
             column, summed = targets[a], sums[a]
             for row in range(rows):
-                squares += own[row] * column[row] * column[row]
+                weighted[row] = own[row] * column[row]
+            squares += sum_of_products(weighted, column)
             for row in range(rows):
-                summed[infosets[row]] += own[row] * column[row]
+                summed[infosets[row]] += weighted[row]
         constant[step] = squares - _means(total, sums, target[step])
 
 

@@ -24,8 +24,12 @@ def compiled(function: F) -> F:
 
 
 def compiled_sums(function: F) -> F:
-    """The same, for loops that may add in any order, as vector instructions do, and where nothing divides by zero."""
-    return _kept(function, numba.njit(nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"}))
+    """The same, where nothing divides by zero.
+
+    No fast mathematics: what it lets a compiler do depends on where it inlines a function, which is another place in
+    the process that compiles than in one that loads the result. Sums that are to be fast are in `repro.engine.sums`.
+    """
+    return _kept(function, numba.njit(nogil=True, error_model="numpy"))
 
 
 def _kept(function: F, compiler: Callable[[F], Any]) -> F:

@@ -16,6 +16,7 @@ import scipy.linalg.cython_blas  # noqa: F401
 from numba import float32
 
 from repro.engine.compiled import compiled_sums
+from repro.engine.sums import row_products, row_sums, sum_of_products
 
 # Columns of a network's table: what a layer is, the layer that it takes its input from (-1: the features), its width,
 # where its weights begin among the parameters (the bias follows), where its output begins among all outputs, per row;
@@ -157,28 +158,26 @@ def _backward_to_the_sum(dy: Any, y: Any, relu: Any, bias: Any) -> None:
 @compiled_sums
 def _normalise(x: Any, y: Any, spread: Any) -> None:
     share = float32(1) / float32(x.shape[1])
+    row_sums(x, spread)
     for i in range(len(x)):
-        total = float32(0)
+        mean = spread[i] * share
         for j in range(x.shape[1]):
-            total += x[i, j]
-        mean, squares = total * share, float32(0)
+            y[i, j] = x[i, j] - mean
+    row_products(y, y, spread)
+    for i in range(len(x)):
+        spread[i] = float32(1) / np.sqrt(spread[i] * share + float32(1e-5))
         for j in range(x.shape[1]):
-            squares += (x[i, j] - mean) * (x[i, j] - mean)
-        spread[i] = float32(1) / np.sqrt(squares * share + float32(1e-5))
-        for j in range(x.shape[1]):
-            y[i, j] = (x[i, j] - mean) * spread[i]
+            y[i, j] *= spread[i]
 
 
 @compiled_sums
 def _normalise_back(dy: Any, y: Any, spread: Any, dx: Any) -> None:
     share = float32(1) / float32(y.shape[1])
+    totals, alongs = np.empty_like(spread), np.empty_like(spread)
+    row_sums(dy, totals)
+    row_products(dy, y, alongs)
     for i in range(len(y)):
-        total, along = float32(0), float32(0)
-        for j in range(y.shape[1]):
-            total += dy[i, j]
-            along += dy[i, j] * y[i, j]
-        total *= share
-        along *= share
+        total, along = totals[i] * share, alongs[i] * share
         for j in range(y.shape[1]):
             dx[i, j] = (dy[i, j] - y[i, j] * along - total) * spread[i]
 
@@ -273,9 +272,7 @@ def _state_and_advantages(
 @compiled_sums
 def adam(parameters: Any, gradient: Any, mean: Any, square: Any, step: Any, rate: Any, clip_norm: Any) -> None:
     """One step of Adam, the gradient's norm clipped; `step` counts from 1. torch's constants."""
-    squares = float32(0)
-    for i in range(len(gradient)):
-        squares += gradient[i] * gradient[i]
+    squares = sum_of_products(gradient, gradient)
     scale = float32(1 / max(np.sqrt(squares) / clip_norm, 1.0))
     length, root = float32(rate / (1 - 0.9**step)), float32(1 / np.sqrt(1 - 0.999**step))
     for i in range(len(gradient)):
