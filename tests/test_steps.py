@@ -231,7 +231,7 @@ def test_a_normalisation_of_features_or_before_a_relu_has_no_compiled_form():
             program_of(Network(body, head))
 
 
-_FIT = """
+_FITS = """
 import hashlib
 import torch
 from tests import test_steps
@@ -251,7 +251,7 @@ for shape in SHAPES[1::2]:
 def test_who_compiles_and_who_loads_what_was_compiled_get_the_same_bits(tmp_path):
     """What the compiler makes of a function depends on where it inlines it, which differs between the two."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", _FIT]
+    command = [sys.executable, "-c", _FITS]
     compiled, loaded = (
         subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)
     )
