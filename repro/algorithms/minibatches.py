@@ -11,7 +11,7 @@ import torch
 from numba import float32
 from torch import Tensor
 
-from repro.engine.compiled import compiled_sums
+from repro.engine.compiled import compiled_unchecked
 from repro.engine.sums import sum_of_products
 
 
@@ -85,7 +85,7 @@ def grouped_entries(entries: Tensor, index: Tensor, unit: float, infosets: int) 
     return GroupedSteps(steps, *(torch.from_numpy(part) for part in (weight, target, constant)))
 
 
-@compiled_sums
+@compiled_unchecked
 def _group(entries: Any, index: Any, unit: Any, weight: Any, target: Any, constant: Any) -> None:
     actions, rows = entries.shape[1] - 2, index.shape[1]
     # Unsigned, and a column at a time: Numba checks signed indices, and does not unroll loops over a few columns.
@@ -111,7 +111,7 @@ def _group(entries: Any, index: Any, unit: Any, weight: Any, target: Any, consta
         constant[step] = squares - _means(total, sums, target[step])
 
 
-@compiled_sums
+@compiled_unchecked
 def _read(entries: Any, index: Any, unit: Any, columns: Any, own: Any) -> None:
     for row in range(len(own)):
         columns[0, row] = entries[index[row], 0]
@@ -122,7 +122,7 @@ def _read(entries: Any, index: Any, unit: Any, columns: Any, own: Any) -> None:
             column[row] = entries[index[row], i]
 
 
-@compiled_sums
+@compiled_unchecked
 def _means(total: Any, sums: Any, mean: Any) -> Any:
     """Divide by the total weights, where there are any; returns the weighted sum of the means' squares."""
     squares = float32(0)

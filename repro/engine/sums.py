@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from repro.engine.compiled import compiled_sums
+from repro.engine.compiled import compiled_unchecked
 
 
-@compiled_sums
+@compiled_unchecked
 def sum_of_products(x: Any, y: Any) -> Any:
     """Of two float32 `[n]`."""
     a = b = c = d = e = f = g = h = np.float32(0)
@@ -29,7 +29,7 @@ def sum_of_products(x: Any, y: Any) -> Any:
     return ((a + b) + (c + d)) + ((e + f) + (g + h))
 
 
-@compiled_sums
+@compiled_unchecked
 def row_sums(x: Any, out: Any) -> None:
     """Of each row of float32 `[rows, n]`."""
     whole = x.shape[1] // 8 * 8
@@ -49,7 +49,7 @@ def row_sums(x: Any, out: Any) -> None:
         out[row] = ((a + b) + (c + d)) + ((e + f) + (g + h))
 
 
-@compiled_sums
+@compiled_unchecked
 def row_products(x: Any, y: Any, out: Any) -> None:
     """`sum_of_products` of each row of two."""
     whole = x.shape[1] // 8 * 8

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401
 from numba import float32
 
-from repro.engine.compiled import compiled_sums
+from repro.engine.compiled import compiled_unchecked
 from repro.engine.sums import row_products, row_sums, sum_of_products
 
 # Columns of a network's table: what a layer is, the layer that it takes its input from (-1: the features), its width,
@@ -26,7 +26,7 @@ LINEAR, RESIDUAL, NORMALISE = range(3)
 MASKED_LINEAR, MASKED_SOFTMAX, DUELING, STATE_AND_ADVANTAGES = range(4)
 
 
-@compiled_sums
+@compiled_unchecked
 def take_steps(
     table: Any, head: Any, state_scale: Any, features: Any, legal: Any, parameters: Any, gradient: Any, mean: Any,
     square: Any, done: Any, rates: Any, clip_norm: Any, weights: Any, targets: Any, updates: Any, losses: Any,
@@ -65,19 +65,19 @@ def take_steps(
             adam(parameters, gradient, mean, square, done + step + 1, rates[step], clip_norm)
 
 
-@compiled_sums
+@compiled_unchecked
 def _part(flat: Any, table: Any, layer: Any, rows: Any) -> Any:
     """`[rows, width]`, a layer's part of the outputs, or of their gradient."""
     begin, width = rows * table[layer, PLACE], table[layer, OUTPUTS]
     return flat[begin : begin + rows * width].reshape(rows, width)
 
 
-@compiled_sums
+@compiled_unchecked
 def _input(features: Any, outputs: Any, table: Any, layer: Any) -> Any:
     return features if table[layer, SOURCE] < 0 else _part(outputs, table, table[layer, SOURCE], len(features))
 
 
-@compiled_sums
+@compiled_unchecked
 def _forward(table: Any, layer: Any, features: Any, parameters: Any, outputs: Any, matrix: Any, spread: Any) -> None:
     x, y = _input(features, outputs, table, layer), _part(outputs, table, layer, len(features))
     if table[layer, KIND] == NORMALISE:
@@ -107,7 +107,7 @@ def _forward(table: Any, layer: Any, features: Any, parameters: Any, outputs: An
                 y[i, j] += bias[j]
 
 
-@compiled_sums
+@compiled_unchecked
 def _backward(
     table: Any, layer: Any, features: Any, parameters: Any, gradient: Any, outputs: Any, slopes: Any, matrix: Any,
     spread: Any,
@@ -139,7 +139,7 @@ def _backward(
                 dx[i, j] += dy[i, j]
 
 
-@compiled_sums
+@compiled_unchecked
 def _backward_to_the_sum(dy: Any, y: Any, relu: Any, bias: Any) -> None:
     """Through the ReLU, if there is one, and into the bias."""
     bias[:] = 0
@@ -155,7 +155,7 @@ def _backward_to_the_sum(dy: Any, y: Any, relu: Any, bias: Any) -> None:
                 bias[j] += dy[i, j]
 
 
-@compiled_sums
+@compiled_unchecked
 def _normalise(x: Any, y: Any, spread: Any) -> None:
     share = float32(1) / float32(x.shape[1])
     row_sums(x, spread)
@@ -170,7 +170,7 @@ def _normalise(x: Any, y: Any, spread: Any) -> None:
             y[i, j] *= spread[i]
 
 
-@compiled_sums
+@compiled_unchecked
 def _normalise_back(dy: Any, y: Any, spread: Any, dx: Any) -> None:
     share = float32(1) / float32(y.shape[1])
     totals, alongs = np.empty_like(spread), np.empty_like(spread)
@@ -182,7 +182,7 @@ def _normalise_back(dy: Any, y: Any, spread: Any, dx: Any) -> None:
             dx[i, j] = (dy[i, j] - y[i, j] * along - total) * spread[i]
 
 
-@compiled_sums
+@compiled_unchecked
 def _head(
     table: Any, head: Any, state_scale: Any, legal: Any, share: Any, weight: Any, target: Any, outputs: Any, slopes: Any
 ) -> Any:
@@ -199,7 +199,7 @@ def _head(
     return _state_and_advantages(x, dx, v, dv, legal, state_scale, weight, target)
 
 
-@compiled_sums
+@compiled_unchecked
 def _masked_linear(x: Any, dx: Any, legal: Any, weight: Any, target: Any) -> Any:
     loss = float32(0)
     for i in range(len(x)):
@@ -210,7 +210,7 @@ def _masked_linear(x: Any, dx: Any, legal: Any, weight: Any, target: Any) -> Any
     return loss
 
 
-@compiled_sums
+@compiled_unchecked
 def _masked_softmax(x: Any, dx: Any, legal: Any, weight: Any, target: Any) -> Any:
     loss = float32(0)
     for i in range(len(x)):
@@ -232,7 +232,7 @@ def _masked_softmax(x: Any, dx: Any, legal: Any, weight: Any, target: Any) -> An
     return loss
 
 
-@compiled_sums
+@compiled_unchecked
 def _dueling(x: Any, dx: Any, v: Any, dv: Any, legal: Any, share: Any, weight: Any, target: Any) -> Any:
     loss = float32(0)
     for i in range(len(x)):
@@ -250,7 +250,7 @@ def _dueling(x: Any, dx: Any, v: Any, dv: Any, legal: Any, share: Any, weight: A
     return loss
 
 
-@compiled_sums
+@compiled_unchecked
 def _state_and_advantages(
     x: Any, dx: Any, v: Any, dv: Any, legal: Any, state_scale: Any, weight: Any, target: Any
 ) -> Any:
@@ -269,7 +269,7 @@ def _state_and_advantages(
     return loss
 
 
-@compiled_sums
+@compiled_unchecked
 def adam(parameters: Any, gradient: Any, mean: Any, square: Any, step: Any, rate: Any, clip_norm: Any) -> None:
     """One step of Adam, the gradient's norm clipped; `step` counts from 1. torch's constants."""
     squares = sum_of_products(gradient, gradient)
