@@ -22,8 +22,9 @@ SWEEP ?=
 TARGETS := $(sort $(basename $(notdir $(wildcard paper_figures/*.md))))
 FIGURE_FLAGS = --scale '$(SCALE)' --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' $(if $(filter-out 0 no false,$(FORCE)),--force)
 
-VERIFY_FLAGS = --scale '$(SCALE)' --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' --seeds '$(or $(SEEDS),1)' \
-  $(if $(ITERATIONS),--iterations '$(ITERATIONS)') $(if $(SWEEP),--sweep '$(SWEEP)')
+# Of what is published: all scales, unless one is asked for.
+PUBLISHED_FLAGS = $(if $(filter file,$(origin SCALE)),,--scale '$(SCALE)') \
+  $(if $(ITERATIONS),--iterations '$(ITERATIONS)') $(if $(SEEDS),--seeds '$(SEEDS)') $(if $(SWEEP),--sweep '$(SWEEP)')
 
 # The URI of the MLflow store in a folder.
 STORE = $(RUN) -c 'import sys, pathlib; from repro.tracking.store import default_uri; print(default_uri(pathlib.Path(sys.argv[1])))'
@@ -59,13 +60,13 @@ publish: $(VENV)/runtime  ## copy TARGET's figure to paper_figures/results and u
 	@$(RUN) -m repro.figure $(or $(TARGET),figure1) --publish $(FIGURE_FLAGS)
 
 verify: $(VENV)/runtime  ## repeat TARGET's first iterations, compare with what is published (ITERATIONS= SEEDS= SWEEP=)
-	@$(RUN) -m repro.verify $(or $(TARGET),figure1) $(VERIFY_FLAGS)
+	@$(RUN) -m repro.verify $(or $(TARGET),figure1) --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' $(PUBLISHED_FLAGS)
 
 claims: $(VENV)/runtime  ## judge all published data, or TARGET's, by today's rules
-	@$(RUN) -m repro.verify $(TARGET) --claims
+	@$(RUN) -m repro.verify $(TARGET) --claims $(PUBLISHED_FLAGS)
 
 stale: $(VENV)/runtime  ## list what code has changed since results were made; REFRESH=1 says so on the pages
-	@$(RUN) -m repro.verify $(TARGET) --stale $(if $(REFRESH),--refresh)
+	@$(RUN) -m repro.verify $(TARGET) --stale $(if $(REFRESH),--refresh) $(PUBLISHED_FLAGS)
 
 test: $(VENV)/test  ## run the tests
 	@$(RUN) -m pytest -n $(JOBS) tests

@@ -107,14 +107,14 @@ def _provenance(p: dict[str, Any]) -> str:
     dirty = " (with uncommitted changes)" if "true" in p["git_dirty"] else ""
     wall = p["wall_seconds"]
     versions = ", ".join(f"{k} {text(k)}" for k in ("python", "torch", "pytorch-lightning", "hydra-core", "mlflow"))
-    # A run that was continued with other code names both commits.
+    # A run that was continued with other code names both commits. Keys are renamed, so a command is one of its commit.
     commits = sorted({commit[:12] for commits_of_run in p["git_commit"] for commit in commits_of_run.split(", ")})
     threads = f"{p['config'].get('threads', 1)} thread(s) per run"
     return (
-        f"`{p['command']}`, seeds {text('seeds')}, on {text('cpu')} with {text('cores')} cores, {threads}; "
-        f"{_time(min(wall))} to {_time(max(wall))} per run, {_time(sum(wall))} in all.\n"
-        f"Commit {', '.join(commits)}{dirty}; {versions}. Everything else: "
-        f"`provenance.json` beside the picture.\n{staleness.line(p)}"
+        f"`{p['command']}` at commit {', '.join(commits)}{dirty}; seeds "
+        f"{text('seeds')}, on {text('cpu')} with {text('cores')} cores, {threads}; {_time(min(wall))} to "
+        f"{_time(max(wall))} per run, {_time(sum(wall))} in all; {versions}. Everything else: `provenance.json` beside "
+        f"the picture.\n{staleness.line(p)}"
     )
 
 

@@ -38,7 +38,6 @@ def measured(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.Data
 
 def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
     """What a sweep's runs were made with, and how they depart from the published setting."""
-
     run_records = [records.read(folder_of(c)) for c in sweep.configs]
     facts = sorted({fact for record in run_records for fact in record.made_with})
     published = [config for run in composed(sweep.published) for config in run.configs]

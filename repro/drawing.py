@@ -78,7 +78,10 @@ def draw_again(target: str, options: Options) -> None:
     folder, module = options.folder(target), module_of(target)
     path = folder / "data.csv"
     if not path.exists():
-        raise ReproError(f"{path} does not exist; make the figure first.")
+        raise ReproError(
+            f"{path} does not exist; make the figure first, or copy there what is published of it in "
+            "paper_figures/results."
+        )
     data = frame.read(path)
     for column, needed in (("target", target), ("scale", options.scale)):
         others = sorted(set(data[column]) - {needed})

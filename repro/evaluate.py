@@ -26,12 +26,13 @@ from repro.stopping import CAN_BE_REPEATED, stoppable
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, 1 if a run could not be measured, 2 if the request was at fault."""
     parser = argparse.ArgumentParser(prog="python -m repro.evaluate", description=__doc__, allow_abbrev=False)
-    parser.add_argument("keys", metavar="KEY | KEY=VALUE", nargs="+", help="finished runs, and what to measure")
+    parser.add_argument("keys", metavar="KEY | KEY=VALUE", nargs="*", help="finished runs, and what to measure")
     parser.add_argument("--output", default="outputs", help="output folder (default: %(default)s)")
     parser.add_argument("--config-dir", "-cd", help="a folder of further configurations, as for repro.run")
     warnings.filterwarnings("ignore", module="pytorch_lightning")
     try:
-        options = parser.parse_args(arguments)
+        # Options may stand between keys and overrides.
+        options = parser.parse_intermixed_args(arguments)
         return run(options.keys, options.output, options.config_dir)
     except ReproError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -53,6 +54,8 @@ def run(words: Sequence[str], output: str, config_dir: str | None = None) -> int
     from repro.trained import Trained  # noqa: PLC0415  (torch takes a second, which a faulty request does not need)
 
     keys, overrides = [w for w in words if "=" not in w], [w for w in words if "=" in w]
+    if any(word.lstrip("+").startswith("output_dir=") for word in overrides):
+        raise ReproError("output_dir is where the runs are, which here is said by --output FOLDER.")
     if not keys:
         raise ReproError(f"KEY is missing in {' '.join(words)!r}; name a finished run, a folder in {output}/runs.")
     runs = []

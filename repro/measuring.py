@@ -203,12 +203,17 @@ def evaluation_rows(folder: Path, config: Config, evaluation: str, readout: str)
 
 
 def is_done(config: Config) -> bool:
-    """Whether a training is finished, is not to begin anew, and is measured as asked. Opens no other training."""
+    """Whether a training is finished, is not to begin anew, is measured as asked, and all it left is as it was.
+
+    Opens no other training.
+    """
     folder = folder_of(config)
     record = records.read(folder)
-    is_trained = record.trained and record.exported and not records.is_asked_anew(folder)
+    if not (record.trained and record.exported) or records.is_asked_anew(folder):
+        return False
     results = Results(config, folder)
-    return is_trained and not results.lacking(snapshots_of(folder)) and not any(results.lost())
+    lacks = results.lacking(snapshots_of(folder)) or any(results.lost()) or records.damaged_tables(folder, record)
+    return not lacks
 
 
 def evaluated_with(config: Config) -> set[str]:

@@ -5,6 +5,7 @@ A run trains one seed or several together (`repro.training`); whatever is kept o
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -135,8 +136,11 @@ class Seed:
         """Measure what lacks of the finished training, and leave its files. Whether there was anything to do."""
         snapshots = snapshots_of(self.folder)
         lacking = len(self.measuring.lacking(snapshots))
-        if self.record.exported and not lacking:
+        damaged = records.damaged_tables(self.folder, self.record)
+        if self.record.exported and not lacking and not damaged:
             return False
+        for table in damaged:
+            print(f"warning: {table} is damaged or gone; it is written again.", file=sys.stderr, flush=True)
         with closing_when_stopped([self], lambda: f"measuring after iteration {self.record.iteration}"):
             # Before MLflow shows that it goes on, so that whoever finds it stopped here repairs what MLflow shows.
             self.record.exported = False
@@ -171,6 +175,7 @@ class Seed:
         path = self.folder / name / "strategy.csv"
         path.parent.mkdir(exist_ok=True)
         save_strategy(game, tabulated(game, readout.seats(snapshot)), path)
+        records.note_table(self.folder, self.record, path)
         self.mlflow.artifact(name, path)
 
 
@@ -217,7 +222,7 @@ def _begin_anew(folder: Path, record: RunRecord) -> None:
         file.unlink()
     record.trained = record.exported = False
     record.wall_seconds, record.checkpoints, record.attempt = 0.0, "", ""
-    record.made_with, record.mlflow = {}, {}
+    record.made_with, record.mlflow, record.tables = {}, {}, {}
 
 
 @contextmanager

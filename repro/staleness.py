@@ -9,7 +9,6 @@ in `conf/` and `repro.config` (a run's settings are compared on their own), and 
 from __future__ import annotations
 
 import ast
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -20,7 +19,7 @@ from omegaconf import OmegaConf
 
 from repro.config.keys import SCHEMA, register_schemas
 from repro.config.schema import ALGORITHMS
-from repro.tracking.provenance import REPOSITORY
+from repro.tracking import provenance
 
 PACKAGE = "repro"
 _EVERY_RUN = ("repro.training", "repro.measuring")
@@ -32,41 +31,25 @@ _FEW = 4
 """Files that a line names."""
 
 
-# -- git -------------------------------------------------------------------------------------------------------------
-
-
-def _git(*arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(REPOSITORY), *arguments], capture_output=True, text=True, check=True, timeout=60
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout
-
-
-def head() -> str | None:
-    """The commit that is checked out; None outside of a repository."""
-    commit = _git("rev-parse", "HEAD")
-    return commit.strip() if commit else None
+# -- what a commit holds -----------------------------------------------------------------------------------------------
 
 
 def text_of(path: str, commit: str | None) -> str | None:
     """What a file holds in a commit, or on the disk; None if it is not there."""
     if commit is not None:
         return _in_commit(path, commit)
-    file = REPOSITORY / path
+    file = provenance.REPOSITORY / path
     return file.read_text() if file.is_file() else None
 
 
 @cache
 def _in_commit(path: str, commit: str) -> str | None:
-    return _git("show", f"{commit}:{path}")
+    return provenance.git("show", f"{commit}:{path}")
 
 
 def changed_files(then: str, now: str | None) -> set[str] | None:
     """The package's files that differ between two commits, or from a commit on the disk; None: unknown commits."""
-    listed = _git("diff", "--name-only", "--no-renames", then, *([now] if now else []), "--", f"{PACKAGE}/")
+    listed = provenance.git("diff", "--name-only", "--no-renames", then, *([now] if now else []), "--", f"{PACKAGE}/")
     return None if listed is None else set(listed.splitlines())
 
 
@@ -136,7 +119,7 @@ def modules_of(sweep: Mapping[str, Any]) -> list[str]:
 @cache
 def _schema(name: str) -> str:
     """The registered name of an algorithm, of which earlier provenance has only the label: that of its file in conf."""
-    file = REPOSITORY / "conf" / "algorithm" / f"{name}.yaml"
+    file = provenance.REPOSITORY / "conf" / "algorithm" / f"{name}.yaml"
     if not file.is_file():
         raise LookupError(f"the algorithm {name} is not of this suite any more")
     loaded: Any = OmegaConf.load(file)
@@ -218,7 +201,7 @@ LINE = "Code that these runs can reach has changed since:"
 
 def line(sweep: Mapping[str, Any], now: str | None = None) -> str:
     """What a page says of a sweep, as of a commit, without which it is the one that is checked out."""
-    commit = now or head()
+    commit = now or provenance.head()
     if commit is None:
         return f"{LINE} **unknown** (there was no history when this was written)."
     return f"{LINE} **{staleness(sweep, commit).word}**, as of commit {commit[:_DIGITS]}."
@@ -226,4 +209,6 @@ def line(sweep: Mapping[str, Any], now: str | None = None) -> str:
 
 def results() -> list[Path]:
     """The folders of all that is published."""
-    return sorted(path.parent for path in (REPOSITORY / "paper_figures" / "results").glob("*/provenance.json"))
+    return sorted(
+        path.parent for path in (provenance.REPOSITORY / "paper_figures" / "results").glob("*/provenance.json")
+    )

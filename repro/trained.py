@@ -239,11 +239,11 @@ def record_of(folder: Path, config: Config) -> RunRecord:
     So it is not begun again, which would take its snapshots away.
     """
     record = records.read(folder)
-    damaged = record.state == records.DAMAGED
-    if damaged or ((folder / CONFIG).exists() and not records.is_there(folder)):
+    damaged, gone = record.state == records.DAMAGED, not records.is_there(folder)
+    if damaged or (gone and (folder / CONFIG).exists()):
         record.attempt = record.attempt or records.LOST
     complete = config.algorithm.iterations in snapshots_of(folder).iterations
-    if damaged or (complete and not records.is_there(folder)):
+    if damaged or (gone and complete):
         what = record.message if damaged else f"{folder} lacks its record."
         record.trained |= complete
         rest = "the last snapshot is there, so the training is finished" if record.trained else "it is not finished"

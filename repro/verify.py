@@ -12,7 +12,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,10 @@ from repro.targets import ROOT, SCALES, Options, PlannedSweep, module_of, plan_t
 if TYPE_CHECKING:
     from repro.config.schema import Config
     from repro.planned import Run
+
+
+Published = tuple[str, str, Path]
+"""A target, a scale, and the folder of what is published of it."""
 
 
 @dataclass(frozen=True)
@@ -271,14 +275,12 @@ def _compare(
 # -- claims ----------------------------------------------------------------------------------------------------------
 
 
-def verify_claims(names: Sequence[str]) -> int:
+def verify_claims(published: Sequence[Published]) -> int:
     """Hold the published verdicts of targets against those of today's rules; returns the exit status."""
     agree = []
-    for target, scale, folder in _all_published(names):
+    for target, scale, folder in published:
         print(f"{target} at scale {scale}:")
         agree.append(_claims_agree(target, folder, frame.read(folder / "data.csv")))
-    if not agree:
-        raise ReproError(f"of {', '.join(names)}, nothing is published.")
     print("all verdicts are those of today's rules" if all(agree) else "some verdicts are not those of today's rules")
     return 0 if all(agree) else 1
 
@@ -301,9 +303,9 @@ def _claims_agree(target: str, folder: Path, data: pd.DataFrame) -> bool:
 # -- staleness -------------------------------------------------------------------------------------------------------
 
 
-def list_stale(names: Sequence[str]) -> None:
+def list_stale(published: Sequence[Published]) -> None:
     """Print of every published sweep whether code that determines its runs has changed since they were made."""
-    for target, scale, folder in _all_published(names):
+    for target, scale, folder in published:
         sweeps: dict[str, list[str]] = {}
         for sweep in json.loads((folder / "provenance.json").read_text())["sweeps"]:
             sweeps.setdefault(str(staleness.staleness(sweep)), []).append(page.name_of(sweep))
@@ -311,19 +313,12 @@ def list_stale(names: Sequence[str]) -> None:
             print(f"{target} at scale {scale}, {', '.join(dict.fromkeys(alike))}: {answer}")
 
 
-def refresh(names: Sequence[str]) -> None:
+def refresh(published: Sequence[Published]) -> None:
     """Fill in the pages of what is published again, from the published files alone."""
-    for target, scale, folder in _all_published(names):
+    for target, scale, folder in published:
         text = page.filled_in(target, scale, module_of(target), folder)
         durable.write(page.page_of(target), text.encode())
         print(f"paper_figures/{target}.md says what is so as of the last commit, at scale {scale}")
-
-
-def _all_published(names: Sequence[str]) -> Iterator[tuple[str, str, Path]]:
-    for folder in staleness.results():
-        target, _, scale = folder.name.rpartition("-")
-        if target in names:
-            yield target, scale, folder
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
@@ -338,10 +333,10 @@ def main() -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m repro.verify", description=__doc__)
     parser.add_argument("target", nargs="?", help="a target that is published")
-    parser.add_argument("--scale", default="laptop", help=f"{', '.join(SCALES)} (default: %(default)s)")
+    parser.add_argument("--scale", help=f"{', '.join(SCALES)} (default: laptop; without runs: all)")
     parser.add_argument("--iterations", type=int, help="the most iterations to repeat (default: to the first measured)")
-    parser.add_argument("--seeds", type=int, default=1, help="how many seeds to repeat (default: %(default)s)")
-    parser.add_argument("--sweep", action="append", default=[], help="only this one of the target; may be repeated")
+    parser.add_argument("--seeds", type=int, help="how many seeds to repeat (default: 1)")
+    parser.add_argument("--sweep", action="append", help="only this one of the target; may be repeated")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: cores)")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder")
@@ -363,14 +358,13 @@ def _answer(arguments: argparse.Namespace) -> int:
     target = arguments.target
     if target:
         module_of(target)
-    names = [target] if target else targets()
-    if arguments.claims:
-        return verify_claims(names)
-    if arguments.stale:
-        list_stale(names)
-        if arguments.refresh:
-            refresh(names)
-        return 0
+    scale = arguments.scale or "laptop"
+    options = Options(scale, arguments.output.absolute(), arguments.jobs, arguments.device, force=False)
+    check_options(options)
+    if arguments.refresh and not arguments.stale:
+        raise ReproError("--refresh goes with --stale, of which it says on the pages what is so.")
+    if arguments.claims or arguments.stale:
+        return _without_runs(arguments)
     if not target:
         raise ReproError("TARGET is missing; name what is to be verified, for example figure1.")
     for name in ("iterations", "seeds"):
@@ -379,9 +373,35 @@ def _answer(arguments: argparse.Namespace) -> int:
             raise ReproError(f"--{name} is {value}; it must be at least 1.")
     if arguments.output == Path():
         raise ReproError("--output is ''; it must be the name of a folder.")
-    options = Options(arguments.scale, arguments.output.absolute(), arguments.jobs, arguments.device, force=False)
-    check_options(options)
-    return verify(Request(target, options, arguments.iterations, arguments.seeds, arguments.sweep))
+    return verify(Request(target, options, arguments.iterations, arguments.seeds or 1, arguments.sweep or ()))
+
+
+def _without_runs(arguments: argparse.Namespace) -> int:
+    """What is answered from published files alone; returns the exit status.
+
+    Raises:
+        ReproError: nothing is published that was asked for, or how runs are to be repeated was said.
+    """
+    for name in ("iterations", "seeds", "sweep"):
+        if getattr(arguments, name) is not None:
+            raise ReproError(f"--{name} says how runs are repeated; --claims and --stale repeat none.")
+    asked = [arguments.target] if arguments.target else targets()
+    scales = [arguments.scale] if arguments.scale else SCALES
+    published = [
+        (target, scale, folder)
+        for folder in staleness.results()
+        for target, _, scale in [folder.name.rpartition("-")]
+        if target in asked and scale in scales
+    ]
+    if not published:
+        at = f" at scale {arguments.scale}" if arguments.scale else ""
+        raise ReproError(f"of {arguments.target or 'all targets'}, nothing is published{at}.")
+    if arguments.claims:
+        return verify_claims(published)
+    list_stale(published)
+    if arguments.refresh:
+        refresh(published)
+    return 0
 
 
 if __name__ == "__main__":

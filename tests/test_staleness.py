@@ -13,6 +13,7 @@ import pytest
 from paper_figures import page
 from repro import staleness, verify
 from repro.staleness import LINE, closure
+from repro.tracking import provenance
 
 # -- sources ---------------------------------------------------------------------------------------------------------
 
@@ -75,7 +76,7 @@ def history(tmp_path, monkeypatch) -> History:
     (tmp_path / "repro").mkdir()
     found = History(tmp_path)
     found.write(__init__="", train=TRAIN, used="a = 1\n", typed="b = 1\n", late="x = 1\n", other="c = 1\n")
-    monkeypatch.setattr(staleness, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(provenance, "REPOSITORY", tmp_path)
     monkeypatch.setattr(staleness, "modules_of", lambda sweep: ["repro.train"])
     return found
 
@@ -124,7 +125,7 @@ def test_a_line_is_of_the_commit_that_is_checked_out(history):
 
 
 def test_without_a_history(tmp_path, monkeypatch):
-    monkeypatch.setattr(staleness, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(provenance, "REPOSITORY", tmp_path)
     assert staleness.line({"git_commit": ["f" * 40]}) == (
         f"{LINE} **unknown** (there was no history when this was written)."
     )

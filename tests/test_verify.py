@@ -331,6 +331,11 @@ def test_runs_agree_with_themselves_and_with_nothing_else(small, tmp_path, monke
         (["figure1", "--jobs", "0"], "error: --jobs is 0; it must be from 1 to 1024."),
         (["figure1", "--scale", "lap"], "error: --scale is 'lap'; it must be one of"),
         (["figure1", "--output", ""], "error: --output is ''; it must be the name of a folder."),
+        (["--claims", "--seeds", "2"], "error: --seeds says how runs are repeated; --claims and --stale repeat none."),
+        (["--stale", "--sweep", "x"], "error: --sweep says how runs are repeated; --claims and --stale repeat none."),
+        (["figure1", "--refresh"], "error: --refresh goes with --stale"),
+        (["figure1", "--stale", "--scale", "night"], "error: of figure1, nothing is published at scale night."),
+        (["--claims", "--scale", "smoke"], "error: of all targets, nothing is published at scale smoke."),
         (["figure1", "--scale", "night"], "error: of figure1, nothing is published at scale night (but at laptop"),
     ],
 )

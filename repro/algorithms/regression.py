@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.algorithms.minibatches import Grouped, Minibatch
-from repro.networks.gradients import gradients_of
+from repro.networks.gradients import Gradients, gradients_of
 from repro.networks.optimizers import FlatAdam, FlatOptimizer
 from repro.networks.programs import CompiledSteps, NotCompilableError
 
@@ -58,6 +58,15 @@ def fit(
     gradients = gradients_of(network, log_loss)
     if features is not None and legal is not None:
         gradients.prepare(features, legal)
+    return _fit_one_by_one(gradients, optimizer, minibatches, steps, last_step, log_loss, schedule, penalty)
+
+
+def _fit_one_by_one(
+    gradients: Gradients, optimizer: FlatOptimizer, minibatches: Iterable[Minibatch], steps: int,
+    last_step: Callable[[], object] | None, log_loss: bool, schedule: str,
+    penalty: Callable[[Minibatch, Tensor], Tensor] | None,
+) -> float:  # fmt: skip
+    """`fit` in a loop over minibatches, with gradients that any network has."""
     losses: list[Tensor] = []
     group, rate = optimizer.param_groups[0], optimizer.param_groups[0]["lr"]
     for i, batch in enumerate(minibatches, start=1):

@@ -18,24 +18,30 @@ _PACKAGES = (
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def _git(*arguments: str) -> str | None:
+def git(*arguments: str) -> str | None:
+    """What git answers about this repository; None where it does not, or there is none."""
     try:
         process = subprocess.run(
-            ["git", "-C", str(REPOSITORY), *arguments], capture_output=True, text=True, check=True, timeout=20
+            ["git", "-C", str(REPOSITORY), *arguments], capture_output=True, text=True, check=True, timeout=60
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return process.stdout.strip()
+    return process.stdout
+
+
+def head() -> str | None:
+    """The commit that is checked out; None outside of a repository."""
+    commit = git("rev-parse", "HEAD")
+    return commit.strip() if commit else None
 
 
 @cache
 def code() -> dict[str, str]:
     """Git commit, and whether files that git tracks differ from it; "unknown" outside a git checkout."""
-    commit = _git("rev-parse", "HEAD")
-    changed = _git("status", "--porcelain", "--untracked-files=no")
+    changed = git("status", "--porcelain", "--untracked-files=no")
     return {
-        "git_commit": commit or "unknown",
-        "git_dirty": "unknown" if changed is None else str(bool(changed)).lower(),
+        "git_commit": head() or "unknown",
+        "git_dirty": "unknown" if changed is None else str(bool(changed.strip())).lower(),
     }
 
 
