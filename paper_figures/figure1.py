@@ -30,7 +30,7 @@ from repro.evaluation.statistics import Estimate, mean_ci
 TITLE = "SD-CFR Fig. 1a, 1b"
 GAME = "Leduc"
 SHOWS = "exploitability of SD-CFR and Deep CFR; reservoir sampling on B^M"
-_BESIDE = ("aggregated", "linear_cfr")
+_BESIDE = ("aggregated", "linear_cfr", "start")
 """Sweeps of ours, beside the published one."""
 SWEEPS = (
     Sweep("published", "experiment=figure1 seed=range(5)", {"smoke": "seed=range(2)"}),
@@ -38,6 +38,11 @@ SWEEPS = (
     Sweep(
         "aggregated", "experiment=figure1 algorithm.memory=aggregated seed=range(5)", {"smoke": "seed=0"},
         only=("smoke", "paper"),
+    ),
+    # A reading of Deep CFR's curve has a point at x = 10, before the paper's code evaluates for the first time.
+    Sweep(
+        "start", "experiment=figure1 algorithm.iterations=10 algorithm.snapshot_every=5 seed=range(5)",
+        only=("laptop", "paper"),
     ),
     Sweep(
         "linear_cfr",
@@ -51,6 +56,7 @@ TOLERANCE = 1.3
 """By which factor ours may differ from a digitised value, either way."""
 
 _REFERENCE = Path(__file__).parent / "reference" / "figure1a.csv"
+_OTHERS = Path(__file__).parent / "reference" / "figure1a_others.csv"
 
 
 def reference() -> pd.DataFrame:
@@ -66,12 +72,18 @@ def published(data: pd.DataFrame) -> pd.DataFrame:
     return data[~data.sweep.isin(_BESIDE)]
 
 
+def from_the_start(data: pd.DataFrame, readout: str) -> pd.DataFrame:
+    """`exploitability` of the published setting, with points before its first evaluation where they were measured."""
+    start, rest = data[data.sweep == "start"], exploitability(published(data), readout)
+    return rest if start.empty else pd.concat([exploitability(start, readout), rest], axis=1, join="inner")
+
+
 def draw(data: pd.DataFrame) -> Figure:
     """Both panels, log-log, as in the paper, and in the left one our own curves."""
     every, data = data, published(data)
     figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2), sharey=True)
     seeds = data.seed.nunique()
-    _draw_algorithms(left, data)
+    _draw_algorithms(left, every)
     _draw_beside(left, every)
     _draw_capacities(right, data)
     left.set_title(f"(a) SD-CFR and Deep CFR, {seeds} runs")
@@ -92,7 +104,7 @@ def _draw_algorithms(axes: Axes, data: pd.DataFrame) -> None:
     paper = reference()
     last = 0.0
     for readout, marker in (("sd_cfr", "o"), ("deep_cfr", "s")):
-        curves = exploitability(data, readout)
+        curves = from_the_start(data, readout)
         colour, name = style.COLOURS[readout], style.NAMES[readout]
         style.curve(axes, points(curves), curves.to_numpy(), colour=colour, label=f"{name}, ours")
         last = max(last, *points(curves))
@@ -104,7 +116,7 @@ def _draw_algorithms(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def _draw_beside(axes: Axes, data: pd.DataFrame) -> None:
-    aggregated, exact = (data[data.sweep == name] for name in _BESIDE)
+    aggregated, exact = (data[data.sweep == name] for name in ("aggregated", "linear_cfr"))
     if len(aggregated):
         for readout, dash in (("sd_cfr", "--"), ("deep_cfr", ":")):
             curves = exploitability(aggregated, readout)
@@ -293,13 +305,19 @@ def _swing(curves: pd.DataFrame) -> pd.Series:
 
 
 _ROWS = 20
+_NEAR = 1.1
+"""By which factor the x of two numbers may differ that stand beside each other."""
 
 
 def table(data: pd.DataFrame) -> str:
-    """Ours beside the paper's, as Markdown."""
+    """Ours beside the paper's, and beside what others have, as Markdown."""
+    return f"{_beside_the_papers(data)}\n\n{_beside_others(data)}"
+
+
+def _beside_the_papers(data: pd.DataFrame) -> str:
     paper = reference()
-    columns = {f"{style.NAMES[a]} ours": exploitability(published(data), a) for a in ("sd_cfr", "deep_cfr")}
-    aggregated, exact = (data[data.sweep == name] for name in _BESIDE)
+    columns = {f"{style.NAMES[a]} ours": from_the_start(data, a) for a in ("sd_cfr", "deep_cfr")}
+    aggregated, exact = (data[data.sweep == name] for name in ("aggregated", "linear_cfr"))
     if len(aggregated):
         columns["SD-CFR, memory of all samples"] = exploitability(aggregated, "sd_cfr")
     if len(exact):
@@ -307,12 +325,29 @@ def table(data: pd.DataFrame) -> str:
     header = ["x (updates of one player)", *columns, "SD-CFR paper", "Deep CFR paper"]
     lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
     for x in _shown(points(columns["SD-CFR ours"])):
-        ours = [str(mean_ci(column[x])) for column in columns.values()]
+        ours = [str(mean_ci(column[x])) if x in column else "–" for column in columns.values()]
         papers = [f"{paper[readout][x]:g}" if x in paper.index else "–" for readout in ("sd_cfr", "deep_cfr")]
         lines.append(f"| {x} | {' | '.join([*ours, *papers])} |")
     return "\n".join(lines)
 
 
+def _beside_others(data: pd.DataFrame) -> str:
+    """What others measured or read, each with ours at the nearest x."""
+    lines = ["| x | whose | | theirs | ours | at x |", "|---|---|---|---|---|---|"]
+    for _, theirs in pd.read_csv(_OTHERS).iterrows():
+        ours = from_the_start(data, theirs.algorithm)
+        apart = np.abs(np.log(np.array(points(ours)) / theirs.player_updates))
+        if apart.min() > np.log(_NEAR):
+            continue
+        nearest = points(ours)[int(apart.argmin())]
+        spread = "" if np.isnan(theirs.plus_minus) else f" ± {theirs.plus_minus:g}"
+        lines.append(
+            f"| {theirs.player_updates} | {theirs.source} | {style.NAMES[theirs.algorithm]} | {theirs.value:g}{spread} "
+            f"| {mean_ci(ours[nearest])} | {nearest} |"
+        )
+    return "\n".join(lines)
+
+
 def _shown(every: list[int]) -> list[int]:
     """The digitised points, and some beside them where there are few."""
-    return every if len(every) <= _ROWS else [x for x in every if x in reference().index or x == every[-1]]
+    return every if len(every) <= _ROWS else [x for x in every if x in reference().index or x in (every[0], every[-1])]

@@ -109,6 +109,18 @@ def test_curves_of_our_own_are_drawn_and_not_judged():
     assert "memory of all samples" in figure1.table(together)
 
 
+def test_what_is_before_the_first_evaluation_is_shown_and_not_judged():
+    data = made_up(iterations=150)
+    start = data[data.step == 15].assign(sweep="start", step=5)
+    both = pd.concat([data, start], ignore_index=True)
+    assert figure1.claims(both) == figure1.claims(data)
+    assert points(figure1.from_the_start(both, "deep_cfr"))[:2] == [10, 30]
+    whose = [row for row in cells(figure1.table(both)) if "aicenter/openspiel_reproductions" in row]
+    assert [(row[0], row[-1]) for row in whose] == [("10", "10"), ("120", "120"), ("320", "300")]
+    drawn = figure1.draw(both).axes[0].lines
+    assert min(float(np.min(line.get_xdata())) for line in drawn) == 10
+
+
 def test_values_are_paired_by_seed():
     data = made_up(seeds=4)
     by_id = {c.id: c for c in figure1.claims(data)}
