@@ -150,10 +150,23 @@ def test_a_capacity_that_is_never_reached_is_the_full_buffer():
     assert not torch.equal(average_policy_of(model, 2).table, average_policy_of(model).table)
 
 
-def test_a_batch_larger_than_what_was_collected_is_refused():
-    model = small_model(load("kuhn"), value=RegressionConfig(steps=1, batch_size=100_000, start="random"))
-    with pytest.raises(ReproError, match=r"algorithm\.value\.batch_size is 100000, but only \d+ samples"):
-        model.training_step(None, 0)
+def test_a_batch_may_be_larger_than_what_was_collected():
+    """Rows are drawn with replacement: many times what the memory holds is nearly all of it, weighted alike."""
+    model = small_model(load("kuhn"), value=RegressionConfig(steps=300, batch_size=20_000, start="random"))
+    model.iteration = 1
+    model.collect(0)
+    assert model.value_memories[0].size < 20_000
+    (rows, *_) = list(model.begin_fit("value", 0, merged=False))[-1:]
+    counts = torch.bincount(rows.infosets.flatten())
+    assert counts.sum() == 20_000
+    assert model._fit("value", 0) < float((rows.weight * rows.target.square()).sum())
+
+
+def test_a_memory_without_samples_is_refused():
+    model = small_model(load("kuhn"))
+    model.iteration = 1
+    with pytest.raises(ReproError, match=r"algorithm\.traversals is \d+, and by iteration 1 they met no decision for"):
+        model.begin_fit("value", 0)
 
 
 def test_a_diverging_network_is_refused_with_its_iteration():

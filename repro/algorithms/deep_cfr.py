@@ -331,14 +331,6 @@ class DeepCFR(Algorithm):
 
     # -- training of networks ------------------------------------------------------------------------------------
 
-    def _check_batch(self, which: str, learner: Learner) -> None:
-        batch_size, size = learner.regression.batch_size, learner.memory.size
-        if self.algorithm.memory == "reservoir" and batch_size > size:
-            raise ReproError(
-                f"algorithm.{which}.batch_size is {batch_size}, but only {size} samples are in the memory in "
-                f"iteration {self.iteration}; it must be at most that (or raise algorithm.traversals)."
-            )
-
     def learner(self, which: str, player: int) -> Learner:
         """The player's `value` or `average` network, and what belongs to its training."""
         is_value = which == "value"
@@ -350,9 +342,19 @@ class DeepCFR(Algorithm):
         )
 
     def begin_fit(self, which: str, player: int, merged: bool = True) -> Iterator[Minibatch]:
-        """Put the network where its fit starts; the fit's minibatches, `merged` as a memory's are."""
+        """Put the network where its fit starts; the fit's minibatches, `merged` as a memory's are.
+
+        They are drawn with replacement, so they may be of more rows than the memory has.
+
+        Raises:
+            ReproError: it has none.
+        """
         learner = self.learner(which, player)
-        self._check_batch(which, learner)
+        if not learner.memory.size:
+            raise ReproError(
+                f"algorithm.traversals is {self.algorithm.traversals}, and by iteration {self.iteration} they met no "
+                f"decision for the {which} network of player {player} to learn from: raise it."
+            )
         if learner.regression.start == "random":
             fresh = self._new_network(which, self.iteration, player)
             learner.network.load_state_dict(fresh.state_dict())
