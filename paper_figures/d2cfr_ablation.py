@@ -47,14 +47,18 @@ class Version:
     where: Mapping[str, Any] = field(default_factory=dict)
     like_full: bool = False
 
+    def was_run(self, data: pd.DataFrame) -> bool:
+        """Whether there are runs of it; published data may be older than a version."""
+        return bool((data.sweep == self.sweep).any())
+
     def curves(self, data: pd.DataFrame, metric: str = "exploitability", readout: str = "d2cfr") -> pd.DataFrame:
         """A metric: `[seeds, iterations]`."""
         return curves(data, metric, readout=readout, sweep=self.sweep, **self.where)
 
 
-def winnings(data: pd.DataFrame, opponent: str) -> pd.DataFrame:
-    """What D2CFR wins against a version after the same iteration: `[seeds, iterations]`."""
-    return matches.winnings(data, opponent, readout="d2cfr", sweep=FULL)
+def winnings(data: pd.DataFrame, opponent: str, sweep: str = FULL) -> pd.DataFrame:
+    """What D2CFR, or runs of another sweep, win against a version after the same iteration: `[seeds, iterations]`."""
+    return matches.winnings(data, opponent, readout="d2cfr", sweep=sweep)
 
 
 def after(table: pd.DataFrame, iteration: int, until: float = float("inf")) -> pd.DataFrame:

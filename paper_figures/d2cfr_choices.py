@@ -34,12 +34,13 @@ SWEEPS = (
     # SGD steps of the policy networks, which the text does not give.
     _choice("policy_steps", "algorithm.average.steps=400,800", "algorithm.average.steps=10,20"),
     # The weight of the state value's error, which the text does not give.
-    _choice("state_loss", "algorithm.state_loss=0.25,1,4", "algorithm.state_loss=1,4"),
+    # None is the loss of Algorithm 1, under which nothing trains what rectification mixes with.
+    _choice("state_loss", "algorithm.state_loss=0,0.25,1,4", "algorithm.state_loss=0,1"),
     # Traversals per player and iteration, K, which the text does not give.
     _choice("traversals", "algorithm.traversals=100,200", ""),
     # SGD steps of the value networks, which the text does not give.
     _choice("value_steps", "algorithm.value.steps=200,400", "algorithm.value.steps=10,20"),
-    # Where a fit of the value networks starts: from random weights, as Algorithm 1 has it, or from the last network.
+    # Where a fit of the value networks starts: from the last network, or from random weights, as Algorithm 1 has it.
     _choice("value_start", "algorithm.value.start=random,previous", ""),
 )
 
@@ -91,7 +92,7 @@ CHOICES = (
         "More SGD steps of the value networks make D2CFR less exploitable", 400, 200,
     ),
     Choice(
-        "value_start", "value_start", "start of value networks' fits", "random",
+        "value_start", "value_start", "start of value networks' fits", "previous",
         "Value networks that start from the last ones make D2CFR less exploitable than from random weights, at as many "
         "SGD steps", "previous", "random",
     ),

@@ -193,8 +193,14 @@ def test_figure7_is_drawn_and_listed():
 
 
 def figure8_data(wins: float, ours: float, **more: Any) -> pd.DataFrame:
-    levels = {"": ours, "without": 200.0, "exact": 210.0, "clipped": 220.0}
-    return ablation_data(figure8.WITH, figure8.OTHERS, wins, levels, ("training", "loss/value"), **more)
+    levels = {"": ours, "without": 200.0, "exact": 210.0, "clipped": 220.0, "samples": (ours + 200.0) / 2}
+    data = ablation_data(figure8.WITH, figure8.OTHERS, wins, levels, ("training", "loss/value"), **more)
+    won = data[data.metric == "match/without/value"].assign(sweep="samples")
+    early = [
+        rows("d2cfr", "exploitability", dict.fromkeys(range(10, 110, 10), level), sweep=f"early_{name}")
+        for name, level in (("with", ours), ("without", 200.0))
+    ]
+    return pd.concat([data, won, *early], ignore_index=True)
 
 
 @pytest.mark.slow
@@ -207,7 +213,18 @@ def test_figure8_claims():
     short = verdicts(figure8, figure8_data(20.0, 100.0, steps=range(10, 210, 10)))
     assert short["level_after_200"] == NOT_TESTABLE
     assert len(figure8.draw(figure8_data(20.0, 100.0)).axes) == 2
-    assert len(cells(figure8.table(figure8_data(20.0, 100.0)))) == 1 + 4
+    assert len(cells(figure8.table(figure8_data(20.0, 100.0)))) == 1 + 5
+
+
+def test_what_was_not_run_of_figure8_is_told_and_left_out():
+    data = figure8_data(20.0, 100.0)
+    older = data[~data.sweep.isin(["samples", "early_with", "early_without"])]
+    found = verdicts(figure8, older)
+    assert {name for name, verdict in found.items() if verdict == NOT_TESTABLE} == {
+        "samples_lower_value_loss", "samples_gap_early", "samples_winnings_rise", "samples_level_after_200",
+        "less_exploitable_early",
+    }  # fmt: skip
+    assert len(cells(figure8.table(older))) == 1 + 4
 
 
 # -- table 3 ----------------------------------------------------------------------------------------------------------
@@ -324,17 +341,17 @@ def test_opponents_are_runs_of_the_same_figure_with_the_same_budget(target, scal
     every = {}
     for sweep in module_of(target).SWEEPS:
         for config in configs(*sweep.arguments(scale)):
-            every[training_key(config)] = (sweep.name, config)
+            every[training_key(config)] = config
     shared = ("iterations", "traversals", "value_capacity", "strategy_capacity", "loss_weight", "divide_by_legal",
               "regret_unit", "when_no_positive", "value", "average")  # fmt: skip
     met = 0
-    for name, config in every.values():
-        if not name.startswith("d2cfr"):
+    for config in every.values():
+        if "match" not in config.evaluation:
             continue
         mine = config.algorithm
         for reference in config.evaluation["match"].opponents.values():
             key, _, readout = reference.partition("/")
-            _, opponent = every[key]
+            opponent = every[key]
             assert opponent.seed == config.seed
             assert not readout or readout in opponent.algorithm.readouts
             met += 1
@@ -345,4 +362,4 @@ def test_opponents_are_runs_of_the_same_figure_with_the_same_budget(target, scal
             # As many trainings of the policy networks: Deep CFR trains them for its snapshots.
             trainings = getattr(theirs, "policy_every", theirs.snapshot_every)
             assert trainings == mine.policy_every or scale == "smoke"
-    assert met == {"figure7": 2, "figure8": 3, "table3": 6}[target] * (2 if scale == "smoke" else 5)
+    assert met == {"figure7": 2, "figure8": 5, "table3": 6}[target] * (2 if scale == "smoke" else 5)

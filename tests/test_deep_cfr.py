@@ -157,8 +157,7 @@ def test_a_batch_may_be_larger_than_what_was_collected():
     model.collect(0)
     assert model.value_memories[0].size < 20_000
     (rows, *_) = list(model.begin_fit("value", 0, merged=False))[-1:]
-    counts = torch.bincount(rows.infosets.flatten())
-    assert counts.sum() == 20_000
+    assert len(rows.target) == 20_000
     assert model._fit("value", 0) < float((rows.weight * rows.target.square()).sum())
 
 

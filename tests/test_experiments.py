@@ -115,7 +115,10 @@ def _body(path: Path) -> str:
 
 
 def test_no_two_files_say_the_same():
+    """Those of one scale, or of one experiment: that two others shorten alike is chance."""
     for first, second in combinations(FILES, 2):
+        if first.parent != second.parent and first.name != second.name:
+            continue
         assert _body(first) != _body(second), f"{first} and {second}"
 
 
