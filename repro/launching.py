@@ -32,6 +32,7 @@ from hydra._internal.callbacks import Callbacks  # what launchers are given has 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, RunMode
+from joblib.externals.loky.backend import resource_tracker  # it has no public name
 from omegaconf import DictConfig
 from rich.table import Table
 
@@ -42,7 +43,7 @@ from repro.errors import ReproError, StorageError
 from repro.faults import disk_faults_told
 from repro.planned import Run, labels
 from repro.planning import CONF, quoted
-from repro.stopping import stopped_by_signals
+from repro.stopping import hangups_held_back, stopped_by_signals
 from repro.tracking import record as records
 from repro.tracking.progress import Job, Watcher, console
 from repro.tracking.record import DONE, ENDED, FAILED, INTERRUPTED, RunRecord
@@ -400,6 +401,10 @@ class Command:
         assert hydra is not None
         context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks(master))
         launcher = Plugins.instance().instantiate_launcher(config=master, hydra_context=context, task_function=launched)
+        if "joblib" in master.hydra.launcher._target_:
+            # Joblib's tracker of resources lives through SIGINT and SIGTERM only; what misses it prints tracebacks.
+            with hangups_held_back():
+                resource_tracker.ensure_running()
         common = [f"plan={quoted(str(path))}", f"folder={quoted(master.folder)}"]
         launcher.launch([[*common, f"number={number}"] for number in range(len(runs))], initial_job_idx=0)
 

@@ -67,6 +67,16 @@ def _stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
 
+@contextmanager
+def hangups_held_back() -> Iterator[None]:
+    """Within, SIGHUP waits. Processes that are started within never get it: they inherit that."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def stoppable(advice: str) -> Callable[[Callable[P, int]], Callable[P, int]]:
     """An entry point that Ctrl-C, SIGTERM and SIGHUP end in one sentence and with the usual exit status.
 

@@ -97,7 +97,8 @@ def test_figures_of_d2cfr_share_its_trainings():
         measured = run.config.evaluation
         assert list(measured) == ["exploitability", "match", "match_2", "match_3"]
         assert [sorted(measured[name].opponents) for name in ("match", "match_2", "match_3")] == [
-            ["same_parameters", "same_width"], ["clipped", "exact", "samples", "without"], ["deep_cfr", "nfsp", "sd_cfr"],
+            ["same_parameters", "same_width"], ["clipped", "exact", "samples", "without"],
+            ["deep_cfr", "nfsp", "sd_cfr"],
         ]  # fmt: skip
 
 

@@ -222,19 +222,19 @@ def test_a_run_that_other_commands_do_is_waited_for_and_not_done_again(tmp_path)
 
 @pytest.mark.usefixtures("_with_database")
 def test_a_sweep_goes_on_when_one_run_fails(tmp_path):
-    # The second run's batch is larger than what it collects, which only shows once it has started.
+    # The second run diverges, which only shows once it has started.
     done = call(
-        "-m", *SMALL, "algorithm.value.batch_size=64,100000", "algorithm.iterations=2", "hydra/launcher=joblib",
-        "hydra.launcher.n_jobs=2", f"output_dir={tmp_path}",
+        "-m", *SMALL, "algorithm.value.learning_rate=0.001,1e20", "algorithm.value.clip_norm=1e30",
+        "algorithm.iterations=2", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", f"output_dir={tmp_path}",
     )  # fmt: skip
     assert done.returncode == 1
     assert "finished" in done.stderr
-    assert "algorithm.value.batch_size is 100000, but only" in done.stderr
+    assert "diverged in iteration 1" in done.stderr
     states = sorted(records.read(folder).state for folder in (tmp_path / "runs").iterdir())
     assert states == ["failed", "finished"]
     trainings = [run for run in tracked(tmp_path)[1] if run.data.tags[READOUT_TAG] == "training"]
     assert sorted(run.info.status for run in trainings) == ["FAILED", "FINISHED"]
-    assert any(run.data.tags.get("repro.message", "").startswith("iteration 1: algorithm") for run in trainings)
+    assert any(run.data.tags.get("repro.message", "").startswith("iteration 1: the value network") for run in trainings)
 
 
 @pytest.mark.parametrize("moment", ["after the last iteration", "trained, not exported", "runs not closed"])
