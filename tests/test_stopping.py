@@ -225,7 +225,7 @@ def test_a_worker_that_was_stopped_begins_no_other_run_soon(worker, tmp_path, mo
     monkeypatch.setattr(launching, "_PAUSE_SECONDS", 3600)
     with monkeypatch.context() as patched:
         # While it waits, so that what a busy machine takes until then does not matter.
-        patched.setattr(launching.time, "sleep", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+        patched.setattr(time, "sleep", lambda _: os.kill(os.getpid(), signal.SIGTERM))
         assert worker() == records.WAITING
     assert not (tmp_path / "runs").exists()
     assert launching._interrupted > started
