@@ -64,6 +64,12 @@ def reference() -> pd.DataFrame:
     return pd.read_csv(_REFERENCE, index_col="player_updates")
 
 
+def select(data: pd.DataFrame) -> pd.DataFrame:
+    """Exploitability, and what is known of the trainings where it was measured; of every iteration it is much."""
+    evaluated = data.step.isin(data[data.metric == "exploitability"].step.unique())
+    return data[evaluated & ((data.metric == "exploitability") | (data.readout == "training"))]
+
+
 # -- drawing ---------------------------------------------------------------------------------------------------------
 
 

@@ -187,17 +187,21 @@ def lengths(request: Request, data: pd.DataFrame) -> dict[str, set[tuple[int, in
 
 
 def test_the_first_measured_iteration_of_the_first_seed_or_more(tmp_path):
-    data = published("figure1").assign(sweep="")
-    assert lengths(request_for("figure1", tmp_path), data) == {"published": {(0, 15)}}
+    data = published("figure1")
+    assert lengths(request_for("figure1", tmp_path), data) == {
+        "published": {(0, 15)}, "start": {(0, 5)}, "linear_cfr": {(0, 15)},
+    }  # fmt: skip
     more = request_for("figure1", tmp_path, iterations=50, seeds=2)
-    assert lengths(more, data) == {"published": {(0, 45), (1, 45)}}
+    assert lengths(more, data) == {
+        "published": {(0, 45), (1, 45)}, "start": {(0, 10), (1, 10)}, "linear_cfr": {(0, 45)},
+    }  # fmt: skip
     short = shortened(request_for("figure1", tmp_path, iterations=3), data)
     assert not short.sweeps
     assert "published is not compared: it was not measured in its first 3 iterations." in short.left_out
 
 
 def test_nothing_of_the_users_own_runs_is_touched(tmp_path):
-    for sweep in shortened(request_for("figure1", tmp_path), published("figure1").assign(sweep="")).sweeps:
+    for sweep in shortened(request_for("figure1", tmp_path), published("figure1")).sweeps:
         for config in sweep.configs:
             assert config.output_dir == str(tmp_path / "verify")
             assert config.target == "verify"
