@@ -149,6 +149,11 @@ _COLOURS = (
 )  # fmt: skip
 
 
+def select(data: pd.DataFrame) -> pd.DataFrame:
+    """What was measured of read-outs; of the trainings' iterations it is much, and nothing here is drawn from them."""
+    return data[data.readout != "training"]
+
+
 def draw(data: pd.DataFrame) -> Figure:
     """Who wins what against whom; exploitability by iteration and by histories visited. Numbers name the players."""
     figure = Figure(figsize=(15.0, 5.2))
