@@ -22,7 +22,7 @@ SWEEP ?=
 TARGETS := $(sort $(basename $(notdir $(wildcard paper_figures/*.md))))
 FIGURE_FLAGS = --scale '$(SCALE)' --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' $(if $(filter-out 0 no false,$(FORCE)),--force)
 
-# Of what is published: all scales, unless one is asked for.
+# Of what is published: a scale only if one is asked for; repeated is what is published at laptop, listed are all.
 PUBLISHED_FLAGS = $(if $(filter file,$(origin SCALE)),,--scale '$(SCALE)') \
   $(if $(ITERATIONS),--iterations '$(ITERATIONS)') $(if $(SEEDS),--seeds '$(SEEDS)') $(if $(SWEEP),--sweep '$(SWEEP)')
 
@@ -59,7 +59,7 @@ draw: $(VENV)/runtime  ## draw TARGET again from its exported CSV, running nothi
 publish: $(VENV)/runtime  ## copy TARGET's figure to paper_figures/results and update its page
 	@$(RUN) -m repro.figure $(or $(TARGET),figure1) --publish $(FIGURE_FLAGS)
 
-verify: $(VENV)/runtime  ## repeat TARGET's first iterations, compare with what is published (ITERATIONS= SEEDS= SWEEP=)
+verify: $(VENV)/runtime  ## repeat TARGET's first iterations, compare with what is published (SCALE= ITERATIONS= SEEDS= SWEEP=)
 	@$(RUN) -m repro.verify $(or $(TARGET),figure1) --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' $(PUBLISHED_FLAGS)
 
 claims: $(VENV)/runtime  ## judge all published data, or TARGET's, by today's rules

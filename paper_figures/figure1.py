@@ -325,7 +325,8 @@ def _beside_the_papers(data: pd.DataFrame) -> str:
     columns = {f"{style.NAMES[a]} ours": from_the_start(data, a) for a in ("sd_cfr", "deep_cfr")}
     aggregated, exact = (data[data.sweep == name] for name in ("aggregated", "linear_cfr"))
     if len(aggregated):
-        columns["SD-CFR, memory of all samples"] = exploitability(aggregated, "sd_cfr")
+        for readout in ("sd_cfr", "deep_cfr"):
+            columns[f"{style.NAMES[readout]}, memory of all samples"] = exploitability(aggregated, readout)
     if len(exact):
         columns["Linear CFR, exact"] = exploitability(exact, "linear_cfr")
     header = ["x (updates of one player)", *columns, "SD-CFR paper", "Deep CFR paper"]

@@ -10,6 +10,7 @@ from paper_figures.claims import NOT_TESTABLE, Claim, above, below, within
 from paper_figures.d2cfr_ablation import Version, after, draw_ablation, lower_loss, ours, winnings
 from paper_figures.d2cfr_curves import UNIT, apart
 from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep, against
 from repro.evaluation.statistics import mean_ci
 
@@ -54,7 +55,7 @@ OTHERS = {
     "clipped": Version("weights clipped to [0, 1] (ours)", "#CC79A7", "clipped", like_full=True),
     "samples": Version("samples rectified (second reading)", "#E69F00", "samples"),
 }
-EARLY = {"with": Version("with", "", "early_with"), "without": Version("without", "", "early_without")}
+EARLY = "early_with", "early_without"
 
 LEVEL = 20.0
 """Winnings in mA/g up to which two strategies count as equal: half of a win in the paper; the number is ours."""
@@ -76,10 +77,10 @@ def _others(data: pd.DataFrame) -> dict[str, Version]:
 
 
 def claims(data: pd.DataFrame) -> list[Claim]:
-    """Every claim of the figure and its text, judged in both readings of what is rectified."""
+    """Every claim of the figure and its text, judged in both readings of what is rectified, where both were run."""
     return [
         *_of_the_text(data, WITH, ""),
-        *_of_the_text(data, OTHERS["samples"], "samples_"),
+        *(_of_the_text(data, OTHERS["samples"], "samples_") if OTHERS["samples"].was_run(data) else ()),
         *ours(data, WITH, _others(data)),
         _early(data),
     ]
@@ -131,9 +132,9 @@ def _level(data: pd.DataFrame, version: Version, prefix: str, reading: str) -> C
 
 
 def _early(data: pd.DataFrame) -> Claim:
-    """Where play-outs have weight, of as many runs as it takes to see a tenth of the level."""
+    """Where play-outs have weight."""
     name, statement = "less_exploitable_early", f"{WITH.name} is less exploitable than without in iterations 10 to 100"
-    first, second = (EARLY[version].curves(data) for version in ("with", "without"))
+    first, second = (curves(data, "exploitability", readout="d2cfr", sweep=sweep) for sweep in EARLY)
     if first.empty or second.empty:
         return Claim(name, statement, "ours", NOT_TESTABLE, None, UNIT, note="not run at this scale")
     measured = apart(first.mean(axis=1), second.mean(axis=1))

@@ -20,7 +20,7 @@ from repro.evaluation.base import Evaluation, Measured, Other, Subject
 from repro.policies.snapshot import Snapshot, SnapshotFolder
 from repro.tracking import record as records
 from repro.tracking.rows import EvaluationRows, Metrics, TrainingRows
-from repro.trained import Trained, folder_of, readout_objects, snapshots_of
+from repro.trained import Trained, damaged_tables, folder_of, readout_objects, snapshots_of
 
 
 class Results:
@@ -203,7 +203,7 @@ def evaluation_rows(folder: Path, config: Config, evaluation: str, readout: str)
 
 
 def is_done(config: Config) -> bool:
-    """Whether a training is finished, is not to begin anew, is measured as asked, and all it left is as it was.
+    """Whether a training is finished, is not to begin anew, is measured as asked, and its tables are as it left them.
 
     Opens no other training.
     """
@@ -212,7 +212,7 @@ def is_done(config: Config) -> bool:
     if not (record.trained and record.exported) or records.is_asked_anew(folder):
         return False
     results = Results(config, folder)
-    lacks = results.lacking(snapshots_of(folder)) or any(results.lost()) or records.damaged_tables(folder, record)
+    lacks = results.lacking(snapshots_of(folder)) or any(results.lost()) or damaged_tables(folder, config)
     return not lacks
 
 

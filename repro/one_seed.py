@@ -32,7 +32,18 @@ from repro.tracking.mlflow_runs import MLflowRuns, last_attempt
 from repro.tracking.record import FINISHED, RunRecord
 from repro.tracking.rows import TrainingRows
 from repro.tracking.store import Store, default_uri, experiment_id, open_store
-from repro.trained import CONFIG, PORTABLE, record_of, run_folder, save_portable, snapshots_of, write_config
+from repro.trained import (
+    CONFIG,
+    PORTABLE,
+    damaged_tables,
+    digest,
+    record_of,
+    run_folder,
+    save_portable,
+    snapshots_of,
+    table_of,
+    write_config,
+)
 
 MOST_ROWS_IN_A_FILE = 50_000
 """Infosets of the largest game whose strategies are left as a file that a person can read."""
@@ -136,7 +147,7 @@ class Seed:
         """Measure what lacks of the finished training, and leave its files. Whether there was anything to do."""
         snapshots = snapshots_of(self.folder)
         lacking = len(self.measuring.lacking(snapshots))
-        damaged = records.damaged_tables(self.folder, self.record)
+        damaged = damaged_tables(self.folder, self.config)
         if self.record.exported and not lacking and not damaged:
             return False
         for table in damaged:
@@ -172,10 +183,10 @@ class Seed:
         game = self.measuring.game
         if not isinstance(game, Game) or game.exact != "sequence_form" or game.infosets > MOST_ROWS_IN_A_FILE:
             return
-        path = self.folder / name / "strategy.csv"
+        path = table_of(self.folder, name)
         path.parent.mkdir(exist_ok=True)
         save_strategy(game, tabulated(game, readout.seats(snapshot)), path)
-        records.note_table(self.folder, self.record, path)
+        self.record.tables[name] = digest(path)
         self.mlflow.artifact(name, path)
 
 

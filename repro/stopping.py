@@ -69,7 +69,7 @@ def _stop(number: int, frame: object) -> None:
 
 @contextmanager
 def hangups_held_back() -> Iterator[None]:
-    """Within, SIGHUP waits. Processes that are started within never get it: they inherit that."""
+    """Within, SIGHUP does not reach this thread. Processes that it starts within never get it: they inherit that."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         yield

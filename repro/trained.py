@@ -6,6 +6,7 @@ anywhere.
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -52,6 +53,23 @@ def folder_of(config: Config) -> Path:
 def snapshots_of(folder: Path) -> SnapshotFolder:
     """The snapshots in a training's folder."""
     return SnapshotFolder(folder / "snapshots")
+
+
+def table_of(folder: Path, readout: str) -> Path:
+    """Where a training leaves the strategy of a read-out that people can read."""
+    return folder / readout / "strategy.csv"
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file; nothing if it is not there."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def damaged_tables(folder: Path, config: Config) -> list[Path]:
+    """Tables of a training's read-outs that are not any more as they were left, or are gone."""
+    left = records.read(folder).tables
+    tables = {table_of(folder, readout): left[readout] for readout in config.algorithm.readouts if readout in left}
+    return [table for table, sound in tables.items() if digest(table) != sound]
 
 
 def readout_objects(game: Any, config: Config) -> dict[str, Readout]:

@@ -340,8 +340,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: cores)")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder")
-    parser.add_argument("--claims", action="store_true", help="run nothing; judge published data by today's rules")
-    parser.add_argument("--stale", action="store_true", help="run nothing; list what code has changed since")
+    without = parser.add_mutually_exclusive_group()
+    without.add_argument("--claims", action="store_true", help="run nothing; judge published data by today's rules")
+    without.add_argument("--stale", action="store_true", help="run nothing; list what code has changed since")
     parser.add_argument(
         "--refresh", action="store_true", help="with --stale: bring what the pages say of it up to date"
     )

@@ -6,7 +6,7 @@ import io
 import os
 import subprocess
 import sys
-import tarfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +35,7 @@ def leduc_iterations(effort: Effort, commit: str) -> Row:
     """
     with checked_out(commit) as other, Side(REPOSITORY) as mine, Side(other) as theirs:
         for side in (mine, theirs):
-            # What is done once: compiling, and filling memories to a minibatch.
+            # What is done once: compiling.
             side.rate(1)
         count = effort.iterations
         ours, peer = interleaved(lambda: mine.rate(count), lambda: theirs.rate(count), effort.repetitions)
@@ -51,13 +51,13 @@ def checked_out(commit: str) -> Iterator[Path]:
     Raises:
         ReproError: git does not know it.
     """
-    command = ["git", "-C", str(REPOSITORY), "archive", "--format=tar", commit]
+    command = ["git", "-C", str(REPOSITORY), "archive", "--format=zip", commit]
     archive = subprocess.run(command, capture_output=True, check=False)
     if archive.returncode:
         raise ReproError(f"AGAINST is {commit!r}, of which git has no files: {archive.stderr.decode().strip()}")
     with TemporaryDirectory() as folder:
-        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-            files.extractall(folder, filter="data")
+        with zipfile.ZipFile(io.BytesIO(archive.stdout)) as files:
+            files.extractall(folder)
         yield Path(folder)
 
 

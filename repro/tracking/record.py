@@ -6,7 +6,6 @@ in other processes or on other machines (launchers), so progress goes through th
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 import time
@@ -49,7 +48,8 @@ class RunRecord:
         earlier: state, headline and message that other commands left, by their ids, newest last.
         trained: whether its snapshots are complete.
         exported: whether its files are there for others to take along, and MLflow shows all that is measured.
-        tables: those of them that a person can read: path in the folder -> SHA-256 of what was written.
+        tables: of its strategies that people can read: read-out -> SHA-256 of its file as it was left; earlier versions
+            have none.
         checkpoints: folder in outputs/runs whose checkpoints continue it: its own, or one of several seeds together.
         wall_seconds: time spent in training.
         labels: target -> scale, of all the invocations that asked for it.
@@ -140,21 +140,6 @@ def read(folder: Path) -> RunRecord:
 def is_there(folder: Path) -> bool:
     """Whether a training's folder has a record, be it damaged."""
     return (folder / _FILE).exists()
-
-
-def note_table(folder: Path, record: RunRecord, table: Path) -> None:
-    """Note what a table holds that was written into a training's folder."""
-    record.tables[str(table.relative_to(folder))] = _digest(table)
-
-
-def damaged_tables(folder: Path, record: RunRecord) -> list[Path]:
-    """Tables that do not hold any more what was written, or are gone."""
-    tables = {folder / name: digest for name, digest in record.tables.items()}
-    return [table for table, digest in tables.items() if not table.is_file() or _digest(table) != digest]
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _is(value: object, kind: Any) -> bool:

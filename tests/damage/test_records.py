@@ -129,3 +129,14 @@ def test_a_table_that_was_damaged_later_is_written_again(output, capsys, damage)
     assert path.read_bytes() == before
     assert f"warning: {path} is damaged or gone; it is written again.\n" in capsys.readouterr().err
     assert done(output, *NETWORKS)[0] == records.SKIPPED
+
+
+@pytest.mark.usefixtures("_nothing_trains")
+def test_a_damaged_table_of_a_read_out_that_is_not_asked_for_is_left_alone(output):
+    more = (*NETWORKS, "+algorithm.readouts.sd_cfr_1={kind: ensemble, capacity: 1}")
+    assert done(output, *more)[0] == records.FINISHED
+    path = folder_of(output, NETWORKS) / "sd_cfr_1" / "strategy.csv"
+    path.write_text("x")
+    assert done(output, *NETWORKS)[0] == records.SKIPPED
+    assert done(output, *more)[0] == records.FINISHED
+    assert path.read_text() != "x"
