@@ -162,8 +162,8 @@ def test_the_table_has_a_row_per_evaluation():
 def test_the_real_leduc_data_is_there(monkeypatch):
     monkeypatch.undo()
     curves = relative_gap(figure3.leduc())
-    assert curves.shape == (5, 10)
-    assert points(curves)[:3] == [30, 60, 90]
+    assert len(curves) == 5
+    assert {30, 60, 90} <= set(points(curves))
 
 
 def test_the_paper_scale_is_the_published_setting():
