@@ -19,10 +19,10 @@ from repro.evaluation.statistics import mean_ci
 TITLE, GAME = "D2CFR Fig. 7", "Leduc"
 SHOWS = "D2CFR with different numbers of play-outs N: exploitability, policy loss"
 SWEEPS = (
-    # At laptop scale a tenth of the iterations.
+    # At paper scale three seeds, some hours of one core less; at laptop scale a tenth of the iterations.
     Sweep(
         "", "experiment=d2cfr_leduc algorithm.simulations=50,100,150,200,300,500,800,1000 seed=range(5)",
-        {"laptop": "algorithm.iterations=100", "smoke": "algorithm.simulations=50,800 seed=range(2)"},
+        {"paper": "seed=range(3)", "laptop": "algorithm.iterations=100", "smoke": "algorithm.simulations=50,800 seed=range(2)"},
     ),
 )  # fmt: skip
 
