@@ -22,7 +22,10 @@ SWEEPS = (
     # At paper scale three seeds, some hours of one core less; at laptop scale a tenth of the iterations.
     Sweep(
         "", "experiment=d2cfr_leduc algorithm.simulations=50,100,150,200,300,500,800,1000 seed=range(5)",
-        {"paper": "seed=range(3)", "laptop": "algorithm.iterations=100", "smoke": "algorithm.simulations=50,800 seed=range(2)"},
+        {
+            "paper": "seed=range(3)", "laptop": "algorithm.iterations=100",
+            "smoke": "algorithm.simulations=50,800 seed=range(2)",
+        },
     ),
 )  # fmt: skip
 

@@ -210,7 +210,7 @@ def test_features_tell_drawn_infosets_of_four_rounds_apart():
 @pytest.mark.parametrize("name", ["fhp", "fhp_limit", "hunl_pot", "hnlh"])
 def test_state_columns_tell_a_players_betting_nodes_apart(name):
     game = load(name)
-    state = HoldemFeatures(game)._state
+    state = HoldemFeatures(game).state
     for player in range(2):
         mine = state[game.tree.player == player]
         assert len(mine.unique(dim=0)) == len(mine)
@@ -220,7 +220,7 @@ def test_an_all_in_is_shown_by_its_logarithm():
     """A bet of so many pots in `hunl_pot`, its logarithm where all-in is always possible."""
     for name, size in (("hunl_pot", lambda pots: pots), ("hnlh", lambda pots: log(1 + pots))):
         game = load(name)
-        state, tree = HoldemFeatures(game)._state, game.tree
+        state, tree = HoldemFeatures(game).state, game.tree
         raised = int(tree.child[0, RAISE])
         assert float(state[raised, 1]) == pytest.approx(size(float(tree.chips[raised].sum()) / 150 - 1))
     all_in = int(game.tree.child[0, -1])

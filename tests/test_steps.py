@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.algorithms.deep_cfr import DeepCFR, DeepCFRConfig
-from repro.algorithms.minibatches import Grouped, GroupedSteps, Minibatch
+from repro.algorithms.minibatches import Chunked, ManySteps, Minibatch
 from repro.algorithms.regression import fit
 from repro.config import NetworkConfig
 from repro.games import load
@@ -38,9 +38,9 @@ def taken(monkeypatch):
     counts: list[int] = []
     take = CompiledSteps.take
 
-    def counted(self, weight, target, rates, updates):
+    def counted(self, weight, target, rates, updates, infosets=None):
         counts.append(len(rates))
-        return take(self, weight, target, rates, updates)
+        return take(self, weight, target, rates, updates, infosets)
 
     monkeypatch.setattr(CompiledSteps, "take", counted)
     return counts
@@ -59,17 +59,17 @@ def networks(shape: tuple[int, int, int, int]) -> Iterator[Network]:
     yield dnet(shape)
 
 
-def chunk(network: Network, x: Tensor, legal: Tensor) -> GroupedSteps:
+def chunk(network: Network, x: Tensor, legal: Tensor) -> ManySteps:
     draw = seeded(1)
     outputs = network(x, legal).shape[1]
     scale = 10.0 ** (torch.arange(STEPS) % 3 - 2)
     weight = torch.rand(STEPS, len(x), generator=draw) * scale[:, None]
     weight[:, 1:2] = 0
     target = torch.randn(STEPS, len(x), outputs, generator=draw)
-    return GroupedSteps(STEPS, weight, target, torch.rand(STEPS, generator=draw))
+    return ManySteps(STEPS, weight, target, torch.rand(STEPS, generator=draw))
 
 
-def exact_fit(network: Network, x: Tensor, legal: Tensor, steps: GroupedSteps) -> tuple[Network, list[float]]:
+def exact_fit(network: Network, x: Tensor, legal: Tensor, steps: ManySteps) -> tuple[Network, list[float]]:
     exact, losses = copy.deepcopy(network).double(), []
     optimizer = torch.optim.Adam(exact.parameters(), lr=RATE)
     for weight, target, constant in zip(steps.weight.double(), steps.target.double(), steps.constant, strict=True):
@@ -121,8 +121,8 @@ def test_fit_takes_the_same_steps_compiled_and_one_by_one(schedule, own_last_ste
     for network in networks(SHAPES[3]):
         whole = chunk(network, x, legal)
         # In two portions, of which the second repeats its last minibatch, as a memory of sums does its only one.
-        first = GroupedSteps(5, whole.weight[:5], whole.target[:5], whole.constant[:5])
-        second = GroupedSteps(4, whole.weight[5:7], whole.target[5:7], whole.constant[5:7])
+        first = ManySteps(5, whole.weight[:5], whole.target[:5], whole.constant[:5])
+        second = ManySteps(4, whole.weight[5:7], whole.target[5:7], whole.constant[5:7])
         ends: list[tuple[float, Tensor]] = []
         for compiled in (True, False):
             mine = copy.deepcopy(network)
@@ -133,7 +133,7 @@ def test_fit_takes_the_same_steps_compiled_and_one_by_one(schedule, own_last_ste
                 rates.append(optimizer.param_groups[0]["lr"])
                 optimizer.step()
 
-            batches = Grouped(iter([first, second]))
+            batches = Chunked(iter([first, second]))
             given: Iterator[Minibatch] = batches if compiled else iter(list(batches))
             last = last_step if own_last_step else None
             loss = fit(mine, optimizer, given, STEPS, x, legal, last_step=last, schedule=schedule)
@@ -150,9 +150,9 @@ def test_fit_takes_the_same_steps_compiled_and_one_by_one(schedule, own_last_ste
 def test_compiled_fit_says_when_training_diverges():
     x, legal, weight, target = problem(SHAPES[1])
     network = build("value", "sd_cfr", None, SHAPES[1])
-    steps = GroupedSteps(3, weight[None, :, 0], target[None] * float("nan"), torch.zeros(1))
+    steps = ManySteps(3, weight[None, :, 0], target[None] * float("nan"), torch.zeros(1))
     with pytest.raises(FloatingPointError, match="not finite"):
-        fit(network, FlatAdam(network, 1e-3, 1.0), Grouped(iter([steps])), 3, x, legal)
+        fit(network, FlatAdam(network, 1e-3, 1.0), Chunked(iter([steps])), 3, x, legal)
 
 
 @pytest.mark.parametrize("where", ["a feature", "a parameter"])
@@ -168,7 +168,7 @@ def test_what_is_not_a_number_makes_the_loss_none(where):
             first.bias.data[0] = float("nan")
         assert np.isnan(CompiledSteps(network, optimizer, x, legal).take(steps.weight, steps.target, RATES, 0)).all()
         with pytest.raises(FloatingPointError, match="not finite"):
-            fit(network, optimizer, Grouped(iter([steps])), STEPS, x, legal)
+            fit(network, optimizer, Chunked(iter([steps])), STEPS, x, legal)
 
 
 @pytest.mark.parametrize("experiment", ["figure1", "deep_cfr_leduc", "d2cfr_leduc"])
@@ -188,7 +188,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import repro.networks.steps
 torch.set_num_threads(1)
 with threadpool_limits(1):
-    from repro.algorithms.minibatches import Grouped, GroupedSteps
+    from repro.algorithms.minibatches import Chunked, ManySteps
     from repro.algorithms.regression import fit
     from repro.networks.optimizers import FlatAdam
     from tests.helpers.networks import build, problem
@@ -197,8 +197,8 @@ with threadpool_limits(1):
     x, legal, weight, target = problem(shape)
     network = build("value", "fc", 3, shape)
     optimizer = FlatAdam(network, 1e-2, 1.0)
-    steps = GroupedSteps(9, weight[None, :, 0], target[None], torch.zeros(1))
-    fit(network, optimizer, Grouped(iter([steps])), 9, x, legal)
+    steps = ManySteps(9, weight[None, :, 0], target[None], torch.zeros(1))
+    fit(network, optimizer, Chunked(iter([steps])), 9, x, legal)
     print(optimizer.flat.detach().numpy().tobytes().hex())
     print(sorted({library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}))
 """

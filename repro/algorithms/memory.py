@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from repro.algorithms.minibatches import Grouped, GroupedSteps, Minibatch, grouped_entries
+from repro.algorithms.minibatches import Chunked, ManySteps, Minibatch, grouped_entries
 from repro.engine.sampling import InfosetSamples
 
 _ROWS_AT_ONCE = 1 << 19
@@ -151,8 +151,10 @@ class Reservoir:
         unit = scale / (iteration * batch_size * self.actions)
         draws = self._draws(steps, batch_size, generator)
         if merged and (self.count <= _FEW or 2 * self.count <= batch_size):
-            return Grouped(self._grouped(index, unit) for index in draws)
-        return self._ungrouped(draws, unit, merged and self.count <= _MERGED * batch_size)
+            return Chunked(self._grouped(index, unit) for index in draws)
+        if merged and self.count <= _MERGED * batch_size:
+            return self._merged_one_by_one(draws, unit)
+        return Chunked((self._ungrouped(index, unit) for index in draws), named=True)
 
     def _draws(self, steps: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
         """`[steps, batch_size]` entries in all, some steps at a time."""
@@ -162,17 +164,18 @@ class Reservoir:
             index = torch.randint(self.size, (n * batch_size,), generator=generator, device=generator.device)
             yield index.view(n, batch_size)
 
-    def _ungrouped(self, draws: Iterator[Tensor], unit: float, merged: bool) -> Iterator[Minibatch]:
+    def _merged_one_by_one(self, draws: Iterator[Tensor], unit: float) -> Iterator[Minibatch]:
         for drawn in draws:
             infosets, weight, target = self._drawn(drawn.flatten(), unit)
-            batch_size = drawn.shape[1]
-            if merged:
-                split = (infosets.split(batch_size), weight.split(batch_size), target.split(batch_size, 1))
-                yield from (self._merged(*rows) for rows in zip(*split, strict=True))
-            else:
-                zero = weight.new_zeros(())
-                rows = (infosets.split(batch_size), weight[:, None].split(batch_size), target.t().split(batch_size))
-                yield from (Minibatch(i, w, y.contiguous(), zero) for i, w, y in zip(*rows, strict=True))
+            rows = drawn.shape[1]
+            split = (infosets.split(rows), weight.split(rows), target.split(rows, 1))
+            yield from (self._merged(*columns) for columns in zip(*split, strict=True))
+
+    def _ungrouped(self, index: Tensor, unit: float) -> ManySteps:
+        """The entries `[steps, batch_size]`."""
+        infosets, weight, target = self._drawn(index.flatten(), unit)
+        steps, targets = len(index), target.t().contiguous().view(*index.shape, -1)
+        return ManySteps(steps, weight.view_as(index), targets, weight.new_zeros(steps), infosets.view_as(index))
 
     def _drawn(self, index: Tensor, unit: float) -> tuple[Tensor, Tensor, Tensor]:
         """Infosets and weights `[rows]`, targets `[actions, rows]`."""
@@ -180,7 +183,7 @@ class Reservoir:
         weight = self._iteration.index_select(0, index) * unit
         return infosets, weight, torch.stack([column.index_select(0, index) for column in self._target])
 
-    def _grouped(self, index: Tensor, unit: float) -> GroupedSteps:
+    def _grouped(self, index: Tensor, unit: float) -> ManySteps:
         """The entries `[steps, batch_size]`, summed per step and infoset."""
         if self._entries.device.type == "cpu":
             return grouped_entries(self._entries, index, unit, self.count)
@@ -194,7 +197,7 @@ class Reservoir:
         mean = torch.stack(sums, 1).div_(total[:, None].clamp(min=torch.finfo(total.dtype).tiny))
         squares = (weighted * target).sum(0).view(steps, -1).sum(1)
         constant = squares - (mean.square().sum(1) * total).view(steps, -1).sum(1)
-        return GroupedSteps(steps, total.view(steps, -1), mean.view(steps, self.count, -1), constant)
+        return ManySteps(steps, total.view(steps, -1), mean.view(steps, self.count, -1), constant)
 
     def _merged(self, infosets: Tensor, weight: Tensor, target: Tensor) -> Minibatch:
         """One minibatch of `weight` `[rows]` and `target` `[actions, rows]`, with one row per infoset drawn."""
@@ -258,7 +261,7 @@ class Aggregated:
         unit = scale / (iteration * self._entries * self.actions)
         constant = (self._squares - (self._weight * mean * mean).sum()) * unit
         every = ((self._weight[:, 0] * unit).float()[None], mean.float()[None], constant.float()[None])
-        return Grouped(iter([GroupedSteps(steps, *every)]))
+        return Chunked(iter([ManySteps(steps, *every)]))
 
     def state_dict(self) -> dict[str, Tensor]:
         return {

@@ -1,4 +1,4 @@
-"""Minibatches whose rows are grouped: one row per infoset of a player, for many SGD steps at once."""
+"""Minibatches, one at a time and of many SGD steps at once; and rows that are grouped, one per infoset of a player."""
 
 from __future__ import annotations
 
@@ -35,26 +35,32 @@ class Minibatch:
 
 
 @dataclass(frozen=True)
-class GroupedSteps:
-    """Minibatches over all of a player's infosets.
+class ManySteps:
+    """Minibatches of as many rows each.
 
     Attributes:
         steps: how many steps are taken on them; beyond the last one's, on that.
-        weight, target, constant: `[minibatches, infosets]`, `[minibatches, infosets, actions]`, `[minibatches]`, as in
+        weight, target, constant: `[minibatches, rows]`, `[minibatches, rows, actions]`, `[minibatches]`, as in
             `Minibatch`.
+        infosets: `[minibatches, rows]`, or None for "all of the player's infosets, in order".
     """
 
     steps: int
     weight: Tensor
     target: Tensor
     constant: Tensor
+    infosets: Tensor | None = None
 
 
-class Grouped(Iterator[Minibatch]):
-    """Grouped minibatches, one after the other; or, for a fit in one compiled loop, its `chunks`."""
+class Chunked(Iterator[Minibatch]):
+    """Minibatches one after the other; or, for a fit in one compiled loop, its `chunks` of many steps.
 
-    def __init__(self, chunks: Iterator[GroupedSteps]) -> None:
-        self.chunks = chunks
+    Attributes:
+        named: whether they name their infosets.
+    """
+
+    def __init__(self, chunks: Iterator[ManySteps], named: bool = False) -> None:
+        self.chunks, self.named = chunks, named
         self._single = self._one_by_one()
 
     def __next__(self) -> Minibatch:
@@ -63,13 +69,14 @@ class Grouped(Iterator[Minibatch]):
     def _one_by_one(self) -> Iterator[Minibatch]:
         for chunk in self.chunks:
             columns = zip(chunk.weight[..., None].unbind(), chunk.target.unbind(), chunk.constant.unbind(), strict=True)
-            batches = [Minibatch(None, *column) for column in columns]
+            named = [None] * len(chunk.weight) if chunk.infosets is None else chunk.infosets.unbind()
+            batches = [Minibatch(infosets, *column) for infosets, column in zip(named, columns, strict=True)]
             yield from batches
             for _ in range(chunk.steps - len(batches)):
                 yield batches[-1]
 
 
-def grouped_entries(entries: Tensor, index: Tensor, unit: float, infosets: int) -> GroupedSteps:
+def grouped_entries(entries: Tensor, index: Tensor, unit: float, infosets: int) -> ManySteps:
     """Rows of a memory on the CPU, summed per step and infoset.
 
     Args:
@@ -82,7 +89,7 @@ def grouped_entries(entries: Tensor, index: Tensor, unit: float, infosets: int) 
     weight, target = np.empty((steps, infosets), np.float32), np.empty((steps, infosets, actions), np.float32)
     constant = np.empty(steps, np.float32)
     _group(entries.numpy().view(np.uint32), index.numpy().view(np.uint64), np.float32(unit), weight, target, constant)
-    return GroupedSteps(steps, *(torch.from_numpy(part) for part in (weight, target, constant)))
+    return ManySteps(steps, *(torch.from_numpy(part) for part in (weight, target, constant)))
 
 
 @compiled_unchecked

@@ -5,18 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from repro.algorithms.minibatches import Grouped, Minibatch
+from repro.algorithms.minibatches import Chunked, Minibatch
 from repro.networks.gradients import Gradients, gradients_of
 from repro.networks.optimizers import FlatAdam, FlatOptimizer
 from repro.networks.programs import CompiledSteps, NotCompilableError
 
 _LOSS_EVERY = 16
 """The training loss is the mean over every 16th step of the second half: a reading, at a hundredth of the cost."""
+
+
+class Compiled(Protocol):
+    """SGD steps of one network without calls between them, for minibatches that name their infosets or do not."""
+
+    def take(
+        self, weight: Tensor, target: Tensor, rates: NDArray[np.float64], updates: int, infosets: Tensor | None
+    ) -> NDArray[np.float64]:
+        """The losses of as many steps as there are learning rates, of which the first `updates` are taken.
+
+        Args:
+            weight, target, infosets: as of `ManySteps`.
+        """
+        ...
 
 
 def fit(
@@ -30,6 +46,7 @@ def fit(
     log_loss: bool = False,
     schedule: str = "constant",
     penalty: Callable[[Minibatch, Tensor], Tensor] | None = None,
+    compiled: Compiled | None = None,
 ) -> float:
     """Take one SGD step per minibatch.
 
@@ -42,6 +59,8 @@ def fit(
         log_loss: fit probabilities by the log loss, in nats, instead of by the squared error.
         penalty: gradient at the network's output, `[n, actions]` for a minibatch and that output, of what is added to
             the loss; not part of the loss returned.
+        compiled: takes the steps of minibatches that name their infosets, where their loss is the squared error alone;
+            of minibatches that do not, the compiled form is found here.
         schedule: `constant`, or `cosine`: the learning rate falls to 0 along half a cosine.
 
     Returns:
@@ -51,8 +70,9 @@ def fit(
         FloatingPointError: the loss or the parameters are no longer finite.
     """
     optimizer.reset()
-    if isinstance(minibatches, Grouped) and not log_loss and penalty is None and features is not None:
-        compiled = _compiled_steps(network, optimizer, features, legal)
+    if isinstance(minibatches, Chunked) and not log_loss and penalty is None:
+        if not minibatches.named:
+            compiled = _compiled_steps(network, optimizer, features, legal)
         if compiled is not None:
             return _fit_compiled(compiled, optimizer, minibatches, steps, last_step, schedule)
     gradients = gradients_of(network, log_loss)
@@ -92,10 +112,10 @@ def _fit_one_by_one(
 
 
 def _compiled_steps(
-    network: nn.Module, optimizer: FlatOptimizer, features: Tensor, legal: Tensor | None
+    network: nn.Module, optimizer: FlatOptimizer, features: Tensor | None, legal: Tensor | None
 ) -> CompiledSteps | None:
     """The network's compiled steps on the CPU, if there is such a form of it."""
-    if legal is None or features.device.type != "cpu" or not isinstance(optimizer, FlatAdam):
+    if features is None or legal is None or features.device.type != "cpu" or not isinstance(optimizer, FlatAdam):
         return None
     try:
         return CompiledSteps(network, optimizer, features, legal)
@@ -104,7 +124,7 @@ def _compiled_steps(
 
 
 def _fit_compiled(
-    compiled: CompiledSteps, optimizer: FlatOptimizer, minibatches: Grouped, steps: int,
+    compiled: Compiled, optimizer: FlatOptimizer, minibatches: Chunked, steps: int,
     last_step: Callable[[], object] | None, schedule: str,
 ) -> float:  # fmt: skip
     """`fit` in a compiled loop, but for a last step that is the caller's."""
@@ -114,7 +134,9 @@ def _fit_compiled(
     for chunk in minibatches.chunks:
         begin = len(losses)
         updates = chunk.steps - (begin + chunk.steps == steps and last_step is not None)
-        found = torch.from_numpy(compiled.take(chunk.weight, chunk.target, rates[begin : begin + chunk.steps], updates))
+        found = torch.from_numpy(
+            compiled.take(chunk.weight, chunk.target, rates[begin : begin + chunk.steps], updates, chunk.infosets)
+        )
         losses.extend(found + (chunk.constant if len(chunk.constant) == chunk.steps else chunk.constant[-1:]))
     if last_step is not None:
         group["lr"] = rates[-1]

@@ -19,10 +19,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from repro.algorithms.minibatches import Minibatch
+from repro.algorithms.minibatches import Chunked, Minibatch
 from repro.algorithms.regression import fit
 from repro.engine.sampling import InfosetSamples
 from repro.games.game import Game
+from repro.networks.card_programs import compiled_card_steps
 from repro.networks.inputs import network_inputs
 from repro.networks.optimizers import FlatAdam
 from repro.policies.base import Policy, TabularPolicy
@@ -261,6 +262,10 @@ class Asked(Strategies):
     def fit_to(
         self, network: nn.Module, optimizer: FlatAdam, batches: Iterator[Minibatch], player: int, **how: Any
     ) -> float:
+        if isinstance(batches, Chunked) and batches.named and "penalty" not in how:
+            compiled = compiled_card_steps(network, optimizer, self.game, player)
+            if compiled is not None:
+                return fit(network, optimizer, batches, compiled=compiled, **how)
         return fit(network, optimizer, (self.with_inputs(b, player) for b in batches), **how)
 
     def with_inputs(self, batch: Minibatch, player: int) -> Minibatch:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,21 +30,30 @@ class HoldemFeatures:
 
     Attributes:
         columns: what they show.
+        state: `[nodes, columns]` of all betting nodes.
+        card_columns: `[cards, 3]` NumPy, a set's columns that each card has: itself, its rank and its suit.
     """
 
     def __init__(self, game: Game) -> None:
         assert isinstance(game.cards, HoldemCards)
         self._game, self._cards = game, game.cards
-        self._state = _betting(game.tree, log=game.rules.all_in).to(game.device)
-        self._wide = self._cards.ranks * self._cards.suits + self._cards.ranks + self._cards.suits
+        self.state = _betting(game.tree, log=game.rules.all_in).to(game.device)
+        deck = self._cards.ranks * self._cards.suits
+        self._wide = deck + self._cards.ranks + self._cards.suits
         # The hand first: it is there in every round.
         self._sets = (2, *self._cards.streets[1:])
-        state = self._state.shape[1]
+        state = self.state.shape[1]
         starts = [state + i * self._wide for i in range(len(self._sets))]
         self.columns = FeatureColumns(slice(0, state), tuple(slice(s, s + self._wide) for s in starts))
         # Where the columns of the set begin that each card of hand and board is in.
         self._first_column = torch.tensor([s for s, k in zip(starts, self._sets, strict=True) for _ in range(k)])
         self._first_column = self._first_column.to(game.device)
+        # Where a deck begins in which the sets' cards are told apart.
+        self._first_card = torch.tensor(
+            [i * deck for i, k in enumerate(self._sets) for _ in range(k)], device=game.device
+        )
+        every, suits = np.arange(deck), self._cards.suits
+        self.card_columns = np.stack([every, deck + every // suits, deck + self._cards.ranks + every % suits], 1)
         self._listed = [self._list(r) for r in range(game.tree.rounds)]
 
     def _list(self, round_: int) -> Tensor | None:
@@ -57,7 +67,7 @@ class HoldemFeatures:
         """`[n]` infosets -> features `[n, columns]` float32 and legal mask `[n, actions]`."""
         node, cell = self._game.locate(infosets)
         x = torch.zeros(len(node), self.columns.count, device=node.device)
-        x[:, self.columns.state] = self._state.index_select(0, node)
+        x[:, self.columns.state] = self.state.index_select(0, node)
         round_ = self._game.tree.round.index_select(0, node)
         for r in range(self._game.tree.rounds):
             in_round = (round_ == r).nonzero().flatten()
@@ -80,15 +90,31 @@ class HoldemFeatures:
             # Rows of other rounds show some cell or other, and count nothing.
             self._show_cards(shown, r, torch.where(in_round, cell, 0))
             x += shown * in_round[:, None]
-        x[:, self.columns.state] = self._state.index_select(0, node)
+        x[:, self.columns.state] = self.state.index_select(0, node)
         return x, self._game.tree.legal.index_select(0, node)
+
+    def numbered_cards(self, infosets: Tensor) -> tuple[Tensor, Tensor]:
+        """`[n]` infosets -> `[n, most]` int32, `set * deck + card` or -1 for none, and `[n]` betting nodes."""
+        node, cell = self._game.locate(infosets)
+        numbered = torch.full((len(node), len(self._first_card)), -1, dtype=torch.int32, device=node.device)
+        round_ = self._game.tree.round.index_select(0, node)
+        for r in range(self._game.tree.rounds):
+            in_round = (round_ == r).nonzero().flatten()
+            if len(in_round):
+                ordered = self._hand_first(r, cell.index_select(0, in_round))
+                shown = (ordered + self._first_card[: ordered.shape[1]]).int()
+                numbered[in_round, : shown.shape[1]] = shown
+        return numbered, node
+
+    def _hand_first(self, round_: int, cells: Tensor) -> Tensor:
+        """`[n, cards]` of cells of a round, hand and then board."""
+        listed = self._listed[round_]
+        seen = self._cards.cards_of_cells(round_, cells) if listed is None else listed.index_select(0, cells).long()
+        return torch.cat([seen[:, -2:], seen[:, :-2]], 1)
 
     def _show_cards(self, x: Tensor, round_: int, cells: Tensor) -> None:
         """Count the cards of `cells` into the card columns of `x`."""
-        cards, listed, suits = self._cards, self._listed[round_], self._cards.suits
-        seen = cards.cards_of_cells(round_, cells) if listed is None else listed.index_select(0, cells).long()
-        board, hand = seen[:, :-2], seen[:, -2:]
-        ordered = torch.cat([hand, board], 1)
+        cards, suits, ordered = self._cards, self._cards.suits, self._hand_first(round_, cells)
         first = self._first_column[: ordered.shape[1]]
         deck = cards.ranks * suits
         one = x.new_ones(()).expand(ordered.shape)

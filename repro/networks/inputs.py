@@ -18,18 +18,18 @@ Inputs = Callable[[Tensor], tuple[Tensor, Tensor]]
 def network_inputs(game: Game) -> tuple[Inputs, FeatureColumns]:
     """How to make a network's inputs, and what their columns are."""
     if game.cards.features == "cards":
-        features = _holdem_features(game)
+        features = holdem_features(game)
         return features.rows, features.columns
     return _looked_up(game), feature_columns(game)
 
 
 def fixed_inputs(game: Game) -> Inputs:
     """The same, by operations that do not depend on the infosets, so that a CUDA graph can replay them."""
-    return _holdem_features(game).fixed_rows if game.cards.features == "cards" else _looked_up(game)
+    return holdem_features(game).fixed_rows if game.cards.features == "cards" else _looked_up(game)
 
 
 @lru_cache(maxsize=2)
-def _holdem_features(game: Game) -> HoldemFeatures:
+def holdem_features(game: Game) -> HoldemFeatures:
     """Those of a game, listed once: a training and its read-outs share them."""
     return HoldemFeatures(game)
 

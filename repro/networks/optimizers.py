@@ -11,7 +11,9 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 
@@ -73,6 +75,11 @@ class FlatAdam(FlatOptimizer):
             "exp_avg_sq": torch.zeros_like(self.flat.data),
             "step": torch.zeros((), device=self.flat.device),
         }
+
+    def arrays(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+        """Parameters, gradient and Adam's two moments, as the memory that they are in; on the CPU only."""
+        state = self.state[self.flat]
+        return self.flat.data.numpy(), self._gradient.numpy(), state["exp_avg"].numpy(), state["exp_avg_sq"].numpy()
 
     @torch.no_grad()
     def update(self) -> None:

@@ -42,6 +42,25 @@ class Program:
     state_scale: float = 1.0
     _parameters: int = 0
 
+    @property
+    def parameters(self) -> int:
+        """How many parameters the layers so far have, those before them included."""
+        return self._parameters
+
+    def begin(self, parameters: int) -> None:
+        """Count parameters from here on."""
+        self._parameters = parameters
+
+    def given(self, width: int, parameters: int) -> int:
+        """Add a layer whose outputs the caller computes, and the parameters that come before those of the next."""
+        place = self._place()
+        self.layers.append([steps.GIVEN, -1, 0, width, 0, place, 1, 0])
+        self._parameters = parameters
+        return len(self.layers) - 1
+
+    def _place(self) -> int:
+        return sum(self.layers[-1][i] for i in (steps.PLACE, steps.OUTPUTS)) if self.layers else 0
+
     def sequence(self, modules: nn.Sequential, source: int) -> int:
         """Add layers that follow one another; returns the last one's number.
 
@@ -55,7 +74,7 @@ class Program:
         return source
 
     def _layer(self, module: Any, source: int, relu: bool) -> int:
-        place = sum(self.layers[-1][i] for i in (steps.PLACE, steps.OUTPUTS)) if self.layers else 0
+        place = self._place()
         linear = module.linear if type(module) is Residual else module
         if type(linear) is nn.Linear and linear.bias is not None:
             kind = steps.RESIDUAL if type(module) is Residual else steps.LINEAR
@@ -116,22 +135,22 @@ class CompiledSteps:
         self._program, self._optimizer = program_of(network), optimizer
         self._inputs = np.ascontiguousarray(features.numpy()), np.ascontiguousarray(legal.numpy(), np.float32)
 
-    def take(self, weight: Tensor, target: Tensor, rates: NDArray[np.float64], updates: int) -> NDArray[np.float64]:
+    def take(
+        self, weight: Tensor, target: Tensor, rates: NDArray[np.float64], updates: int, infosets: Tensor | None = None
+    ) -> NDArray[np.float64]:
         """The losses of steps with these learning rates, of which the first `updates` are taken.
 
         Args:
             weight, target: `[minibatches, rows]`, `[minibatches, rows, columns]`; the last is used for all steps left.
+            infosets: None, for rows are those of the table.
         """
+        assert infosets is None
         program, optimizer = self._program, self._optimizer
         state, losses = optimizer.state[optimizer.flat], np.empty(len(rates))
-        assert optimizer.flat.grad is not None
-        flat, gradient, mean, square = (
-            t.numpy() for t in (optimizer.flat.data, optimizer.flat.grad, state["exp_avg"], state["exp_avg_sq"])
-        )
         features, legal = self._inputs
         steps.take_steps(
-            np.array(program.layers), np.array(program.head), np.float32(program.state_scale), features, legal, flat,
-            gradient, mean, square, int(state["step"]), rates, float(optimizer.clip_norm), weight.numpy(),
+            np.array(program.layers), np.array(program.head), np.float32(program.state_scale), features, legal,
+            *optimizer.arrays(), int(state["step"]), rates, float(optimizer.clip_norm), weight.numpy(),
             target.numpy(), updates, losses,
         )  # fmt: skip
         state["step"] += min(updates, len(rates))

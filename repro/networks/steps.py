@@ -22,7 +22,8 @@ from repro.engine.sums import row_products, row_sums, sum_of_products
 # where its weights begin among the parameters (the bias follows), where its output begins among all outputs, per row;
 # whether it ends in a ReLU, and whether a later layer has the same input.
 KIND, SOURCE, INPUTS, OUTPUTS, WEIGHTS, PLACE, RELU, SHARES = range(8)
-LINEAR, RESIDUAL, NORMALISE = range(3)
+# GIVEN: its outputs are the caller's, who reads their slopes.
+LINEAR, RESIDUAL, NORMALISE, GIVEN = range(4)
 MASKED_LINEAR, MASKED_SOFTMAX, DUELING, STATE_AND_ADVANTAGES = range(4)
 
 
@@ -57,16 +58,18 @@ def take_steps(
     for step in range(len(rates)):
         which = min(step, len(weights) - 1)
         for layer in range(len(table)):
-            _forward(table, layer, features, parameters, outputs, matrix, scratch[layer])
-        losses[step] = _head(table, head, state_scale, legal, share, weights[which], targets[which], outputs, slopes)
+            forward(table, layer, features, parameters, outputs, matrix, scratch[layer])
+        losses[step] = apply_head(
+            table, head, state_scale, legal, share, weights[which], targets[which], outputs, slopes
+        )
         for layer in range(len(table) - 1, -1, -1):
-            _backward(table, layer, features, parameters, gradient, outputs, slopes, matrix, scratch[layer])
+            backward(table, layer, features, parameters, gradient, outputs, slopes, matrix, scratch[layer])
         if step < updates:
             adam(parameters, gradient, mean, square, done + step + 1, rates[step], clip_norm)
 
 
 @compiled_unchecked
-def _part(flat: Any, table: Any, layer: Any, rows: Any) -> Any:
+def part(flat: Any, table: Any, layer: Any, rows: Any) -> Any:
     """`[rows, width]`, a layer's part of the outputs, or of their gradient."""
     begin, width = rows * table[layer, PLACE], table[layer, OUTPUTS]
     return flat[begin : begin + rows * width].reshape(rows, width)
@@ -74,12 +77,14 @@ def _part(flat: Any, table: Any, layer: Any, rows: Any) -> Any:
 
 @compiled_unchecked
 def _input(features: Any, outputs: Any, table: Any, layer: Any) -> Any:
-    return features if table[layer, SOURCE] < 0 else _part(outputs, table, table[layer, SOURCE], len(features))
+    return features if table[layer, SOURCE] < 0 else part(outputs, table, table[layer, SOURCE], len(features))
 
 
 @compiled_unchecked
-def _forward(table: Any, layer: Any, features: Any, parameters: Any, outputs: Any, matrix: Any, spread: Any) -> None:
-    x, y = _input(features, outputs, table, layer), _part(outputs, table, layer, len(features))
+def forward(table: Any, layer: Any, features: Any, parameters: Any, outputs: Any, matrix: Any, spread: Any) -> None:
+    if table[layer, KIND] == GIVEN:
+        return
+    x, y = _input(features, outputs, table, layer), part(outputs, table, layer, len(features))
     if table[layer, KIND] == NORMALISE:
         _normalise(x, y, spread)
         return
@@ -108,22 +113,24 @@ def _forward(table: Any, layer: Any, features: Any, parameters: Any, outputs: An
 
 
 @compiled_unchecked
-def _backward(
+def backward(
     table: Any, layer: Any, features: Any, parameters: Any, gradient: Any, outputs: Any, slopes: Any, matrix: Any,
     spread: Any,
 ) -> None:  # fmt: skip
+    if table[layer, KIND] == GIVEN:
+        return
     rows, source = len(features), table[layer, SOURCE]
-    x, y = _input(features, outputs, table, layer), _part(outputs, table, layer, rows)
-    dy = _part(slopes, table, layer, rows)
+    x, y = _input(features, outputs, table, layer), part(outputs, table, layer, rows)
+    dy = part(slopes, table, layer, rows)
     if table[layer, KIND] == NORMALISE:
-        _normalise_back(dy, y, spread, _part(slopes, table, source, rows))
+        _normalise_back(dy, y, spread, part(slopes, table, source, rows))
         return
     n, m, begin = table[layer, INPUTS], table[layer, OUTPUTS], table[layer, WEIGHTS]
     _backward_to_the_sum(dy, y, table[layer, RELU], gradient[begin + n * m : begin + n * m + m])
     np.dot(dy.T, x, gradient[begin : begin + n * m].reshape(m, n))
     if source < 0:
         return
-    weight, dx = parameters[begin : begin + n * m].reshape(m, n), _part(slopes, table, source, rows)
+    weight, dx = parameters[begin : begin + n * m].reshape(m, n), part(slopes, table, source, rows)
     if not table[layer, SHARES]:
         np.dot(dy, weight, dx)
     else:
@@ -183,13 +190,13 @@ def _normalise_back(dy: Any, y: Any, spread: Any, dx: Any) -> None:
 
 
 @compiled_unchecked
-def _head(
+def apply_head(
     table: Any, head: Any, state_scale: Any, legal: Any, share: Any, weight: Any, target: Any, outputs: Any, slopes: Any
 ) -> Any:
     """The weighted squared error's sum; its gradient is left where the head's inputs came from."""
     rows = len(legal)
-    x, dx = _part(outputs, table, head[1], rows), _part(slopes, table, head[1], rows)
-    v, dv = _part(outputs, table, head[2], rows), _part(slopes, table, head[2], rows)
+    x, dx = part(outputs, table, head[1], rows), part(slopes, table, head[1], rows)
+    v, dv = part(outputs, table, head[2], rows), part(slopes, table, head[2], rows)
     if head[0] == MASKED_LINEAR:
         return _masked_linear(x, dx, legal, weight, target)
     if head[0] == MASKED_SOFTMAX:
