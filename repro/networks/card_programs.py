@@ -8,10 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector
 
 from repro.games.game import Game
 from repro.networks import card_steps, steps
 from repro.networks.card_steps import CardNetwork
+from repro.networks.holdem_features import HoldemFeatures
 from repro.networks.inputs import holdem_features
 from repro.networks.modules import MaskedLinear, MaskedSoftmax, Merge, Network
 from repro.networks.optimizers import FlatAdam, FlatOptimizer
@@ -58,6 +60,31 @@ def card_network_of(network: nn.Module, columns: NDArray[np.int64]) -> CardNetwo
         layers=np.array(program.layers), bets=np.array(bets.layers), joined=joined, head=np.array([kind, trunk, trunk]),
         embeddings=np.cumsum([0, *sizes[:-1]]), first=first, join=join, columns=columns,
     )  # fmt: skip
+
+
+class CardAnswers:
+    """What a network answers at many betting nodes about the same cells, each of which is looked at once.
+
+    Args:
+        network: on the CPU.
+        features: of the game.
+
+    Raises:
+        NotCompilableError: there is no compiled form of the network.
+    """
+
+    def __init__(self, network: nn.Module, features: HoldemFeatures) -> None:
+        self._network, self._features = card_network_of(network, features.card_columns), features
+        self._parameters = parameters_to_vector(network.parameters()).detach().numpy()
+
+    def __call__(self, nodes: Tensor, cells: Tensor) -> Tensor:
+        """`[nodes, cells, actions]`; the nodes are of one round, and the cells of that round."""
+        tree = self._features.game.tree
+        cards = self._features.numbered_cells(int(tree.round[nodes[0]]), cells)
+        states, legal = self._features.state[nodes].numpy(), tree.legal[nodes].float().numpy()
+        found = np.empty((len(nodes), len(cells), legal.shape[1]), np.float32)
+        card_steps.card_outputs(self._network, states, legal, self._parameters, cards.numpy(), found)
+        return torch.from_numpy(found)
 
 
 class CardSteps:

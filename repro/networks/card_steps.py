@@ -15,7 +15,7 @@ import numpy as np
 from numba import float32
 
 from repro.engine.compiled import Array, compiled_unchecked
-from repro.networks.steps import INPUTS, OUTPUTS, PLACE, adam, apply_head, backward, forward, part
+from repro.networks.steps import INPUTS, MASKED_LINEAR, OUTPUTS, PLACE, adam, apply_head, backward, forward, part
 
 _BLOCK = 256
 """Rows of a minibatch that go through the network together, so that all their layers fit a core's cache."""
@@ -155,6 +155,69 @@ def _block(matrix: Any, begin: Any, width: Any) -> Any:
         for j in range(width):
             found[i, j] = matrix[i, begin + j]
     return found
+
+
+@compiled_unchecked
+def card_outputs(network: Any, states: Any, node_legal: Any, parameters: Any, cards: Any, out: Any) -> None:
+    """The network's answers at all betting nodes for all sets of cards: `out` `[nodes, cells, actions]`.
+
+    Args:
+        network, states, node_legal, parameters: as for `take_card_steps`.
+        cards: `[cells, most]`, a row of cards per cell; each goes through its branch once.
+    """
+    table, bets, join, nodes = network.layers, network.bets, network.joined, len(states)
+    per_block = max(1, _BLOCK // nodes)
+    outputs, _, matrix, scratch = _buffers(table, per_block * nodes)
+    card_outputs, _, card_matrix, card_scratch = _buffers(table, per_block)
+    bet_outputs, _, bet_matrix, bet_scratch = _buffers(bets, nodes)
+    embedded = np.empty((len(network.embeddings), len(network.columns), bets[-1, OUTPUTS]), np.float32)
+    first = np.empty((len(network.embeddings) * len(network.columns), table[0, OUTPUTS]), np.float32)
+    _first_of_cards(network, parameters, embedded, first)
+    for layer in range(len(bets)):
+        forward(bets, layer, states, parameters, bet_outputs, bet_matrix, bet_scratch[layer])
+    joined = np.empty((nodes, bets[-1, OUTPUTS]), np.float32)
+    _joined_bets(network, parameters, part(bet_outputs, bets, len(bets) - 1, nodes), joined)
+    of_branch = _weights(network, parameters, 0).T.copy()
+    for begin in range(0, len(cards), per_block):
+        some = cards[begin : begin + per_block]
+        cells = len(some)
+        blank, blanks = np.empty((cells, 0), np.float32), np.empty((cells * nodes, 0), np.float32)
+        _take_cards(some, first, part(card_outputs, table, 0, cells))
+        for layer in range(1, join):
+            forward(table, layer, blank, parameters, card_outputs, card_matrix, card_scratch[layer])
+        of_cards, together = (
+            np.dot(part(card_outputs, table, join - 1, cells), of_branch),
+            part(outputs, table, join, cells * nodes),
+        )
+        for cell in range(cells):
+            for node in range(nodes):
+                for j in range(together.shape[1]):
+                    total = of_cards[cell, j] + joined[node, j]
+                    together[cell * nodes + node, j] = float32(0) if total < 0 else total
+        for layer in range(join + 1, len(table)):
+            forward(table, layer, blanks, parameters, outputs, matrix, scratch[layer])
+        last = part(outputs, table, network.head[1], cells * nodes)
+        for cell in range(cells):
+            for node in range(nodes):
+                _answer(network.head[0], last[cell * nodes + node], node_legal[node], out[node, begin + cell])
+
+
+@compiled_unchecked
+def _answer(head: Any, x: Any, legal: Any, y: Any) -> None:
+    """What a head makes of one row."""
+    if head == MASKED_LINEAR:
+        for a in range(len(x)):
+            y[a] = x[a] * legal[a]
+        return
+    highest, total = float32(-np.inf), float32(0)
+    for a in range(len(x)):
+        if legal[a] > 0:
+            highest = max(highest, x[a])
+    for a in range(len(x)):
+        y[a] = np.exp(x[a] - highest) if legal[a] > 0 else float32(0)
+        total += y[a]
+    for a in range(len(x)):
+        y[a] /= total
 
 
 # -- the layer that joins the branches -------------------------------------------------------------------------------

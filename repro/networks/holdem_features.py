@@ -29,6 +29,7 @@ class HoldemFeatures:
     """Features of one game's infosets.
 
     Attributes:
+        game: the game.
         columns: what they show.
         state: `[nodes, columns]` of all betting nodes.
         card_columns: `[cards, 3]` NumPy, a set's columns that each card has: itself, its rank and its suit.
@@ -36,7 +37,7 @@ class HoldemFeatures:
 
     def __init__(self, game: Game) -> None:
         assert isinstance(game.cards, HoldemCards)
-        self._game, self._cards = game, game.cards
+        self.game, self._cards = game, game.cards
         self.state = _betting(game.tree, log=game.rules.all_in).to(game.device)
         deck = self._cards.ranks * self._cards.suits
         self._wide = deck + self._cards.ranks + self._cards.suits
@@ -63,13 +64,16 @@ class HoldemFeatures:
             return None
         return self._cards.cards_of_cells(round_, torch.arange(len(codes), device=codes.device)).to(torch.uint8)
 
+    def __call__(self, infosets: Tensor) -> tuple[Tensor, Tensor]:
+        return self.rows(infosets)
+
     def rows(self, infosets: Tensor) -> tuple[Tensor, Tensor]:
         """`[n]` infosets -> features `[n, columns]` float32 and legal mask `[n, actions]`."""
-        node, cell = self._game.locate(infosets)
+        node, cell = self.game.locate(infosets)
         x = torch.zeros(len(node), self.columns.count, device=node.device)
         x[:, self.columns.state] = self.state.index_select(0, node)
-        round_ = self._game.tree.round.index_select(0, node)
-        for r in range(self._game.tree.rounds):
+        round_ = self.game.tree.round.index_select(0, node)
+        for r in range(self.game.tree.rounds):
             in_round = (round_ == r).nonzero().flatten()
             if len(in_round) == len(x):
                 self._show_cards(x, r, cell)
@@ -77,34 +81,38 @@ class HoldemFeatures:
                 part = x.index_select(0, in_round)
                 self._show_cards(part, r, cell.index_select(0, in_round))
                 x.index_copy_(0, in_round, part)
-        return x, self._game.tree.legal.index_select(0, node)
+        return x, self.game.tree.legal.index_select(0, node)
 
     def fixed_rows(self, infosets: Tensor) -> tuple[Tensor, Tensor]:
         """`rows`, by operations that are the same for all infosets: none waits for the device, all can be captured."""
-        node, cell = self._game.locate(infosets)
+        node, cell = self.game.locate(infosets)
         x = torch.zeros(len(node), self.columns.count, device=node.device)
-        round_ = self._game.tree.round.index_select(0, node)
-        for r in range(self._game.tree.rounds):
+        round_ = self.game.tree.round.index_select(0, node)
+        for r in range(self.game.tree.rounds):
             in_round = round_ == r
             shown = torch.zeros_like(x)
             # Rows of other rounds show some cell or other, and count nothing.
             self._show_cards(shown, r, torch.where(in_round, cell, 0))
             x += shown * in_round[:, None]
         x[:, self.columns.state] = self.state.index_select(0, node)
-        return x, self._game.tree.legal.index_select(0, node)
+        return x, self.game.tree.legal.index_select(0, node)
 
     def numbered_cards(self, infosets: Tensor) -> tuple[Tensor, Tensor]:
         """`[n]` infosets -> `[n, most]` int32, `set * deck + card` or -1 for none, and `[n]` betting nodes."""
-        node, cell = self._game.locate(infosets)
-        numbered = torch.full((len(node), len(self._first_card)), -1, dtype=torch.int32, device=node.device)
-        round_ = self._game.tree.round.index_select(0, node)
-        for r in range(self._game.tree.rounds):
+        node, cell = self.game.locate(infosets)
+        numbered = torch.empty(len(node), len(self._first_card), dtype=torch.int32, device=node.device)
+        round_ = self.game.tree.round.index_select(0, node)
+        for r in range(self.game.tree.rounds):
             in_round = (round_ == r).nonzero().flatten()
             if len(in_round):
-                ordered = self._hand_first(r, cell.index_select(0, in_round))
-                shown = (ordered + self._first_card[: ordered.shape[1]]).int()
-                numbered[in_round, : shown.shape[1]] = shown
+                numbered[in_round] = self.numbered_cells(r, cell.index_select(0, in_round))
         return numbered, node
+
+    def numbered_cells(self, round_: int, cells: Tensor) -> Tensor:
+        """`[n, most]` int32 of cells of a round, as of `numbered_cards`."""
+        ordered = self._hand_first(round_, cells)
+        missing = len(self._first_card) - ordered.shape[1]
+        return torch.nn.functional.pad((ordered + self._first_card[: ordered.shape[1]]).int(), (0, missing), value=-1)
 
     def _hand_first(self, round_: int, cells: Tensor) -> Tensor:
         """`[n, cards]` of cells of a round, hand and then board."""

@@ -19,7 +19,7 @@ def network_inputs(game: Game) -> tuple[Inputs, FeatureColumns]:
     """How to make a network's inputs, and what their columns are."""
     if game.cards.features == "cards":
         features = holdem_features(game)
-        return features.rows, features.columns
+        return features, features.columns
     return _looked_up(game), feature_columns(game)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from repro.errors import ReproError
 from repro.games.game import Game
+from repro.networks.answers import answers
 from repro.networks.features import FeatureColumns
 from repro.networks.inputs import Inputs, network_inputs
 from repro.networks.modules import average_network
@@ -28,10 +29,6 @@ def as_they_are(infosets: Tensor, output: Tensor, legal: Tensor) -> Tensor:
     """Of a network whose outputs are probabilities."""
     del infosets, legal
     return output
-
-
-_AT_ONCE = 1 << 15
-"""Rows of one forward pass: what they need fits the cache."""
 
 
 def opening_infosets(game: Game, player: int) -> int:
@@ -63,10 +60,10 @@ class NetworkPolicy:
         is_early = row < len(self._opening)
         early, late = is_early.nonzero().flatten(), (~is_early).nonzero().flatten()
         probabilities.index_copy_(0, early, self._opening.index_select(0, row.index_select(0, early)).float())
-        for rows in late.split(_AT_ONCE):
-            some = infosets.index_select(0, rows)
-            features, legal = self._inputs(some)
-            probabilities.index_copy_(0, rows, self._read(some, self._network(features, legal), legal))
+        asked = infosets.index_select(0, late)
+        for rows, output, legal in answers(self._network, self._inputs, asked):
+            read = self._read(asked.index_select(0, rows), output, legal)
+            probabilities.index_copy_(0, late.index_select(0, rows), read)
         return probabilities
 
 
