@@ -34,11 +34,11 @@ class HoldemCFR(Solver):
     def step(self) -> None:
         self.iteration += 1
         for players in ((0,), (1,)) if self._config.alternating else ((0, 1),):
-            self._update(players)
+            self.update(players)
         # A pass over the whole tree for each player's update.
         self.nodes_touched += 2 * self._form.histories
 
-    def _update(self, players: tuple[int, ...]) -> None:
+    def update(self, players: tuple[int, ...]) -> None:
         form, opening, config, t = self._form, self._form.opening, self._config, self.iteration
         regrets, sums, share = self.regrets.numpy(), self.sums.numpy(), float(t**config.gamma)
         discounts = (discount_factor(t, config.alpha), discount_factor(t, config.beta), config.floor)

@@ -263,6 +263,30 @@ def own_reach(
 
 
 @compiled
+def others_reach(
+    trees: Subtrees, boards: Boards, begin: int, end: int, table: Array, opening: Array, player: int, arrival: Array
+) -> None:
+    """Fill `arrival` `[rows]` at the player's: probability that chance and the opponent allow each infoset."""
+    sigma, reach, met, r = _buffers(trees, boards)
+    for b in range(begin, end):
+        first_cell, cells = boards.start[b], boards.start[b + 1] - boards.start[b]
+        for entry in range(len(trees.start) - 1):
+            top = trees.start[entry]
+            nodes = trees.start[entry + 1] - top
+            _read_strategies(trees, entry, first_cell, cells, table, sigma)
+            _reach_down(trees, entry, boards, b, opening, sigma, reach)
+            for i in range(nodes):
+                if trees.kind[top + i] == DECISION and trees.actor[top + i] == player:
+                    # What a fold for 1 chip would win counts the opponent's hands that there are beside one's own.
+                    of_opponent = reach[1 - player, trees.slot[top + i, 1 - player]]
+                    terminal_value(FOLDED, 1.0, of_opponent, boards, b, r, met[i])
+                    row = trees.row[top + i] + first_cell
+                    for c in range(cells):
+                        scale = boards.members[first_cell + c] * boards.weight[b]
+                        arrival[row + c] = max(met[i, c], 0.0) * scale
+
+
+@compiled
 def equity(trees: Subtrees, boards: Boards, begin: int, end: int, strongest: int, share: Array) -> None:
     """`share` `[cells]`: how many of the `strongest` hands of each board a hand beats, ties counting half.
 

@@ -185,6 +185,16 @@ class HoldemForm:
         self.over_boards(kernels.own_reach, strategies, self.opening.at_entries(opening), arrival)
         return torch.from_numpy(arrival).to(table.device)
 
+    def others_reach(self, table: Tensor, player: int) -> Tensor:
+        """`[rows]`, 0 before the board: probability that chance and the opponent allow an infoset of the player.
+
+        Of one board of a sample it is that of all boards that it stands for.
+        """
+        strategies, arrival = table.cpu().numpy(), np.zeros(self.rows)
+        opening = self.opening.reach(self.opening.rows(strategies))
+        self.over_boards(kernels.others_reach, strategies, self.opening.at_entries(opening), player, arrival)
+        return torch.from_numpy(arrival).to(table.device)
+
     def action_values(self, table: Tensor) -> Tensor:
         """`[rows, actions]` counterfactual value of each action under `table`, 0 where illegal."""
         q = np.zeros(table.shape)

@@ -189,9 +189,10 @@ class Explicit:
         """What there is to know about a player, who follows the strategy or responds to it.
 
         value: chips. Per own decision: q, `[situations, 3]` counterfactual values of the actions; reach, `[situations]`
-        the player's own probability to get there, NaN in situations that are never dealt.
+        the player's own probability to get there, NaN in situations that are never dealt; met, `[situations]` chance's
+        and the opponent's.
         """
-        out = SimpleNamespace(value=0.0, q={}, reach={})
+        out = SimpleNamespace(value=0.0, q={}, reach={}, met={})
         ones = np.ones(len(self.board))
         out.value = float(self._descend("", strategy, player, best, ones, ones, out).sum())
         return out
@@ -216,6 +217,7 @@ class Explicit:
         for a, w in worth.items():
             q[:, a] = np.bincount(situation, w, size)
         out.q[history] = np.where(np.isneginf(q), 0, q)
+        out.met[history] = np.bincount(situation, theirs * self.chance[r], size)
         out.reach[history] = np.full(size, np.nan)
         out.reach[history][situation] = own
         assert (out.reach[history][situation] == own).all()

@@ -1,0 +1,179 @@
+"""Deep CFR led along the path of exact Linear CFR: a laboratory for its fits.
+
+Traversals meet the strategies of exact Linear CFR, whatever the networks say; memories, fits and B^M are Deep CFR's. So
+every fit has the same task in every run, and the right answer is known: the exact advantages that samples are noisy
+readings of. How far a network is from them tells in minutes what exploitability tells in hours. No paper has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from repro.algorithms.deep_cfr import DeepCFR, DeepCFRConfig
+from repro.algorithms.holdem_cfr import HoldemCFR
+from repro.algorithms.tabular import VARIANTS
+from repro.config.fields import at_least
+from repro.config.schema import Config, NetworkConfig, register_algorithm
+from repro.engine.holdem_form import BoardSample, HoldemForm, all_boards
+from repro.games.game import Game
+from repro.networks.answers import answers
+from repro.policies.base import Policy
+from repro.policies.network import opening_infosets
+from repro.policies.regret_matching import regret_matching
+from repro.seeding import generator
+
+_NEVER = 1e-15
+"""Infosets that are sampled more seldom than this, to which the rounding error of never adds up, are not compared."""
+
+
+@dataclass
+class GuidedConfig(DeepCFRConfig):
+    """Deep CFR led by exact Linear CFR."""
+
+    # Random boards on which fits are compared with exact advantages; the same ones in all runs.
+    compared_boards: int = at_least(2, 100)
+
+    def problems(self, config: Config, game: Any) -> Iterator[str]:
+        if game.exact != "boards" or not game.listed:
+            yield (
+                f"game is {game.name}; the algorithm {self.name} takes Hold'em games with one board whose infosets can "
+                "be listed."
+            )
+            return
+        if self.lists(game):
+            yield f"algorithm.strategies is listed; the algorithm {self.name} takes asked only."
+        yield from super().problems(config, game)
+
+    def bytes_needed(self, config: Config, game: Game) -> Iterator[tuple[str, float]]:
+        yield from super().bytes_needed(config, game)
+        yield "game", 8.0 * game.infosets * game.num_actions
+
+    def build(self, game: Game, config: Config) -> Guided:
+        assert config.network is not None
+        return Guided(game, self, config.network, config.seed)
+
+    def trains_together(self, config: Config) -> bool:
+        return False
+
+
+register_algorithm("guided_deep_cfr", GuidedConfig)
+
+
+class Matched:
+    """The strategies that exact regrets are matched to, as Linear CFR plays them.
+
+    Args:
+        regrets: `[infosets, actions]`.
+    """
+
+    def __init__(self, game: Game, regrets: Tensor) -> None:
+        self._game, self._regrets = game, regrets
+
+    def probabilities(self, infosets: Tensor) -> Tensor:
+        legal = self._game.legal_at(infosets)
+        return regret_matching(self._regrets.index_select(0, infosets), legal, "uniform")
+
+
+class Guided(DeepCFR):
+    """Deep CFR whose traversals meet exact Linear CFR's strategies.
+
+    Attributes:
+        leader: exact Linear CFR, as far as this is; it updates a player when her traversals are done.
+        compared: the boards on which fits are judged.
+        weight: `[rows of compared]` how often samples of an infoset come, each counting its iteration.
+    """
+
+    algorithm: GuidedConfig
+
+    def __init__(self, game: Game, algorithm: GuidedConfig, network: NetworkConfig, seed: int) -> None:
+        super().__init__(game, algorithm, network, seed)
+        linear: Any = VARIANTS["linear_cfr"]
+        self.leader = HoldemCFR(game, linear)
+        self.compared = HoldemForm(game, _some_boards(game, algorithm.compared_boards))
+        self.weight = torch.zeros(self.compared.rows, dtype=torch.float64)
+
+    def current_policy(self, player: int = 0) -> Policy:
+        return Matched(self.leader.game, self.leader.regrets)
+
+    def _update(self, player: int) -> float:
+        policy = self.current_policy(player)
+        self.collect(player)
+        table = policy.probabilities(self.compared.infosets).double()
+        self.weight += self.iteration * self.compared.others_reach(table, player)
+        self.leader.iteration = self.iteration
+        self.leader.update((player,))
+        loss = self._fit("value", player, self._lightning_step(player))
+        self.renew_strategy(player)
+        return loss
+
+    # -- how good the fits are -----------------------------------------------------------------------------------
+
+    def prepare_snapshot(self) -> dict[str, float]:
+        shares, distances = zip(*(self._compare(player) for player in range(2)), strict=True)
+        return {
+            **super().prepare_snapshot(),
+            "unexplained": sum(shares) / 2,
+            "unexplained/player_0": shares[0],
+            "unexplained/player_1": shares[1],
+            "strategy_distance": sum(distances) / 2,
+        }
+
+    def headline(self) -> str:
+        return f"unexplained {self.metrics['unexplained']:.3f}" if "unexplained" in self.metrics else ""
+
+    @torch.no_grad()
+    def _compare(self, player: int) -> tuple[float, float]:
+        """Of the player's network after the first betting round, on the boards compared, each infoset weighted as often
+        as it is sampled: the share of the exact advantages' variance that it does not explain, and the mean distance of
+        the strategies that its advantages and the exact ones are matched to, half of the sum over actions."""
+        rows = torch.arange(self.compared.rows)[self.compared.player_slice[player]][
+            opening_infosets(self.game, player) :
+        ]
+        weight, infosets = self.weight[rows], self.compared.infosets[rows]
+        met = weight > _NEVER
+        weight, infosets = weight[met], infosets[met]
+        legal, exact = self.game.legal_at(infosets), self._exact(infosets, weight)
+        learned = torch.zeros_like(exact)
+        for part, output, _ in answers(self.value_networks[player], self.strategies.inputs, infosets):
+            learned[part] = output.double()
+        share = weight[:, None] * legal / weight.sum()
+        mean = (share * exact).sum(0) / share.sum(0).clamp(min=torch.finfo(share.dtype).tiny)
+        spread = (share * (exact - mean).square()).sum()
+        ours, theirs = (regret_matching(advantages, legal, "uniform") for advantages in (learned, exact))
+        distance = (share * (ours - theirs).abs()).sum() / 2
+        return float((share * (learned - exact).square()).sum() / spread), float(distance)
+
+    def _exact(self, infosets: Tensor, weight: Tensor) -> Tensor:
+        """`[n, actions]` float64, the means that samples of the infosets have had, weighted by iteration, so far.
+
+        Args:
+            weight: `[n]` of these infosets.
+        """
+        # Linear CFR's discounts leave the sum of regrets, each times its iteration, over T + 1.
+        sums = self.leader.regrets.index_select(0, infosets).double() * (self.iteration + 1)
+        exact = sums / (weight[:, None] * self.algorithm.regret_unit)
+        return exact / self.game.legal_at(infosets).sum(1, keepdim=True) if self.algorithm.divide_by_legal else exact
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------
+
+    def progress(self) -> dict[str, Any]:
+        leader = {"regrets": self.leader.regrets.clone(), "sums": self.leader.sums.clone()}
+        return {**super().progress(), "leader": leader, "weight": self.weight.clone()}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        super().restore(saved)
+        self.leader.resume(self.iteration, self.nodes_touched, **saved["leader"])
+        self.weight.copy_(saved["weight"])
+
+
+def _some_boards(game: Game, count: int) -> BoardSample:
+    """Different boards, each as likely as it is; the same ones for every run on a game."""
+    every = all_boards(game)
+    chosen = torch.randperm(len(every.boards), generator=generator(0, "compared boards", 0, 0, "cpu"))
+    chosen = chosen[:count].sort().values
+    return BoardSample(every.boards[chosen], every.share[chosen])
