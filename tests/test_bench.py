@@ -43,6 +43,8 @@ def test_quick_benchmark_writes_every_row(tmp_path):
         "flop_showdown",
         "seven_card_strength",
         "fhp_sgd_step",
+        "fhp_sgd_step_products",
+        "fhp_limit_answers",
     }
     assert names <= {row["name"] for row in rows}
     for row in rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,13 +19,15 @@ from repro.engine import board_kernels as kernels
 from repro.engine.holdem_form import HoldemForm, sample_boards
 from repro.engine.sampling import SamplingEngine
 from repro.errors import ReproError
-from repro.games import load
+from repro.games import Game, load
 from repro.games.hand_strength import hand_strength
-from repro.networks.gradients import gradients_of
+from repro.networks.answers import answers
+from repro.networks.card_programs import CardSteps
 from repro.networks.holdem_features import HoldemFeatures
+from repro.networks.inputs import holdem_features
 from repro.networks.modules import Network, value_network
 from repro.networks.optimizers import FlatAdam
-from repro.policies.network import Uniform
+from repro.policies.network import Uniform, opening_infosets
 
 _HANDS = 20_000
 """Hands of one call."""
@@ -32,10 +35,15 @@ _HANDS = 20_000
 _BATCH = {"cpu": 1024, "cuda": 10_000}
 """Rows of a minibatch; on a GPU the paper's."""
 
+_RATE, _TOGETHER = 1e-3, 16
+"""The learning rate, and how many of our steps are taken in one call, as in a fit."""
+
 
 def rows(effort: Effort) -> list[Row]:
     """All benchmarks of this module."""
-    return [showdown(effort), seven_cards(effort), sgd_step(effort)]
+    return [
+        showdown(effort), seven_cards(effort), sgd_step(effort), sgd_step_products(effort), table_of_answers(effort)
+    ]  # fmt: skip
 
 
 def showdown(effort: Effort) -> Row:
@@ -90,60 +98,145 @@ def seven_cards(effort: Effort) -> Row:
     return Row("seven_card_strength", our_rate, peer_rate, "hands/s", our_rate / peer_rate, note)
 
 
+@dataclass(frozen=True)
+class Problem:
+    """A minibatch of the paper's network on FHP: infosets that traversals of the uniform strategy meet."""
+
+    features: HoldemFeatures
+    batch: Minibatch
+
+    @property
+    def infosets(self) -> Tensor:
+        assert self.batch.infosets is not None
+        return self.batch.infosets
+
+
+def problem(game: Game) -> Problem:
+    """One of as many rows as the device is given at a time; all infosets are player 0's, whose first is number 0."""
+    device, draw = game.device, torch.Generator(game.device).manual_seed(0)
+    met = SamplingEngine(game).external_sampling(Uniform(game), 0, _BATCH[device.type], draw).advantages.infosets
+    met = met[met >= opening_infosets(game, 0)]
+    infosets = met[torch.randint(len(met), (_BATCH[device.type],), generator=draw, device=device)]
+    target = torch.randn(len(infosets), game.num_actions, generator=draw, device=device)
+    weight = torch.full((len(infosets), 1), 1 / target.numel(), device=device)
+    return Problem(holdem_features(game), Minibatch(infosets, weight, target, torch.zeros((), device=device)))
+
+
+def paper_network(game: Game) -> Network:
+    """Deep CFR's value network as its first version has it."""
+    return value_network(NetworkConfig("deep_cfr", 64, None, 64), holdem_features(game).columns, game.num_actions)
+
+
 def sgd_step(effort: Effort) -> Row:
     """One SGD step of the paper's network on FHP, features included, on the GPU if there is one: as runs take it there,
     and with torch's own autograd, clipping and Adam. Both start alike, and must end alike."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     game = load("fhp", device=device)
-    features, draw = HoldemFeatures(game), torch.Generator(device).manual_seed(0)
-    config = NetworkConfig("deep_cfr", 64, None, 192)
-    network, plain = (value_network(config, features.columns, game.num_actions).to(device) for _ in range(2))
+    given = problem(game)
+    network, plain = (paper_network(game).to(device) for _ in range(2))
     plain.load_state_dict(network.state_dict())
-    met = SamplingEngine(game).external_sampling(Uniform(game), 0, _BATCH[device], draw).advantages.infosets
-    infosets = met[torch.randint(len(met), (_BATCH[device],), generator=draw, device=device)]
-    target = torch.randn(len(infosets), game.num_actions, generator=draw, device=device)
-    weight = torch.full((len(infosets), 1), 1 / target.numel(), device=device)
-    batch = Minibatch(infosets, weight, target, torch.zeros((), device=device))
-    step, parameters = _step_of_runs(network, features, batch)
-    torch_adam = torch.optim.Adam(plain.parameters(), 1e-3)
+    steps, parameters = _steps_of_runs(network, given, game)
+    torch_adam = torch.optim.Adam(plain.parameters(), _RATE)
 
     def peer() -> None:
         torch_adam.zero_grad()
-        x, legal = features.rows(infosets)
-        ((plain(x, legal) - target).square() * weight).sum().backward()
+        x, legal = given.features.rows(given.infosets)
+        ((plain(x, legal) - given.batch.target).square() * given.batch.weight).sum().backward()
         torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
         torch_adam.step()
 
-    step()
+    steps(1)
     peer()
     if not torch.allclose(parameters(), parameters_to_vector(plain.parameters()), atol=1e-4):
         raise AssertionError("the two steps differ")
     our_rate, peer_rate = interleaved(
-        lambda: per_second(_finished(step, device), effort.tabular_seconds),
+        lambda: _TOGETHER * per_second(_finished(lambda: steps(_TOGETHER), device), effort.tabular_seconds),
         lambda: per_second(_finished(peer, device), effort.tabular_seconds),
         effort.repetitions,
     )
-    note = f"peer: plain torch; {device}, batch {len(infosets)}"
+    note = f"peer: plain torch; {device}, batch {len(given.infosets)}"
     return Row("fhp_sgd_step", our_rate, peer_rate, "steps/s", our_rate / peer_rate, note)
 
 
-def _step_of_runs(
-    network: Network, features: HoldemFeatures, batch: Minibatch
-) -> tuple[Callable[[], object], Callable[[], Tensor]]:
-    """A step as runs take it on this device, and the parameters after it."""
-    assert batch.infosets is not None
-    if batch.infosets.is_cuda:
-        adam = StackedAdam(network, features.fixed_rows, 1, len(batch.infosets), 1.0)
+def _steps_of_runs(
+    network: Network, given: Problem, game: Game
+) -> tuple[Callable[[int], object], Callable[[], Tensor]]:
+    """Steps as runs take them on this device, and the parameters after them."""
+    batch = given.batch
+    if given.infosets.is_cuda:
+        adam = StackedAdam(network, given.features.fixed_rows, 1, len(given.infosets), 1.0)
         adam.load([parameters_to_vector(network.parameters()).detach()])
-        return lambda: adam.step([batch], 1e-3), lambda: adam.flat[0]
-    flat, gradients, infosets = FlatAdam(network, 1e-3, 1.0), gradients_of(network), batch.infosets
 
-    def step() -> None:
-        gradients.rows(*features.rows(infosets))
-        gradients.compute(2 * batch.weight, batch.target)
-        flat.update()
+        def step(steps: int) -> None:
+            for _ in range(steps):
+                adam.step([batch], _RATE)
 
-    return step, lambda: flat.flat
+        return step, lambda: adam.flat[0]
+    flat = FlatAdam(network, _RATE, 1.0)
+    compiled = CardSteps(network, flat, game, 0)
+
+    def take(steps: int) -> None:
+        weight, target, infosets = (
+            part.expand(steps, *part.shape) for part in (batch.weight[:, 0], batch.target, given.infosets)
+        )
+        compiled.take(weight.contiguous(), target.contiguous(), np.full(steps, _RATE), steps, infosets)
+
+    return take, lambda: flat.flat
+
+
+def sgd_step_products(effort: Effort) -> Row:
+    """The same step on the CPU in operations per second, beside the matrix products that it cannot do without, at the
+    same shapes: the card branch after its first layer, the layer that joins the branches, and the trunk."""
+    game = load("fhp")
+    given, network = problem(game), paper_network(game)
+    steps, _ = _steps_of_runs(network, given, game)
+    rows, width, layers = len(given.infosets), 64, 5
+    dice = np.random.default_rng(0)
+    x, dy = (dice.standard_normal((rows, width), np.float32) for _ in range(2))
+    weight = dice.standard_normal((width, width), np.float32)
+    out, gradient = np.empty_like(x), np.empty_like(weight)
+    giga = 3 * layers * 2e-9 * rows * width**2
+
+    def multiply() -> None:
+        for _ in range(layers):
+            np.dot(x, weight, out=out)
+            np.dot(dy.T, x, out=gradient)
+            np.dot(dy, weight, out=out)
+
+    steps(1)
+    ours, alone = interleaved(
+        lambda: giga * _TOGETHER * per_second(lambda: steps(_TOGETHER), effort.tabular_seconds),
+        lambda: giga * per_second(multiply, effort.tabular_seconds),
+        effort.repetitions,
+    )
+    note = f"batch {rows}; peer: its own {layers} layers' matrix products by np.dot, and nothing else"
+    return Row("fhp_sgd_step_products", ours, alone, "GFLOP/s", ours / alone, note)
+
+
+def table_of_answers(effort: Effort) -> Row:
+    """A network's answers at all infosets of player 0 on some flops: each hand through its branch once, and each row by
+    itself."""
+    game = load("fhp_limit")
+    form = HoldemForm(game, sample_boards(game, 10, torch.Generator().manual_seed(0)))
+    infosets, network, inputs = form.infosets[form.player_slice[0]], paper_network(game), holdem_features(game)
+    infosets = infosets[infosets >= opening_infosets(game, 0)]
+
+    def ours() -> Tensor:
+        return torch.cat([output for _, output, _ in answers(network, inputs, infosets)])
+
+    @torch.no_grad()
+    def peer() -> Tensor:
+        return torch.cat([network(*inputs(some)) for some in infosets.split(1 << 15)])
+
+    if not torch.allclose(ours(), peer(), atol=1e-4):
+        raise AssertionError("the two tables differ")
+    our_rate, peer_rate = interleaved(
+        lambda: len(infosets) * per_second(ours, effort.tabular_seconds),
+        lambda: len(infosets) * per_second(peer, effort.tabular_seconds),
+        effort.repetitions,
+    )
+    note = "peer: plain torch, every row by itself"
+    return Row("fhp_limit_answers", our_rate, peer_rate, "infosets/s", our_rate / peer_rate, note)
 
 
 def _finished(step: Callable[[], object], device: str) -> Callable[[], object]:
