@@ -62,7 +62,7 @@ def test_sd_cfr_is_equation_5(finished):
     average = [average_by_hand(finished, p) for p in range(2)]
     for player in range(2):
         ours = average_policy_of(finished).table[game.player_slice[player]]
-        torch.testing.assert_close(ours, average[player], rtol=0, atol=1e-6)
+        torch.testing.assert_close(ours, average[player], rtol=0, atol=1e-5)
         # An average of strategies without their reaches, or of equal weights, is another.
         plain = torch.stack(tables(finished, player)).mean(0)
         assert float((ours - plain).abs().max()) > 0.05

@@ -18,29 +18,43 @@ _AT_ONCE = 1 << 15
 _ANSWERS_AT_ONCE = 1 << 21
 """Answers in memory at a time, where infosets are betting nodes times cells."""
 
+Portion = tuple[Tensor, Tensor, Tensor]
+"""Which of the infosets, `[m]` int64, and of these the network's output and the legal mask, `[m, ...]`."""
+
 
 @torch.no_grad()
-def answers(network: nn.Module, inputs: Inputs, infosets: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Portions of `infosets` `[n]`: which of them, `[m]` int64, and of these the output and the legal mask.
+def answers(network: nn.Module, inputs: Inputs, infosets: Tensor) -> Iterator[Portion]:
+    """What a network puts out for infosets `[n]`, in portions.
 
-    Infosets that are all pairs of some betting nodes and some cells, as an exact engine's are, take a fraction of the
-    work, where the network has a form for it.
+    Where it sees cards, and has a form for it, each row is made of tables of cards and betting nodes; infosets that are
+    all pairs of some betting nodes and some cells, as an exact engine's are, take a fraction of that again.
     """
-    grid = _grid(inputs, infosets)
-    if grid is not None and isinstance(inputs, HoldemFeatures):
+    if isinstance(inputs, HoldemFeatures) and infosets.device.type == "cpu":
         try:
-            yield from _of_grid(CardAnswers(network, inputs), inputs, *grid)
-            return
+            compiled = CardAnswers(network, inputs)
         except NotCompilableError:
             pass
+        else:
+            yield from _of_cards(compiled, inputs, infosets)
+            return
     for rows in torch.arange(len(infosets), device=infosets.device).split(_AT_ONCE):
         features, legal = inputs(infosets.index_select(0, rows))
         yield rows, network(features, legal), legal
 
 
-def _grid(inputs: Inputs, infosets: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Betting nodes and cells, if the infosets are all their pairs, node by node."""
-    if not isinstance(inputs, HoldemFeatures) or infosets.device.type != "cpu" or len(infosets) < _AT_ONCE:
+def _of_cards(compiled: CardAnswers, inputs: HoldemFeatures, infosets: Tensor) -> Iterator[Portion]:
+    pairs = _pairs(inputs, infosets)
+    if pairs is not None:
+        yield from _of_pairs(compiled, inputs, *pairs)
+        return
+    for rows in torch.arange(len(infosets)).split(_AT_ONCE):
+        some = infosets.index_select(0, rows)
+        yield rows, compiled.of_rows(some), inputs.game.legal_at(some)
+
+
+def _pairs(inputs: HoldemFeatures, infosets: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Betting nodes and cells, if many infosets are all their pairs, node by node."""
+    if len(infosets) < _AT_ONCE:
         return None
     node, cell = inputs.game.locate(infosets)
     nodes, count = node.unique_consecutive(return_counts=True)
@@ -53,12 +67,10 @@ def _grid(inputs: Inputs, infosets: Tensor) -> tuple[Tensor, Tensor] | None:
     return nodes, cells[0]
 
 
-def _of_grid(
-    of: CardAnswers, inputs: HoldemFeatures, nodes: Tensor, cells: Tensor
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def _of_pairs(compiled: CardAnswers, inputs: HoldemFeatures, nodes: Tensor, cells: Tensor) -> Iterator[Portion]:
     legal = inputs.game.tree.legal[nodes]
     first = torch.arange(len(nodes)) * len(cells)
     for some in torch.arange(len(cells)).split(max(1, _ANSWERS_AT_ONCE // len(nodes))):
-        found = of(nodes, cells[some])
+        found = compiled.of_pairs(nodes, cells[some])
         rows = (first[:, None] + some).flatten()
         yield rows, found.flatten(0, 1), legal.repeat_interleave(len(some), 0)

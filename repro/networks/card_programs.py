@@ -63,7 +63,7 @@ def card_network_of(network: nn.Module, columns: NDArray[np.int64]) -> CardNetwo
 
 
 class CardAnswers:
-    """What a network answers at many betting nodes about the same cells, each of which is looked at once.
+    """What a network answers about infosets.
 
     Args:
         network: on the CPU.
@@ -77,14 +77,26 @@ class CardAnswers:
         self._network, self._features = card_network_of(network, features.card_columns), features
         self._parameters = parameters_to_vector(network.parameters()).detach().numpy()
 
-    def __call__(self, nodes: Tensor, cells: Tensor) -> Tensor:
-        """`[nodes, cells, actions]`; the nodes are of one round, and the cells of that round."""
-        tree = self._features.game.tree
-        cards = self._features.numbered_cells(int(tree.round[nodes[0]]), cells)
-        states, legal = self._features.state[nodes].numpy(), tree.legal[nodes].float().numpy()
+    def of_rows(self, infosets: Tensor) -> Tensor:
+        """`[n]` infosets -> `[n, actions]`."""
+        cards, node = self._features.numbered_cards(infosets)
+        nodes, which = node.unique(return_inverse=True)
+        states, legal = self._at(nodes)
+        found = np.empty((len(infosets), legal.shape[1]), np.float32)
+        card_steps.card_rows(self._network, states, legal, self._parameters, cards.numpy(), which.numpy(), found)
+        return torch.from_numpy(found)
+
+    def of_pairs(self, nodes: Tensor, cells: Tensor) -> Tensor:
+        """`[nodes, cells, actions]` of betting nodes and cells of one round; each cell is looked at once."""
+        cards = self._features.numbered_cells(int(self._features.game.tree.round[nodes[0]]), cells)
+        states, legal = self._at(nodes)
         found = np.empty((len(nodes), len(cells), legal.shape[1]), np.float32)
         card_steps.card_outputs(self._network, states, legal, self._parameters, cards.numpy(), found)
         return torch.from_numpy(found)
+
+    def _at(self, nodes: Tensor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """What is known of betting nodes: the betting branch's inputs, and the legal mask."""
+        return self._features.state[nodes].numpy(), self._features.game.tree.legal[nodes].float().numpy()
 
 
 class CardSteps:

@@ -107,17 +107,7 @@ def _gradient_of_block(
     taken, d_taken = part(outputs, table, 0, rows), part(slopes, table, 0, rows)
     of_cards, d_cards = part(outputs, table, join - 1, rows), part(slopes, table, join - 1, rows)
     together, d_together = part(outputs, table, join, rows), part(slopes, table, join, rows)
-    _take_cards(cards, first, taken)
-    for layer in range(1, join):
-        forward(table, layer, blank, parameters, outputs, matrix, scratch[layer])
-    np.dot(of_cards, _weights(network, parameters, 0).T, together)
-    for row in range(rows):
-        for j in range(together.shape[1]):
-            total = together[row, j] + joined[nodes[row], j]
-            # What is not a number stays so.
-            together[row, j] = float32(0) if total < 0 else total
-    for layer in range(join + 1, len(table)):
-        forward(table, layer, blank, parameters, outputs, matrix, scratch[layer])
+    _forward_block(network, parameters, first, joined, cards, nodes, outputs, matrix, scratch)
     loss = apply_head(table, network.head, float32(1), legal, legal, weight, target, outputs, slopes)
     for layer in range(len(table) - 1, join, -1):
         backward(table, layer, blank, parameters, gradient, outputs, slopes, matrix, scratch[layer])
@@ -132,6 +122,28 @@ def _gradient_of_block(
         backward(table, layer, blank, parameters, gradient, outputs, slopes, matrix, scratch[layer])
     _take_cards_back(cards, taken, d_taken, d_first)
     return loss
+
+
+@compiled_unchecked
+def _forward_block(
+    network: Any, parameters: Any, first: Any, joined: Any, cards: Any, nodes: Any, outputs: Any, matrix: Any,
+    scratch: Any,
+) -> None:  # fmt: skip
+    """All layers of some rows, each with cards and a betting node of its own."""
+    table, join, rows = network.layers, network.joined, len(nodes)
+    blank = np.empty((rows, 0), np.float32)
+    _take_cards(cards, first, part(outputs, table, 0, rows))
+    for layer in range(1, join):
+        forward(table, layer, blank, parameters, outputs, matrix, scratch[layer])
+    together = part(outputs, table, join, rows)
+    np.dot(part(outputs, table, join - 1, rows), _weights(network, parameters, 0).T, together)
+    for row in range(rows):
+        for j in range(together.shape[1]):
+            total = together[row, j] + joined[nodes[row], j]
+            # What is not a number stays so.
+            together[row, j] = float32(0) if total < 0 else total
+    for layer in range(join + 1, len(table)):
+        forward(table, layer, blank, parameters, outputs, matrix, scratch[layer])
 
 
 @compiled_unchecked
@@ -165,18 +177,11 @@ def card_outputs(network: Any, states: Any, node_legal: Any, parameters: Any, ca
         network, states, node_legal, parameters: as for `take_card_steps`.
         cards: `[cells, most]`, a row of cards per cell; each goes through its branch once.
     """
-    table, bets, join, nodes = network.layers, network.bets, network.joined, len(states)
+    table, join, nodes = network.layers, network.joined, len(states)
     per_block = max(1, _BLOCK // nodes)
     outputs, _, matrix, scratch = _buffers(table, per_block * nodes)
     card_outputs, _, card_matrix, card_scratch = _buffers(table, per_block)
-    bet_outputs, _, bet_matrix, bet_scratch = _buffers(bets, nodes)
-    embedded = np.empty((len(network.embeddings), len(network.columns), bets[-1, OUTPUTS]), np.float32)
-    first = np.empty((len(network.embeddings) * len(network.columns), table[0, OUTPUTS]), np.float32)
-    _first_of_cards(network, parameters, embedded, first)
-    for layer in range(len(bets)):
-        forward(bets, layer, states, parameters, bet_outputs, bet_matrix, bet_scratch[layer])
-    joined = np.empty((nodes, bets[-1, OUTPUTS]), np.float32)
-    _joined_bets(network, parameters, part(bet_outputs, bets, len(bets) - 1, nodes), joined)
+    first, joined = _shared(network, states, parameters)
     of_branch = _weights(network, parameters, 0).T.copy()
     for begin in range(0, len(cards), per_block):
         some = cards[begin : begin + per_block]
@@ -200,6 +205,37 @@ def card_outputs(network: Any, states: Any, node_legal: Any, parameters: Any, ca
         for cell in range(cells):
             for node in range(nodes):
                 _answer(network.head[0], last[cell * nodes + node], node_legal[node], out[node, begin + cell])
+
+
+@compiled_unchecked
+def card_rows(network: Any, states: Any, node_legal: Any, parameters: Any, cards: Any, nodes: Any, out: Any) -> None:
+    """The network's answers for rows of cards and betting nodes: `out` `[rows, actions]`; the rest as above."""
+    table = network.layers
+    first, joined = _shared(network, states, parameters)
+    outputs, _, matrix, scratch = _buffers(table, min(len(nodes), _BLOCK))
+    for begin in range(0, len(nodes), _BLOCK):
+        some = nodes[begin : begin + _BLOCK]
+        _forward_block(
+            network, parameters, first, joined, cards[begin : begin + _BLOCK], some, outputs, matrix, scratch
+        )
+        last = part(outputs, table, network.head[1], len(some))
+        for row in range(len(some)):
+            _answer(network.head[0], last[row], node_legal[some[row]], out[begin + row])
+
+
+@compiled_unchecked
+def _shared(network: Any, states: Any, parameters: Any) -> Any:
+    """What rows have in common: the table *first* of cards, and what the joining layer makes of each betting node."""
+    bets, nodes = network.bets, len(states)
+    bet_outputs, _, bet_matrix, bet_scratch = _buffers(bets, nodes)
+    embedded = np.empty((len(network.embeddings), len(network.columns), bets[-1, OUTPUTS]), np.float32)
+    first = np.empty((len(network.embeddings) * len(network.columns), network.layers[0, OUTPUTS]), np.float32)
+    _first_of_cards(network, parameters, embedded, first)
+    for layer in range(len(bets)):
+        forward(bets, layer, states, parameters, bet_outputs, bet_matrix, bet_scratch[layer])
+    joined = np.empty((nodes, bets[-1, OUTPUTS]), np.float32)
+    _joined_bets(network, parameters, part(bet_outputs, bets, len(bets) - 1, nodes), joined)
+    return first, joined
 
 
 @compiled_unchecked
