@@ -19,14 +19,21 @@ from repro.evaluation.statistics import mean_ci
 TITLE, GAME = "SD-CFR Table 1", "5-FHP"
 SHOWS = "disagreement of the two average strategies by depth"
 SWEEPS = (
-    # Figure 2's runs after 180 iterations, 200,000 rollouts per player.
+    # Figure 2's runs, which at scale paper go on after the table's iteration; 200,000 rollouts per player.
     Sweep(
         "",
         "experiment=figure2 seed=range(3) evaluation=[exploitability,disagreement] evaluation.disagreement.at=last "
         "evaluation.disagreement.rollouts=200000",
-        {"smoke": "seed=range(2) evaluation.disagreement.rollouts=500"},
+        {
+            "paper": "evaluation.disagreement.at=snapshots",
+            "smoke": "seed=range(2) evaluation.disagreement.rollouts=500",
+        },
     ),
 )
+
+
+PAPER_STEP = 90
+"""The paper's table is at its iteration 180, of one player: the 90th of both."""
 
 
 @cache
@@ -36,10 +43,11 @@ def paper() -> pd.DataFrame:
 
 
 def measured(data: pd.DataFrame, statistic: str) -> pd.DataFrame:
-    """`mean`, `std` or number of `decisions`: `[seeds, depths]`."""
+    """`mean`, `std` or number of `decisions`: `[seeds, depths]`, at the paper's iteration or, before it, the last."""
     pattern = rf"disagreement/(\d+)/{statistic}$"
     depth = data.metric.str.extract(pattern)[0]
     rows = data.assign(depth=depth)[depth.notna() & (data.readout == "sd_cfr")]
+    rows = rows[rows.step == min(PAPER_STEP, rows.step.max())]
     # A depth that some run never reached says nothing about the others.
     return rows.astype({"depth": int}).pivot(index="seed", columns="depth", values="value").dropna(axis=1)
 

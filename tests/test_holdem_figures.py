@@ -169,6 +169,20 @@ def table1_data(means: tuple[float, ...]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
+def test_table1_is_read_at_the_papers_iteration():
+    at_90 = table1_data((0.012, 0.013, 0.052, 0.083, 0.113, 0.175)).assign(step=90)
+    longer = pd.concat([at_90.assign(step=75, value=1.0), at_90, at_90.assign(step=150, value=2.0)])
+    assert table1.table(longer) == table1.table(at_90)
+    assert table1.claims(longer) == table1.claims(at_90)
+
+
+def test_figure2_and_table1_at_the_papers_length():
+    """The authors' script has 150 iterations of both players, evaluated every 15; table 1 is at the 90th."""
+    (config,) = configs("experiment=figure2", "scale=paper", multirun=False)
+    assert (config.algorithm.iterations, config.algorithm.snapshot_every) == (150, 15)
+    assert table1.PAPER_STEP % config.algorithm.snapshot_every == 0
+
+
 def test_table1_claims():
     like_the_paper = table1_data((0.012, 0.013, 0.052, 0.083, 0.113, 0.175))
     assert verdicts(table1, like_the_paper) == {"good_early": NOT_TESTABLE, "worse_later": HELD}
