@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 import pandas as pd
@@ -37,9 +39,11 @@ def _against(game: str) -> str:
 
 
 _FEW_SEEDS = {"smoke": "seed=range(2)"}
+# The published length takes weeks on two cores.
+_SHORT = ("smoke", "laptop")
 SWEEPS = (
-    Sweep("baselines_hnlh", "experiment=deep_cfr_hnlh seed=range(5)", _FEW_SEEDS),
-    Sweep("baselines_hnlh_nfsp", "experiment=nfsp_hnlh seed=range(5)", _FEW_SEEDS),
+    Sweep("baselines_hnlh", "experiment=deep_cfr_hnlh seed=range(5)", _FEW_SEEDS, only=_SHORT),
+    Sweep("baselines_hnlh_nfsp", "experiment=nfsp_hnlh seed=range(5)", _FEW_SEEDS, only=_SHORT),
     Sweep("baselines_leduc", "experiment=deep_cfr_leduc seed=range(5)", _FEW_SEEDS),
     Sweep("baselines_leduc_nfsp", "experiment=nfsp_leduc seed=range(5)", _FEW_SEEDS),
     Sweep(
@@ -47,6 +51,7 @@ SWEEPS = (
         f"experiment=d2cfr_hnlh seed=range(5) evaluation=match evaluation.match.hands=10000 {_against('hnlh')}",
         # More hands, for narrower intervals.
         {"laptop": "evaluation.match.hands=200000", "smoke": "seed=range(2) evaluation.match.hands=2000"},
+        only=_SHORT,
     ),
     Sweep(
         "d2cfr_leduc",
@@ -84,6 +89,11 @@ PAPER = (
 )
 
 
+def _cells(data: pd.DataFrame) -> list[Cell]:
+    """Those that have been run."""
+    return [cell for cell in PAPER if f"d2cfr_{cell.game}" in set(data.sweep)]
+
+
 def _won(data: pd.DataFrame, cell: Cell, statistic: str = "value") -> pd.Series:
     """What D2CFR wins after its last iteration, or the standard error of that, by seed."""
     metric = f"match/{cell.opponent}/{statistic}"
@@ -97,10 +107,11 @@ def measured(data: pd.DataFrame, cell: Cell) -> Estimate:
 
 def draw(data: pd.DataFrame) -> Figure:
     """The table as a picture, a panel per game: ours and the paper's, with intervals."""
-    figure = Figure(figsize=(9.6, 3.2))
-    for axes, (game, (name, unit)) in zip(figure.subplots(1, len(GAMES), sharey=True), GAMES.items(), strict=True):
-        assert isinstance(axes, Axes)
-        cells = [cell for cell in PAPER if cell.game == game]
+    by_game = {game: list(cells) for game, cells in groupby(_cells(data), key=attrgetter("game"))}
+    figure = Figure(figsize=(4.8 * len(by_game), 3.2))
+    panels = figure.subplots(1, len(by_game), sharey=True, squeeze=False).flat
+    for axes, (game, cells) in zip(panels, by_game.items(), strict=True):
+        name, unit = GAMES[game]
         drawn = [_draw_cell(axes, row, cell, _won(data, cell)) for row, cell in enumerate(cells)]
         axes.axvline(0, color="black", linewidth=0.8)
         axes.set_yticks(range(len(cells)), [f"against {OPPONENTS[cell.opponent]}" for cell in cells])
@@ -132,7 +143,7 @@ def _draw_cell(axes: Axes, row: int, cell: Cell, won: pd.Series) -> list[Errorba
 
 def claims(data: pd.DataFrame) -> list[Claim]:
     """For every cell of the table: that D2CFR wins, and as much as the paper says."""
-    return [claim for cell in PAPER for claim in _claims(data, cell)]
+    return [claim for cell in _cells(data) for claim in _claims(data, cell)]
 
 
 @cache
@@ -172,7 +183,7 @@ def _claims(data: pd.DataFrame, cell: Cell) -> Iterator[Claim]:
 def table(data: pd.DataFrame) -> str:
     """The paper's table beside ours; what every algorithm took."""
     lines = ["| game, opponent | paper, 95% CI | ours, mean over runs |", "|---|---|---|"]
-    for cell in PAPER:
+    for cell in _cells(data):
         ours = measured(data, cell)
         lines.append(f"| {cell.name} | {cell.mean} ± {cell.half} | {ours} {GAMES[cell.game][1]} |")
     work = ["| run | exploitability [mA/g] | nodes touched in traversals or hands | minutes |", "|---|---|---|---|"]
@@ -187,6 +198,8 @@ def _work(data: pd.DataFrame) -> Iterator[str]:
         "HNLH, SD-CFR": ("baselines_hnlh", "sd_cfr"), "HNLH, NFSP": ("baselines_hnlh_nfsp", "nfsp"),
     }  # fmt: skip
     for name, (sweep, readout) in runs.items():
+        if sweep not in set(data.sweep):
+            continue
         exploitable = curves(data, "exploitability", sweep=sweep, readout=readout)
         level = mean_ci(exploitable.iloc[:, -1]) if exploitable.shape[1] else "–"
         nodes, seconds = (

@@ -1,0 +1,211 @@
+"""How well value networks fit in Flop Hold'em, where the right answer is known: what samples, steps and rows buy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures.claims import Claim, below
+from paper_figures.exploitability_curves import difference, unless_smoke
+from paper_figures.frame import curves, values
+from paper_figures.sweeps import Sweep
+from repro.evaluation.statistics import Estimate, mean_ci
+
+TITLE, GAME = "Deep CFR, ours", "Flop Hold'em"
+SHOWS = "how well value networks fit exact advantages, by traversals, SGD steps and how these are taken"
+
+
+def _one_thing(name: str, overrides: str, smoke: str = "") -> Sweep:
+    """What is varied alone; everything else is as the experiment has it."""
+    return Sweep(name, f"experiment=fhp_fits {overrides} seed=range(3)", {"smoke": f"{smoke} seed=0"})
+
+
+SWEEPS = (
+    _one_thing(
+        "grid", "algorithm.traversals=30000,100000,300000 algorithm.value.steps=200,1000,4000",
+        "algorithm.traversals=100,300 algorithm.value.steps=5,10",
+    ),
+    _one_thing("start", "algorithm.value.start=random,previous algorithm.value.schedule=constant,cosine"),
+    _one_thing(
+        "rate", "algorithm.value.learning_rate=0.0003,0.001,0.003", "algorithm.value.learning_rate=0.001,0.003"
+    ),
+    _one_thing("rows", "algorithm.value.batch_size=512,2048,8192", "algorithm.value.batch_size=32,64"),
+    _one_thing("width", "network.card_width=64,192", "network.card_width=64,192"),
+)  # fmt: skip
+
+NAMES = {"start": "start and schedule", "rate": "learning rate", "rows": "rows of a minibatch", "width": "card width"}
+"""Of what is varied alone."""
+
+_COLOURS = {"grid": "#0072B2", "start": "#D55E00", "rate": "#009E73", "rows": "#CC79A7", "width": "#E69F00"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Runs that differ by their seed alone.
+
+    Attributes:
+        sweep: in which they are.
+        where: column -> value, what tells them apart there.
+        unexplained: share of the exact advantages' variance, mean of the players, after the last iteration: `[seeds]`.
+        seconds: of training per iteration, mean of the runs.
+    """
+
+    sweep: str
+    where: dict[str, float | str]
+    unexplained: pd.Series
+    seconds: float
+
+    @property
+    def label(self) -> str:
+        """Its values, for readers."""
+        return ", ".join(f"{value:,}" if isinstance(value, int) else str(value) for value in self.where.values())
+
+
+_COLUMNS = {
+    "grid": ("traversals", "value_steps"), "start": ("value_start", "value_schedule"), "rate": ("value_learning_rate",),
+    "rows": ("value_batch_size",), "width": ("network_card_width",),
+}  # fmt: skip
+
+
+def settings(data: pd.DataFrame, sweep: str) -> list[Setting]:
+    """Those of a sweep, in the order of their values."""
+    of_sweep = data[data.sweep == sweep]
+    found = of_sweep[list(_COLUMNS[sweep])].drop_duplicates().sort_values(list(_COLUMNS[sweep]))
+    wheres = ({str(key): value for key, value in row.items()} for row in found.to_dict("records"))
+    return [_setting(of_sweep, sweep, where) for where in wheres]
+
+
+def _setting(data: pd.DataFrame, sweep: str, where: dict[str, float | str]) -> Setting:
+    # Whole numbers that share a row with others come as floats.
+    exact = {k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in where.items()}
+    unexplained = curves(data, "unexplained", readout="training", **exact)
+    seconds = curves(data, "wall_seconds", readout="training", **exact)
+    per_iteration = float(seconds.iloc[:, -1].mean()) / int(data.step.max())
+    return Setting(sweep, exact, unexplained.iloc[:, -1], per_iteration)
+
+
+# -- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """What is left unexplained by steps, a line per number of traversals; and of all settings by what they cost."""
+    figure = Figure(figsize=(9.6, 4.2))
+    left, right = figure.subplots(1, 2, sharey=True)
+    _draw_grid(left, data)
+    _draw_costs(right, data)
+    last, runs, scale = data.step.max(), data.seed.nunique(), data.scale.iloc[0]
+    figure.suptitle(
+        f"Value networks in Flop Hold'em after iteration {last} of exact Linear CFR, {runs} run(s) each, scale: {scale}"
+    )
+    figure.tight_layout()
+    return figure
+
+
+def _spread(estimate: Estimate) -> list[list[float]] | None:
+    return [[estimate.mean - estimate.low], [estimate.high - estimate.mean]] if estimate.n > 1 else None
+
+
+def _draw_grid(axes: Axes, data: pd.DataFrame) -> None:
+    of_sweep = settings(data, "grid")
+    many = values(data[data.sweep == "grid"], "traversals")
+    for shade, traversals in zip(np.linspace(0.35, 1, len(many)), many, strict=True):
+        line = [s for s in of_sweep if s.where["traversals"] == traversals]
+        estimates = [mean_ci(s.unexplained) for s in line]
+        x, y = [s.where["value_steps"] for s in line], [e.mean for e in estimates]
+        bars = None
+        if estimates[0].n > 1:
+            bars = np.array([[e.mean - e.low for e in estimates], [e.high - e.mean for e in estimates]])
+        axes.errorbar(
+            x, y, yerr=bars, marker="o", capsize=3, color=(0, 0.447 * shade, 0.698 * shade), alpha=0.4 + 0.6 * shade,
+            label=f"{traversals:,} traversals",
+        )  # fmt: skip
+    axes.axhline(1, color="grey", linestyle=":", label="the mean advantage")
+    axes.set(xscale="log", yscale="log", xlabel="SGD steps per fit", ylabel="variance left unexplained (share)")
+    axes.set_xticks(values(data[data.sweep == "grid"], "value_steps"))
+    axes.get_xaxis().set_major_formatter("{x:,.0f}")
+    axes.get_xaxis().set_tick_params(which="minor", bottom=False, labelbottom=False)
+    axes.legend(fontsize=8)
+
+
+def _each_once(data: pd.DataFrame) -> pd.DataFrame:
+    """Without what the other sweeps share with the grid: the setting from which they vary one thing."""
+    swept = [column for columns in _COLUMNS.values() for column in columns]
+    of_grid = data.loc[data.sweep == "grid", swept].drop_duplicates()
+    shared = data[swept].merge(of_grid, how="left", indicator="found")["found"] == "both"
+    return data[(data.sweep == "grid") | ~shared.to_numpy()]
+
+
+def _draw_costs(axes: Axes, data: pd.DataFrame) -> None:
+    for sweep in _COLUMNS:
+        for setting in settings(_each_once(data), sweep):
+            estimate = mean_ci(setting.unexplained)
+            axes.errorbar(
+                setting.seconds, estimate.mean, yerr=_spread(estimate), fmt="o", color=_COLOURS[sweep], capsize=2
+            )
+            if sweep != "grid":
+                axes.annotate(
+                    setting.label, (setting.seconds, estimate.mean), xytext=(4, 3), textcoords="offset points",
+                    fontsize=6.5, color=_COLOURS[sweep],
+                )  # fmt: skip
+        axes.plot([], [], "o", color=_COLOURS[sweep], label=NAMES.get(sweep, "traversals and steps (left)"))
+    axes.set(xscale="log", xlabel="seconds per iteration, one thread")
+    for axis in (axes.get_xaxis(), axes.get_yaxis()):
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("{x:g}")
+        axis.set_tick_params(which="minor", labelsize=7)
+    axes.legend(fontsize=8)
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """Expectations of our own, judged; none is a paper's."""
+    grid = settings(data, "grid")
+    fewest, most = (edge(s.where["traversals"] for s in grid) for edge in (min, max))
+    short, long = (edge(s.where["value_steps"] for s in grid) for edge in (min, max))
+
+    def at(traversals: float | str, steps: float | str) -> pd.Series:
+        (found,) = (s for s in grid if s.where == {"traversals": traversals, "value_steps": steps})
+        return found.unexplained
+
+    start = {s.label: s.unexplained for s in settings(data, "start")}
+    pairs = (
+        ("samples", "More traversals leave less unexplained", at(most, long), at(fewest, long),
+         f"{most:,} minus {fewest:,} traversals, with {long:,} steps"),
+        ("steps", "More steps leave less unexplained where there are many samples", at(most, long), at(most, short),
+         f"{long:,} minus {short:,} steps, with {most:,} traversals"),
+        ("by_heart", "Where there are few samples, more steps learn them by heart: they leave more unexplained",
+         at(fewest, short), at(fewest, long), f"{short:,} minus {long:,} steps, with {fewest:,} traversals"),
+        ("cosine", "A rate that falls to zero leaves less unexplained than a constant one", start["previous, cosine"],
+         start["previous, constant"], "fits from the last network"),
+        ("previous", "Starting from the last network leaves less unexplained than from random weights",
+         start["previous, cosine"], start["random, cosine"], "rates that fall"),
+    )  # fmt: skip
+    return [_less(data, *pair) for pair in pairs]
+
+
+def _less(data: pd.DataFrame, name: str, text: str, lower: pd.Series, higher: pd.Series, note: str) -> Claim:
+    measured = difference(lower, higher)
+    return Claim(
+        name, text, "ours", unless_smoke(data, below(measured, 0)), measured, "of the variance",
+        note=f"{note}; Welch's interval; holds if below 0",
+    )  # fmt: skip
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(data: pd.DataFrame) -> str:
+    """What every setting leaves unexplained, and what it costs, as Markdown."""
+    lines = ["| varied | value | left unexplained | seconds per iteration |", "|---|---|---|---|"]
+    lines += [
+        f"| {NAMES.get(sweep, 'traversals, steps')} | {s.label} | {mean_ci(s.unexplained)} | {s.seconds:.1f} |"
+        for sweep in _COLUMNS
+        for s in settings(data, sweep)
+    ]
+    return "\n".join(lines)

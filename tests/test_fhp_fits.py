@@ -1,0 +1,77 @@
+"""The page on fits in Flop Hold'em, on made-up data: what is read of them, verdicts, and the picture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from paper_figures import fhp_fits as module
+from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
+from tests.helpers.figures import cells, number, rows, verdicts
+
+BASE = {
+    "network_card_width": 64, "traversals": 300_000, "value_batch_size": 2048, "value_learning_rate": 0.001,
+    "value_schedule": "cosine", "value_start": "previous", "value_steps": 1000,
+}  # fmt: skip
+OTHERS = {
+    ("previous", "cosine"): 0.2, ("previous", "constant"): 0.3, ("random", "cosine"): 0.4, ("random", "constant"): 0.5,
+}  # fmt: skip
+
+
+def runs(sweep: str, unexplained: float, **changed: Any) -> pd.DataFrame:
+    where: dict[str, Any] = {**BASE, **changed, "sweep": sweep, "algorithm": "guided_deep_cfr"}
+    return pd.concat([
+        rows("training", "unexplained", {1: 3 * unexplained, 2: unexplained}, **where),
+        rows("training", "wall_seconds", {1: 4.0, 2: 10.0}, **where),
+        rows("sd_cfr", "exploitability", {1: 900.0, 2: 800.0}, **where),
+    ])  # fmt: skip
+
+
+def made_up(grid: dict[tuple[int, int], float], start: dict[tuple[str, str], float]) -> pd.DataFrame:
+    frames = [runs("grid", value, traversals=k, value_steps=steps) for (k, steps), value in grid.items()]
+    frames += [runs("start", value, value_start=s, value_schedule=how) for (s, how), value in start.items()]
+    frames += [runs("rate", value, value_learning_rate=rate) for rate, value in ((0.001, 0.2), (0.003, 0.1))]
+    frames += [runs("rows", value, value_batch_size=size) for size, value in ((512, 0.3), (2048, 0.2))]
+    frames += [runs("width", value, network_card_width=wide) for wide, value in ((64, 0.2), (192, 0.21))]
+    return pd.concat(frames, ignore_index=True)
+
+
+def expected() -> pd.DataFrame:
+    grid = {(30_000, 200): 0.6, (30_000, 4000): 0.9, (300_000, 200): 0.4, (300_000, 1000): 0.2, (300_000, 4000): 0.1}
+    return made_up(grid, OTHERS)
+
+
+def test_what_is_expected_holds():
+    assert set(verdicts(module, expected()).values()) == {HELD}
+
+
+def test_the_opposite_does_not():
+    turned = made_up(
+        {(30_000, 200): 0.9, (30_000, 4000): 0.1, (300_000, 200): 0.1, (300_000, 4000): 0.6},
+        {pair: 1 - value for pair, value in OTHERS.items()},
+    )
+    assert set(verdicts(module, turned).values()) == {DID_NOT_HOLD}
+
+
+def test_equal_ones_are_undecided_and_smoke_judges_nothing():
+    flat = made_up({(k, steps): 0.5 for k in (30_000, 300_000) for steps in (200, 4000)}, dict.fromkeys(OTHERS, 0.5))
+    assert set(verdicts(module, flat).values()) == {UNDECIDED}
+    assert set(verdicts(module, expected().assign(scale="smoke")).values()) == {NOT_TESTABLE}
+
+
+def test_the_last_iteration_counts_and_seconds_are_per_iteration():
+    (row,) = (r for r in cells(module.table(expected())) if r[1] == "30,000, 4,000")
+    assert number(row[2]) == pytest.approx(0.9 * 1.01, abs=0.001)
+    # `rows` adds a percent per seed.
+    assert number(row[3]) == pytest.approx(5 * 1.01, abs=0.06)
+
+
+def test_what_all_others_are_varied_from_is_drawn_once():
+    left, right = module.draw(expected()).axes
+    assert [text.get_text() for text in right.texts] == [
+        "previous, constant", "random, constant", "random, cosine", "0.003", "512", "192",
+    ]  # fmt: skip
+    assert {line.get_label() for line in left.get_lines()} >= {"the mean advantage"}
+    assert len(left.containers) == 2
