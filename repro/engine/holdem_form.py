@@ -76,6 +76,22 @@ def _one_board(game: Game) -> HoldemCards:
     return cards
 
 
+@dataclass(frozen=True)
+class Deviations:
+    """What a player gains, in chips per game, by a best response in a part of the game, playing on as before elsewhere.
+
+    Attributes:
+        everywhere: the best response proper.
+        before_board, on_board: in one betting round only. Not a sum: each can pay by what the other leaves undone.
+        at: decision node of the player -> at this node only, all hands and boards together.
+    """
+
+    everywhere: float
+    before_board: float
+    on_board: float
+    at: dict[int, float]
+
+
 class HoldemForm:
     """Exact values, best responses and counterfactual values of one game, over all boards or a sample of them.
 
@@ -104,6 +120,7 @@ class HoldemForm:
         self.actions, self.suits = game.num_actions, cards.suits
         first, infosets = np.zeros(game.tree.nodes, np.int64), []
         player, round_ = game.tree.player.tolist(), game.tree.round.tolist()
+        self._player = np.array(player)
         rows, ends = 0, [0, 0]
         for p in range(2):
             for node in (n for n, owner in enumerate(player) if owner == p):
@@ -176,6 +193,29 @@ class HoldemForm:
         best = torch.from_numpy(q[rows]).argmax(1)
         response[rows] = torch.nn.functional.one_hot(best, self.actions).to(table)
         return value, response
+
+    def deviations(self, table: Tensor, player: int) -> Deviations:
+        """What the player gains by responding in parts of the game to `table`, which both play elsewhere."""
+        q = np.full(table.shape, -np.inf)
+        value, below = self.evaluate(table, player, action_values=q)
+        best, below_best = self.evaluate(table, player, best_response=True)
+        sigma = self.opening.rows(table.cpu().numpy())
+        reach = self.opening.reach(sigma)
+
+        def of_round(values: Floats, best_response: bool) -> float:
+            return float(self.opening.values(player, reach, values.sum(0), sigma, best_response)[0].sum())
+
+        rows = self.player_slice[player]
+        as_played = (np.where(np.isfinite(q[rows]), q[rows], 0.0) * table[rows].cpu().numpy()).sum(1)
+        gain = (q[rows].max(1) - as_played) * self.own_reach(table)[rows].cpu().numpy()
+        nodes = np.flatnonzero(self._player == player)
+        edges = self.first_row[nodes] - (rows.start or 0)
+        return Deviations(
+            best - value,
+            of_round(below, best_response=True) - value,
+            of_round(below_best, best_response=False) - value,
+            dict(zip(nodes.tolist(), np.add.reduceat(gain, edges).tolist(), strict=True)),
+        )
 
     def own_reach(self, table: Tensor) -> Tensor:
         """`[rows]` probability that the owner's own actions allow the infoset: `pi_i(I)` of SD-CFR eq. 6."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,8 +41,8 @@ _MOST_MATCHES = 3
 
 
 @dataclass
-class Exploitability(Evaluation):
-    """NashConv in chips, and exploitability in the papers' unit, exactly or on a sample of boards.
+class _Exact(Evaluation):
+    """What is exact of strategies as tables: of all infosets, or of those of a sample of boards.
 
     The boards are drawn once per seed, so that iterations, and runs that differ in a hyperparameter, share them.
     """
@@ -75,16 +76,25 @@ class Exploitability(Evaluation):
             measured[name] = self._of_table(subject, rows, table)
         return measured
 
-    def headline(self, game: Game, measured: Measured) -> str:
-        parts = [f"{name} {m['exploitability']:.0f}" for name, m in measured.items() if "exploitability" in m]
-        return f"{', '.join(parts[:2])} {unit_name(game)}" if parts else ""
-
     def _engine_rows(self, subject: Subject) -> ListedRows | BoardRows:
         game = subject.game
         if self.boards is None:
             return engine_rows(game)
         draw = generator(subject.seed, "evaluation boards", 0, 0, "cpu")
         return BoardRows(game, HoldemForm(game, sample_boards(game, self.boards, draw)))
+
+    @abstractmethod
+    def _of_table(self, subject: Subject, rows: ListedRows | BoardRows, table: Tensor) -> dict[str, float]:
+        """Metrics of a strategy, a table of `rows`."""
+
+
+@dataclass
+class Exploitability(_Exact):
+    """NashConv in chips, and exploitability in the papers' unit, exactly or on a sample of boards."""
+
+    def headline(self, game: Game, measured: Measured) -> str:
+        parts = [f"{name} {m['exploitability']:.0f}" for name, m in measured.items() if "exploitability" in m]
+        return f"{', '.join(parts[:2])} {unit_name(game)}" if parts else ""
 
     def _of_table(self, subject: Subject, rows: ListedRows | BoardRows, table: Tensor) -> dict[str, float]:
         game = subject.game
@@ -103,6 +113,36 @@ class Exploitability(Evaluation):
             "exploitability": exploitability(game, chips),
             "exploitability_standard_error": exploitability(game, error),
         }
+
+
+@dataclass
+class Deviations(_Exact):
+    """Where a strategy loses: what deviations are worth in parts of a Hold'em game with one board.
+
+    Both players follow the strategy but for one part, in which one of them responds: everywhere, which is
+    exploitability itself, before the board or on it alone, or after one line of betting alone. All are in the unit and
+    convention of exploitability.
+    """
+
+    def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
+        if game.exact != "boards":
+            yield "readouts", self.readouts, f"the game {game.name} is no Hold'em game with one board, leave it out"
+        else:
+            yield from super().problems(game, algorithm)
+
+    def _of_table(self, subject: Subject, rows: ListedRows | BoardRows, table: Tensor) -> dict[str, float]:
+        game, measured = subject.game, {}
+        assert isinstance(rows, BoardRows)
+        players = [rows.form.deviations(table, player) for player in range(2)]
+        for part in ("everywhere", "before_board", "on_board"):
+            gains = [getattr(player, part) for player in players]
+            measured[f"deviations/{part}"] = exploitability(game, sum(gains))
+            measured |= {f"deviations/{part}/player_{p}": exploitability(game, gain) for p, gain in enumerate(gains)}
+        for p, player in enumerate(players):
+            for node, gain in player.at.items():
+                line = _in_metrics(f"player {p} {game.line(node)}")
+                measured[f"deviations/line/{line}"] = exploitability(game, gain)
+        return measured
 
 
 @dataclass
@@ -282,12 +322,17 @@ class Strategy(Evaluation):
 
 def strategy_metric(game: Game, infoset: int, action: int) -> str:
     """Name of the metric of one probability, e.g. `strategy/player 0 hand 2 call raise/call`."""
-    words = game.describe(infoset).replace(",", "").replace("betting ", "").replace(" / ", " - ").strip()
+    words = _in_metrics(game.describe(infoset).replace(",", "").replace("betting ", ""))
     return f"strategy/{words}/{game.actions[action]}"
 
 
+def _in_metrics(words: str) -> str:
+    """Without the slashes between betting rounds, which are for parts of a metric's name."""
+    return words.replace(" / ", " - ").strip()
+
+
 for _name, _kind in (
-    ("exploitability", Exploitability), ("match", Match), ("disagreement", Disagreement), ("strategy", Strategy),
-    ("costs", Costs),
+    ("exploitability", Exploitability), ("match", Match), ("deviations", Deviations), ("disagreement", Disagreement),
+    ("strategy", Strategy), ("costs", Costs),
 ):  # fmt: skip
     register_evaluation(_name, _kind)

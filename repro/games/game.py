@@ -203,6 +203,9 @@ class Game:
     def describe(self, infoset: int) -> str:
         """A readable name, e.g. `player 0, hand 2, board 1, betting call raise / `."""
         node, cell = (int(x) for x in self.locate(torch.tensor([infoset], device=self.device)))
-        history = " / ".join(" ".join(ACTIONS[a] for a in r) for r in self.tree.histories[node])
         player, round_ = int(self.tree.player[node]), int(self.tree.round[node])
-        return f"player {player}, {self.cards.describe(round_, cell)}, betting {history}"
+        return f"player {player}, {self.cards.describe(round_, cell)}, betting {self.line(node)}"
+
+    def line(self, node: int) -> str:
+        """The betting that leads to a node of the tree, e.g. `call raise / `."""
+        return " / ".join(" ".join(ACTIONS[a] for a in r) for r in self.tree.histories[node])
