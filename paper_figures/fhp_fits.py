@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from paper_figures.claims import Claim, below
 from paper_figures.exploitability_curves import difference, unless_smoke
@@ -51,12 +52,16 @@ class Setting:
         sweep: in which they are.
         where: column -> value, what tells them apart there.
         unexplained: share of the exact advantages' variance, mean of the players, after the last iteration: `[seeds]`.
-        seconds: of training per iteration, mean of the runs.
+        distance: of the strategies played from exact ones; likewise.
+        exploitability: of the average of the networks' strategies, in mbb/g; likewise.
+        seconds: per iteration after the first, mean of the runs.
     """
 
     sweep: str
     where: dict[str, float | str]
     unexplained: pd.Series
+    distance: pd.Series
+    exploitability: pd.Series
     seconds: float
 
     @property
@@ -82,10 +87,14 @@ def settings(data: pd.DataFrame, sweep: str) -> list[Setting]:
 def _setting(data: pd.DataFrame, sweep: str, where: dict[str, float | str]) -> Setting:
     # Whole numbers that share a row with others come as floats.
     exact = {k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in where.items()}
-    unexplained = curves(data, "unexplained", readout="training", **exact)
-    seconds = curves(data, "wall_seconds", readout="training", **exact)
-    per_iteration = float(seconds.iloc[:, -1].mean()) / int(data.step.max())
-    return Setting(sweep, exact, unexplained.iloc[:, -1], per_iteration)
+
+    def last(metric: str, readout: str = "training") -> pd.Series:
+        return curves(data, metric, readout=readout, **exact).iloc[:, -1]
+
+    seconds = curves(data, "wall_seconds", readout="training", **exact).mean()
+    errors = (last("unexplained"), last("strategy_distance"), last("exploitability", "sd_cfr"))
+    # The first iteration may have compiled.
+    return Setting(sweep, exact, *errors, float(seconds.diff().iloc[1:].mean()))
 
 
 # -- drawing ---------------------------------------------------------------------------------------------------------
@@ -154,9 +163,9 @@ def _draw_costs(axes: Axes, data: pd.DataFrame) -> None:
         axes.plot([], [], "o", color=_COLOURS[sweep], label=NAMES.get(sweep, "traversals and steps (left)"))
     axes.set(xscale="log", xlabel="seconds per iteration, one thread")
     for axis in (axes.get_xaxis(), axes.get_yaxis()):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter("{x:g}")
-        axis.set_minor_formatter("{x:g}")
-        axis.set_tick_params(which="minor", labelsize=7)
+        axis.set_minor_formatter(NullFormatter())
     axes.legend(fontsize=8)
 
 
@@ -202,9 +211,13 @@ def _less(data: pd.DataFrame, name: str, text: str, lower: pd.Series, higher: pd
 
 def table(data: pd.DataFrame) -> str:
     """What every setting leaves unexplained, and what it costs, as Markdown."""
-    lines = ["| varied | value | left unexplained | seconds per iteration |", "|---|---|---|---|"]
+    lines = [
+        "| varied | value | left unexplained | strategies' distance | exploitability [mbb/g] | seconds per iteration |",
+        "|---|---|---|---|---|---|",
+    ]
     lines += [
-        f"| {NAMES.get(sweep, 'traversals, steps')} | {s.label} | {mean_ci(s.unexplained)} | {s.seconds:.1f} |"
+        f"| {NAMES.get(sweep, 'traversals, steps')} | {s.label} | {mean_ci(s.unexplained)} | {mean_ci(s.distance)} | "
+        f"{mean_ci(s.exploitability)} | {s.seconds:.1f} |"
         for sweep in _COLUMNS
         for s in settings(data, sweep)
     ]

@@ -261,7 +261,8 @@ class Reporting(pl.Callback):
             measured = self._measured(training, seed)
             seed.report(training, measured)
             seed.record.wall_seconds, seed.record.iteration = training.wall_seconds, training.iteration
-            seed.record.headline = seed.measuring.headline(measured) or training.headline() or seed.record.headline
+            parts = [training.headline(), seed.measuring.headline(measured)]
+            seed.record.headline = ", ".join(part for part in parts if part) or seed.record.headline
             if seed is self._seeds[0]:
                 self._tell_lightning(pl_module, training, measured)
         self._report(pl_module)

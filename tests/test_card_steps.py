@@ -88,6 +88,35 @@ def test_a_minibatch_of_several_blocks_is_one_step():
         torch.testing.assert_close(parameter.double(), expected, rtol=0, atol=1e-5)
 
 
+def test_steps_beyond_the_last_minibatch_are_on_that():
+    game, found = small_game(), []
+    infosets, weight, target = minibatches(game, 0, 1, 40)
+    for repeats in (1, 3):
+        network = built(game, WIDTH, average=False)
+        steps = CardSteps(network, FlatAdam(network, RATE, CLIP_NORM), game, 0)
+        given = [each.expand(repeats, *each.shape[1:]).contiguous() for each in (weight, target, infosets)]
+        found.append(steps.take(given[0], given[1], np.full(3, RATE), 3, given[2]))
+    assert np.array_equal(found[0], found[1])
+
+
+def test_infosets_of_the_other_player_are_refused():
+    game = small_game()
+    network = built(game, WIDTH, average=False)
+    steps = CardSteps(network, FlatAdam(network, RATE, CLIP_NORM), game, 0)
+    infosets, weight, target = minibatches(game, 0, 1, 40)
+    with pytest.raises(ValueError, match="other player's"):
+        steps.take(weight, target, np.full(1, RATE), 1, infosets + game.player_slice[1].start)
+
+
+def test_only_the_squared_error_is_compiled():
+    game = small_game()
+    network = built(game, WIDTH, average=False)
+    optimizer = FlatAdam(network, RATE, CLIP_NORM)
+    compiled = compiled_card_steps(network, optimizer, game, 0)
+    with pytest.raises(ValueError, match="squared error alone"):
+        fit(network, optimizer, [], 1, log_loss=True, compiled=compiled)
+
+
 def test_steps_that_are_not_taken_leave_their_gradient():
     game = small_game()
     network = built(game, WIDTH, average=False)

@@ -24,6 +24,7 @@ def runs(sweep: str, unexplained: float, **changed: Any) -> pd.DataFrame:
     where: dict[str, Any] = {**BASE, **changed, "sweep": sweep, "algorithm": "guided_deep_cfr"}
     return pd.concat([
         rows("training", "unexplained", {1: 3 * unexplained, 2: unexplained}, **where),
+        rows("training", "strategy_distance", {1: 0.5, 2: unexplained / 2}, **where),
         rows("training", "wall_seconds", {1: 4.0, 2: 10.0}, **where),
         rows("sd_cfr", "exploitability", {1: 900.0, 2: 800.0}, **where),
     ])  # fmt: skip
@@ -64,8 +65,10 @@ def test_equal_ones_are_undecided_and_smoke_judges_nothing():
 def test_the_last_iteration_counts_and_seconds_are_per_iteration():
     (row,) = (r for r in cells(module.table(expected())) if r[1] == "30,000, 4,000")
     assert number(row[2]) == pytest.approx(0.9 * 1.01, abs=0.001)
+    assert number(row[3]) == pytest.approx(0.45 * 1.01, abs=0.001)
     # `rows` adds a percent per seed.
-    assert number(row[3]) == pytest.approx(5 * 1.01, abs=0.06)
+    assert number(row[4]) == pytest.approx(800 * 1.01, abs=1)
+    assert number(row[5]) == pytest.approx(6 * 1.01, abs=0.06)
 
 
 def test_what_all_others_are_varied_from_is_drawn_once():

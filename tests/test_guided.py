@@ -85,7 +85,7 @@ def test_what_fits_are_compared_with_is_the_mean_of_samples():
 
 
 def test_a_network_that_answers_exactly_leaves_nothing_unexplained(monkeypatch):
-    led = advanced(model(traversals=200), 3)
+    led = advanced(model(traversals=200, when_no_positive="uniform"), 3)
 
     def exactly(network, inputs, infosets):
         player = int(infosets[0] >= GAME.player_slice[1].start)
@@ -134,6 +134,10 @@ def test_resuming_equals_never_stopping(tmp_path, stop):
         (["game=leduc"], "takes Hold'em games with one board"),
         (["game=fhp5", "evaluation.exploitability.boards=4"], "takes Hold'em games with one board"),
         (["algorithm.strategies=listed", "game.ranks=4", "game.suits=2"], "algorithm.strategies is listed"),
+        (["game.ranks=4", "game.suits=2"], "algorithm.strategies is null, by which those of fhp are listed"),
+        (["seeds=[0,1]"], "seeds is"),
+        (["algorithm.passed_up=maximum"], "algorithm.passed_up is maximum"),
+        (["algorithm.compared_boards=1756"], "algorithm.compared_boards is 1756; fhp has 1755 boards"),
         (["algorithm.compared_boards=1"], "algorithm.compared_boards"),
     ],
 )
@@ -143,6 +147,17 @@ def test_what_it_cannot_do_is_told(overrides, sentence):
             [
                 "experiment=fhp_deep_cfr", "algorithm=guided_deep_cfr", "algorithm.average=null",
                 "+algorithm.readouts.sd_cfr={kind: ensemble}", *overrides,
+            ],
+            multirun=False,
+        )  # fmt: skip
+
+
+def test_there_is_no_average_network():
+    with pytest.raises(ReproError, match=r"algorithm\.average is not null"):
+        plan(
+            [
+                "experiment=fhp_deep_cfr", "algorithm=guided_deep_cfr", "algorithm.average.start=random",
+                "algorithm.average.learning_rate=0.001",
             ],
             multirun=False,
         )  # fmt: skip

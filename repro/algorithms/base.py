@@ -75,7 +75,7 @@ class Training(pl.LightningModule):
         return {}
 
     def headline(self) -> str:
-        """What matters of a training that nothing is measured of, in a few words."""
+        """What matters of a training, beside what evaluations measure, in a few words."""
         return ""
 
     # -- snapshots -----------------------------------------------------------------------------------------------

@@ -160,6 +160,8 @@ class DeepCFRConfig(AlgorithmConfig):
         from repro.algorithms.replicates import Replicates  # noqa: PLC0415  (they are made of what is below)
 
         first: DeepCFR = trainings[0]
+        if not self.MANY_SEEDS:
+            return super().together(trainings)
         if not self.lists(first.game) and (len(trainings) > 1 or first.game.device.type == "cuda"):
             return Replicates(trainings)
         if len(trainings) > 1:

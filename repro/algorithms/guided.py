@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -35,6 +35,8 @@ _NEVER = 1e-15
 class GuidedConfig(DeepCFRConfig):
     """Deep CFR led by exact Linear CFR."""
 
+    MANY_SEEDS: ClassVar[bool] = False
+
     # Random boards on which fits are compared with exact advantages; the same ones in all runs.
     compared_boards: int = at_least(2, 100)
 
@@ -46,7 +48,25 @@ class GuidedConfig(DeepCFRConfig):
             )
             return
         if self.lists(game):
-            yield f"algorithm.strategies is listed; the algorithm {self.name} takes asked only."
+            yield (
+                f"algorithm.strategies is {self.strategies or 'null'}, by which those of {game.name} are listed; the "
+                f"algorithm {self.name} takes asked only."
+            )
+        boards = len(all_boards(game).boards)
+        if self.compared_boards > boards:
+            yield (
+                f"algorithm.compared_boards is {self.compared_boards}; {game.name} has {boards} boards that differ by "
+                "more than suits."
+            )
+        if config.device != "cpu":
+            yield f"device is {config.device}; the algorithm {self.name} takes cpu only."
+        if self.passed_up != "mean":
+            yield (
+                f"algorithm.passed_up is {self.passed_up}; the algorithm {self.name} takes mean only, with which "
+                "samples are unbiased readings of what networks are compared with."
+            )
+        if self.average is not None:
+            yield f"algorithm.average is not null; the algorithm {self.name} has no average network."
         yield from super().problems(config, game)
 
     def bytes_needed(self, config: Config, game: Game) -> Iterator[tuple[str, float]]:
@@ -56,9 +76,6 @@ class GuidedConfig(DeepCFRConfig):
     def build(self, game: Game, config: Config) -> Guided:
         assert config.network is not None
         return Guided(game, self, config.network, config.seed)
-
-    def trains_together(self, config: Config) -> bool:
-        return False
 
 
 register_algorithm("guided_deep_cfr", GuidedConfig)
@@ -130,7 +147,8 @@ class Guided(DeepCFR):
     def _compare(self, player: int) -> tuple[float, float]:
         """Of the player's network after the first betting round, on the boards compared, each infoset weighted as often
         as it is sampled: the share of the exact advantages' variance that it does not explain, and the mean distance of
-        the strategies that its advantages and the exact ones are matched to, half of the sum over actions."""
+        the strategies that both play, Deep CFR by its advantages and Linear CFR by the exact ones, half of the sum over
+        actions."""
         rows = torch.arange(self.compared.rows)[self.compared.player_slice[player]][
             opening_infosets(self.game, player) :
         ]
@@ -144,7 +162,7 @@ class Guided(DeepCFR):
         share = weight[:, None] * legal / weight.sum()
         mean = (share * exact).sum(0) / share.sum(0).clamp(min=torch.finfo(share.dtype).tiny)
         spread = (share * (exact - mean).square()).sum()
-        ours, theirs = (regret_matching(advantages, legal, "uniform") for advantages in (learned, exact))
+        ours, theirs = self.strategies.match(learned, legal), regret_matching(exact, legal, "uniform")
         distance = (share * (ours - theirs).abs()).sum() / 2
         return float((share * (learned - exact).square()).sum() / spread), float(distance)
 
@@ -162,12 +180,12 @@ class Guided(DeepCFR):
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
     def progress(self) -> dict[str, Any]:
-        leader = {"regrets": self.leader.regrets.clone(), "sums": self.leader.sums.clone()}
-        return {**super().progress(), "leader": leader, "weight": self.weight.clone()}
+        return {**super().progress(), "leader": self.leader.regrets.clone(), "weight": self.weight.clone()}
 
     def restore(self, saved: dict[str, Any]) -> None:
         super().restore(saved)
-        self.leader.resume(self.iteration, self.nodes_touched, **saved["leader"])
+        # Nobody asks for the leader's average, nor for what it cost.
+        self.leader.resume(self.iteration, 0, regrets=saved["leader"], sums=self.leader.sums)
         self.weight.copy_(saved["weight"])
 
 

@@ -68,7 +68,10 @@ def fit(
 
     Raises:
         FloatingPointError: the loss or the parameters are no longer finite.
+        ValueError: `compiled` with another loss than the squared error.
     """
+    if compiled is not None and (log_loss or penalty is not None):
+        raise ValueError("compiled steps have the squared error alone")
     optimizer.reset()
     if isinstance(minibatches, Chunked) and not log_loss and penalty is None:
         if not minibatches.named:

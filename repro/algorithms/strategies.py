@@ -262,7 +262,8 @@ class Asked(Strategies):
     def fit_to(
         self, network: nn.Module, optimizer: FlatAdam, batches: Iterator[Minibatch], player: int, **how: Any
     ) -> float:
-        if isinstance(batches, Chunked) and batches.named and "penalty" not in how:
+        squared_error_alone = how.get("penalty") is None and not how.get("log_loss")
+        if isinstance(batches, Chunked) and batches.named and squared_error_alone:
             compiled = compiled_card_steps(network, optimizer, self.game, player)
             if compiled is not None:
                 return fit(network, optimizer, batches, compiled=compiled, **how)

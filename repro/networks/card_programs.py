@@ -47,18 +47,19 @@ def card_network_of(network: nn.Module, columns: NDArray[np.int64]) -> CardNetwo
     after_first = first + sets.linear.weight.numel() + sets.linear.bias.numel()
     program = Program()
     program.given(sets.linear.out_features, after_first)
-    joined = program.sequence(nn.Sequential(*list(card_branch)[2:]), 0) + 1
+    joining = program.sequence(nn.Sequential(*list(card_branch)[2:]), 0) + 1
     bets = Program()
     bets.begin(program.parameters)
     bets.sequence(bet_branch, -1)
     join = bets.parameters
     after_join = join + both.linear.weight.numel() + both.linear.bias.numel()
     program.given(both.linear.out_features, after_join)
-    trunk = program.sequence(nn.Sequential(*list(network.body)[2:]), joined)
+    trunk = program.sequence(nn.Sequential(*list(network.body)[2:]), joining)
     kind = steps.MASKED_LINEAR if type(network.head) is MaskedLinear else steps.MASKED_SOFTMAX
     return CardNetwork(
-        layers=np.array(program.layers), bets=np.array(bets.layers), joined=joined, head=np.array([kind, trunk, trunk]),
-        embeddings=np.cumsum([0, *sizes[:-1]]), first=first, join=join, columns=columns,
+        layers=np.array(program.layers), bets=np.array(bets.layers), joining=joining,
+        head=np.array([kind, trunk, trunk]), embeddings=np.cumsum([0, *sizes[:-1]]),
+        first_weights=first, join_weights=join, columns=columns,
     )  # fmt: skip
 
 
@@ -117,7 +118,7 @@ class CardSteps:
         self._features, self._first = features, game.player_slice[player].start
         own = (game.tree.player == player).nonzero().flatten()
         self._states, self._legal = features.state[own].numpy(), game.tree.legal[own].float().numpy()
-        self._number = torch.zeros(game.tree.nodes, dtype=torch.int64).index_copy_(0, own, torch.arange(len(own)))
+        self._number = torch.full((game.tree.nodes,), -1).index_copy_(0, own, torch.arange(len(own)))
 
     def take(
         self, weight: Tensor, target: Tensor, rates: NDArray[np.float64], updates: int, infosets: Tensor | None = None
@@ -125,17 +126,24 @@ class CardSteps:
         """The losses of steps with these learning rates, of which the first `updates` are taken.
 
         Args:
-            weight, target, infosets: `[steps, rows]`, `[steps, rows, actions]`, `[steps, rows]`.
+            weight, target, infosets: `[minibatches, rows]`, `[minibatches, rows, actions]`, `[minibatches, rows]`;
+                steps beyond the last minibatch are on that.
+
+        Raises:
+            ValueError: infosets are the other player's.
         """
         assert infosets is not None
         optimizer, losses = self._optimizer, np.empty(len(rates))
         state = optimizer.state[optimizer.flat]
         cards, nodes = self._features.numbered_cards(infosets.flatten() + self._first)
-        steps_and_rows = tuple(infosets.shape)
+        numbers, steps_and_rows = self._number.take(nodes), tuple(infosets.shape)
+        # The compiled loop checks nothing.
+        if int(numbers.min()) < 0:
+            raise ValueError("infosets are the other player's")
         card_steps.take_card_steps(
             self._network, self._states, self._legal, *optimizer.arrays(), int(state["step"]), rates,
             float(optimizer.clip_norm), cards.view(*steps_and_rows, -1).numpy(),
-            self._number.take(nodes).view(steps_and_rows).numpy(), weight.numpy(), target.numpy(), updates, losses,
+            numbers.view(steps_and_rows).numpy(), weight.numpy(), target.numpy(), updates, losses,
         )  # fmt: skip
         state["step"] += min(updates, len(rates))
         return losses

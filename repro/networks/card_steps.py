@@ -28,21 +28,21 @@ class CardNetwork(NamedTuple):
         layers: table as in `repro.networks.steps`: a GIVEN layer that takes the cards, the rest of their branch, a
             GIVEN layer that joins the branches, and the trunk.
         bets: table of the betting branch.
-        joined: number of the layer that joins.
+        joining: number of the layer that joins.
         head: `[3]`, as in `repro.networks.steps`.
         embeddings: `[sets]` where each set's `[width, columns]` weights begin.
-        first, join: where the weights `[outputs, inputs]` begin of the layers after the embeddings and after both
-            branches; the biases follow.
+        first_weights, join_weights: where the weights `[outputs, inputs]` begin of the layers after the embeddings and
+            after both branches; the biases follow.
         columns: `[cards, 3]` the columns of a set that each card has: itself, its rank and its suit.
     """
 
     layers: Array
     bets: Array
-    joined: int
+    joining: int
     head: Array
     embeddings: Array
-    first: int
-    join: int
+    first_weights: int
+    join_weights: int
     columns: Array
 
 
@@ -71,6 +71,7 @@ def take_card_steps(
     joined, d_first, d_joined = np.empty_like(of_bets), np.empty_like(first), np.empty_like(of_bets)
     of_block = np.zeros_like(gradient)
     for step in range(len(rates)):
+        which = min(step, len(weights) - 1)
         _first_of_cards(network, parameters, embedded, first)
         for layer in range(len(bets)):
             forward(bets, layer, states, parameters, bet_outputs, bet_matrix, bet_scratch[layer])
@@ -82,8 +83,8 @@ def take_card_steps(
         for begin in range(0, rows, _BLOCK):
             block = slice(begin, begin + _BLOCK)
             losses[step] += _gradient_of_block(
-                network, node_legal, parameters, of_block, first, joined, cards[step, block], nodes[step, block],
-                weights[step, block], targets[step, block], outputs, slopes, matrix, scratch, d_first, d_joined,
+                network, node_legal, parameters, of_block, first, joined, cards[which, block], nodes[which, block],
+                weights[which, block], targets[which, block], outputs, slopes, matrix, scratch, d_first, d_joined,
             )  # fmt: skip
             gradient += of_block
         _joined_bets_back(network, parameters, gradient, of_bets, d_joined, d_bets)
@@ -100,16 +101,16 @@ def _gradient_of_block(
     weight: Any, target: Any, outputs: Any, slopes: Any, matrix: Any, scratch: Any, d_first: Any, d_joined: Any,
 ) -> Any:  # fmt: skip
     """The loss of some rows; its gradient is written, or, of the two tables that rows share, added to theirs."""
-    table, join, rows = network.layers, network.joined, len(nodes)
+    table, joining, rows = network.layers, network.joining, len(nodes)
     blank, legal = np.empty((rows, 0), np.float32), np.empty((rows, node_legal.shape[1]), np.float32)
     for row in range(rows):
         legal[row] = node_legal[nodes[row]]
     taken, d_taken = part(outputs, table, 0, rows), part(slopes, table, 0, rows)
-    of_cards, d_cards = part(outputs, table, join - 1, rows), part(slopes, table, join - 1, rows)
-    together, d_together = part(outputs, table, join, rows), part(slopes, table, join, rows)
+    of_cards, d_cards = part(outputs, table, joining - 1, rows), part(slopes, table, joining - 1, rows)
+    together, d_together = part(outputs, table, joining, rows), part(slopes, table, joining, rows)
     _forward_block(network, parameters, first, joined, cards, nodes, outputs, matrix, scratch)
     loss = apply_head(table, network.head, float32(1), legal, legal, weight, target, outputs, slopes)
-    for layer in range(len(table) - 1, join, -1):
+    for layer in range(len(table) - 1, joining, -1):
         backward(table, layer, blank, parameters, gradient, outputs, slopes, matrix, scratch[layer])
     for row in range(rows):
         for j in range(together.shape[1]):
@@ -118,7 +119,7 @@ def _gradient_of_block(
             d_joined[nodes[row], j] += slope
     _write_weights(network, gradient, 0, np.dot(d_together.T, of_cards))
     np.dot(d_together, _weights(network, parameters, 0), d_cards)
-    for layer in range(join - 1, 0, -1):
+    for layer in range(joining - 1, 0, -1):
         backward(table, layer, blank, parameters, gradient, outputs, slopes, matrix, scratch[layer])
     _take_cards_back(cards, taken, d_taken, d_first)
     return loss
@@ -130,19 +131,19 @@ def _forward_block(
     scratch: Any,
 ) -> None:  # fmt: skip
     """All layers of some rows, each with cards and a betting node of its own."""
-    table, join, rows = network.layers, network.joined, len(nodes)
+    table, joining, rows = network.layers, network.joining, len(nodes)
     blank = np.empty((rows, 0), np.float32)
     _take_cards(cards, first, part(outputs, table, 0, rows))
-    for layer in range(1, join):
+    for layer in range(1, joining):
         forward(table, layer, blank, parameters, outputs, matrix, scratch[layer])
-    together = part(outputs, table, join, rows)
-    np.dot(part(outputs, table, join - 1, rows), _weights(network, parameters, 0).T, together)
+    together = part(outputs, table, joining, rows)
+    np.dot(part(outputs, table, joining - 1, rows), _weights(network, parameters, 0).T, together)
     for row in range(rows):
         for j in range(together.shape[1]):
             total = together[row, j] + joined[nodes[row], j]
             # What is not a number stays so.
             together[row, j] = float32(0) if total < 0 else total
-    for layer in range(join + 1, len(table)):
+    for layer in range(joining + 1, len(table)):
         forward(table, layer, blank, parameters, outputs, matrix, scratch[layer])
 
 
@@ -160,7 +161,7 @@ def _buffers(table: Any, rows: Any) -> Any:
 
 
 @compiled_unchecked
-def _block(matrix: Any, begin: Any, width: Any) -> Any:
+def _columns(matrix: Any, begin: Any, width: Any) -> Any:
     """`[rows, width]` columns of a matrix from `begin` on, side by side in memory."""
     found = np.empty((len(matrix), width), np.float32)
     for i in range(len(matrix)):
@@ -177,29 +178,29 @@ def card_outputs(network: Any, states: Any, node_legal: Any, parameters: Any, ca
         network, states, node_legal, parameters: as for `take_card_steps`.
         cards: `[cells, most]`, a row of cards per cell; each goes through its branch once.
     """
-    table, join, nodes = network.layers, network.joined, len(states)
+    table, joining, nodes = network.layers, network.joining, len(states)
     per_block = max(1, _BLOCK // nodes)
     outputs, _, matrix, scratch = _buffers(table, per_block * nodes)
-    card_outputs, _, card_matrix, card_scratch = _buffers(table, per_block)
+    branch, _, branch_matrix, branch_scratch = _buffers(table, per_block)
     first, joined = _shared(network, states, parameters)
     of_branch = _weights(network, parameters, 0).T.copy()
     for begin in range(0, len(cards), per_block):
         some = cards[begin : begin + per_block]
         cells = len(some)
         blank, blanks = np.empty((cells, 0), np.float32), np.empty((cells * nodes, 0), np.float32)
-        _take_cards(some, first, part(card_outputs, table, 0, cells))
-        for layer in range(1, join):
-            forward(table, layer, blank, parameters, card_outputs, card_matrix, card_scratch[layer])
+        _take_cards(some, first, part(branch, table, 0, cells))
+        for layer in range(1, joining):
+            forward(table, layer, blank, parameters, branch, branch_matrix, branch_scratch[layer])
         of_cards, together = (
-            np.dot(part(card_outputs, table, join - 1, cells), of_branch),
-            part(outputs, table, join, cells * nodes),
+            np.dot(part(branch, table, joining - 1, cells), of_branch),
+            part(outputs, table, joining, cells * nodes),
         )
         for cell in range(cells):
             for node in range(nodes):
                 for j in range(together.shape[1]):
                     total = of_cards[cell, j] + joined[node, j]
                     together[cell * nodes + node, j] = float32(0) if total < 0 else total
-        for layer in range(join + 1, len(table)):
+        for layer in range(joining + 1, len(table)):
             forward(table, layer, blanks, parameters, outputs, matrix, scratch[layer])
         last = part(outputs, table, network.head[1], cells * nodes)
         for cell in range(cells):
@@ -263,14 +264,14 @@ def _answer(head: Any, x: Any, legal: Any, y: Any) -> None:
 def _weights(network: Any, parameters: Any, branch: Any) -> Any:
     """`[width, width]`, of one of the branches."""
     width = network.bets[-1, OUTPUTS]
-    matrix = parameters[network.join : network.join + 2 * width * width].reshape(width, 2 * width)
-    return _block(matrix, branch * width, width)
+    matrix = parameters[network.join_weights : network.join_weights + 2 * width * width].reshape(width, 2 * width)
+    return _columns(matrix, branch * width, width)
 
 
 @compiled_unchecked
 def _write_weights(network: Any, gradient: Any, branch: Any, slopes: Any) -> None:
     width = len(slopes)
-    matrix = gradient[network.join : network.join + 2 * width * width].reshape(width, 2 * width)
+    matrix = gradient[network.join_weights : network.join_weights + 2 * width * width].reshape(width, 2 * width)
     matrix[:, branch * width : (branch + 1) * width] = slopes
 
 
@@ -278,7 +279,7 @@ def _write_weights(network: Any, gradient: Any, branch: Any, slopes: Any) -> Non
 def _joined_bets(network: Any, parameters: Any, of_bets: Any, joined: Any) -> None:
     """`joined` `[nodes, width]`: what the layer makes of the betting branch alone, with its bias."""
     width = joined.shape[1]
-    begin = network.join + 2 * width * width
+    begin = network.join_weights + 2 * width * width
     np.dot(of_bets, _weights(network, parameters, 1).T, joined)
     joined += parameters[begin : begin + width]
 
@@ -286,7 +287,7 @@ def _joined_bets(network: Any, parameters: Any, of_bets: Any, joined: Any) -> No
 @compiled_unchecked
 def _joined_bets_back(network: Any, parameters: Any, gradient: Any, of_bets: Any, d_joined: Any, d_bets: Any) -> None:
     width = d_joined.shape[1]
-    begin = network.join + 2 * width * width
+    begin = network.join_weights + 2 * width * width
     bias = gradient[begin : begin + width]
     for node in range(len(d_joined)):
         for j in range(width):
@@ -306,8 +307,8 @@ def _first_of_cards(network: Any, parameters: Any, embedded: Any, first: Any) ->
     """
     sets, deck, width = embedded.shape
     outputs, columns = first.shape[1], network.columns[-1, 2] + 1
-    end = network.first + outputs * width * sets
-    layer = parameters[network.first : end].reshape(outputs, width * sets)
+    end = network.first_weights + outputs * width * sets
+    layer = parameters[network.first_weights : end].reshape(outputs, width * sets)
     for s in range(sets):
         begin = network.embeddings[s]
         weight = parameters[begin : begin + width * columns].reshape(width, columns)
@@ -316,7 +317,7 @@ def _first_of_cards(network: Any, parameters: Any, embedded: Any, first: Any) ->
                 embedded[s, card, i] = float32(0)
                 for c in range(3):
                     embedded[s, card, i] += weight[i, network.columns[card, c]]
-        np.dot(embedded[s], _block(layer, s * width, width).T, first[s * deck : (s + 1) * deck])
+        np.dot(embedded[s], _columns(layer, s * width, width).T, first[s * deck : (s + 1) * deck])
     for card in range(deck):
         for j in range(outputs):
             first[card, j] += float32(0.5) * parameters[end + j]
@@ -326,17 +327,17 @@ def _first_of_cards(network: Any, parameters: Any, embedded: Any, first: Any) ->
 def _first_of_cards_back(network: Any, parameters: Any, gradient: Any, embedded: Any, d_first: Any) -> None:
     sets, deck, width = embedded.shape
     outputs, columns = d_first.shape[1], network.columns[-1, 2] + 1
-    end = network.first + outputs * width * sets
+    end = network.first_weights + outputs * width * sets
     bias = gradient[end : end + outputs]
     for card in range(deck):
         for j in range(outputs):
             bias[j] += float32(0.5) * d_first[card, j]
-    layer = parameters[network.first : end].reshape(outputs, width * sets)
-    into = gradient[network.first : end].reshape(outputs, width * sets)
+    layer = parameters[network.first_weights : end].reshape(outputs, width * sets)
+    into = gradient[network.first_weights : end].reshape(outputs, width * sets)
     for s in range(sets):
         of_set = d_first[s * deck : (s + 1) * deck]
         into[:, s * width : (s + 1) * width] = np.dot(of_set.T, embedded[s])
-        slopes = np.dot(of_set, _block(layer, s * width, width))
+        slopes = np.dot(of_set, _columns(layer, s * width, width))
         begin = network.embeddings[s]
         weight = gradient[begin : begin + width * columns].reshape(width, columns)
         for card in range(deck):
