@@ -92,6 +92,22 @@ def plan(overrides: Sequence[str], multirun: bool, config_dir: str | None = None
     return Sweep(overrides, multirun, runs)
 
 
+def check_scale(sweep: Sweep) -> None:
+    """Refuse a scale of nothing in a command of somebody's own; a target's sweeps say themselves what they change.
+
+    Raises:
+        ReproError: there is no experiment for the scale to be of.
+    """
+    if any(override.startswith("experiment=") for override in sweep.overrides):
+        return
+    for target, scale in (label for run in sweep.runs for label in run.labels.items()):
+        if target == Config.target and scale not in _PUBLISHED:
+            raise ReproError(
+                f"scale is {scale}, of which nothing follows without an experiment; add experiment=NAME "
+                "(conf/experiment), or leave scale out."
+            )
+
+
 def check_sizes(runs: Iterable[Run]) -> None:
     """Refuse runs whose values, used to the full, need more memory than this machine has, which is to do them.
 

@@ -24,7 +24,7 @@ from repro.errors import ReproError
 from repro.faults import disk_faults_told
 from repro.launching import Command, prepare_output
 from repro.planned import stages
-from repro.planning import CONF, Sweep, check_sizes, is_about_launching, plan
+from repro.planning import CONF, Sweep, check_scale, check_sizes, is_about_launching, plan
 from repro.stopping import CAN_BE_REPEATED, stoppable
 
 
@@ -70,6 +70,7 @@ def _ask_hydra() -> None:
 @disk_faults_told()
 def run(sweep: Sweep) -> int:
     """Do the runs of a command line; returns the exit status."""
+    check_scale(sweep)
     check_sizes(sweep.runs)
     first = sweep.runs[0].config
     output = prepare_output(first.output_dir)

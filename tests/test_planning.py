@@ -13,7 +13,7 @@ from repro.errors import ReproError
 from repro.evaluation.base import Costs
 from repro.evaluation.measures import Exploitability, Match
 from repro.planned import Run, stages
-from repro.planning import plan
+from repro.planning import check_scale, plan
 from tests.helpers.commands import SMALL, call, configs, key_of
 
 # -- keys ------------------------------------------------------------------------------------------------------------
@@ -261,3 +261,10 @@ def test_a_scale_that_an_experiment_does_not_have_is_refused():
     with pytest.raises(ReproError, match="scale is night; the experiment figure1 has no conf/departures/night/figure1"):
         plan(["experiment=figure1", "scale=night"], multirun=False)
     assert plan(["experiment=figure1", "scale=paper"], multirun=False).runs
+
+
+def test_a_scale_of_no_experiment_is_refused():
+    with pytest.raises(ReproError, match="scale is smoke, of which nothing follows without an experiment"):
+        check_scale(plan(["game=leduc", "scale=smoke"], multirun=False))
+    for fine in (["experiment=figure1", "scale=smoke"], ["game=leduc"], ["scale=smoke", "target=figure1"]):
+        check_scale(plan(fine, multirun=False))
