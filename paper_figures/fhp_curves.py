@@ -6,7 +6,9 @@ from functools import cache
 
 import pandas as pd
 import torch
+from matplotlib.axes import Axes
 
+from paper_figures.exploitability_curves import is_smoke
 from repro.evaluation import nash_conv
 from repro.evaluation.units import exploitability as in_unit
 from repro.games import Game, load
@@ -26,6 +28,16 @@ def sampling_error(data: pd.DataFrame) -> str:
     per_chip = data[data.metric == "exploitability"].value.iloc[0] / data[data.metric == "nash_conv"].value.iloc[0]
     last = errors[errors.step == errors.step.max()].value * per_chip
     return f"measured on random flops: standard error of a run at the end {last.min():.0f} to {last.max():.0f} {UNIT}"
+
+
+def draw_references(axes: Axes, data: pd.DataFrame) -> None:
+    """Lines of the policies for reference; none at scale smoke, whose deck is another one."""
+    for name, line in () if is_smoke(data) else (("uniform", ":"), ("call-only", "-.")):
+        axes.axhline(reference(name), color="grey", linestyle=line, linewidth=1)
+        axes.text(
+            1, reference(name), name, fontsize=7, va="bottom", ha="right", color="grey",
+            transform=axes.get_yaxis_transform(),
+        )  # fmt: skip
 
 
 @cache

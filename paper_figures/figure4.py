@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
@@ -14,7 +15,7 @@ from matplotlib.figure import Figure
 from paper_figures import style
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, Claim, above, below
 from paper_figures.exploitability_curves import difference, label_axis, unless_smoke
-from paper_figures.fhp_curves import LABEL, UNIT, sampling_error
+from paper_figures.fhp_curves import LABEL, UNIT, draw_references, sampling_error
 from paper_figures.frame import curves, values
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, mean_ci
@@ -88,6 +89,7 @@ def draw(data: pd.DataFrame) -> Figure:
         _curve(axes, deep(data, traversals), colour, f"Deep CFR, {traversals:,} traversals")
     axes.set(xscale="log", yscale="log", xlabel="nodes touched", ylabel=LABEL)
     axes.legend(fontsize=8)
+    draw_references(axes, data)
     label_axis(axes.yaxis, data.value[data.metric == "exploitability"])
     error = sampling_error(data)
     sampled = f"\nDeep CFR is {error}." if error else ""
@@ -161,7 +163,27 @@ def _fewer_nodes(data: pd.DataFrame) -> list[Claim]:
     if LOSSLESS not in abstractions(data):
         return []
     lossless = tabular(data, LOSSLESS)
-    return [_fewer_nodes_than(lossless, traversals, deep(data, traversals), data) for traversals in deep_settings(data)]
+    judged = (
+        _fewer_nodes_than(lossless, traversals, deep(data, traversals), data) for traversals in deep_settings(data)
+    )
+    return [_if_learned(data, claim, traversals) for claim, traversals in zip(judged, deep_settings(data), strict=True)]
+
+
+def _if_learned(data: pd.DataFrame, claim: Claim, traversals: int) -> Claim:
+    """Not testable where a coarser abstraction is less exploitable at as many nodes: then what Deep CFR is compared
+    with has hardly been solved, and Deep CFR has not learned more than the coarser one."""
+    runs = deep(data, traversals)
+    nodes = float(str(runs.columns[-1]))
+    finite = [buckets for buckets in abstractions(data) if buckets != LOSSLESS]
+    for buckets in finite[:-1]:
+        bucketed = tabular(data, buckets)
+        if not float(str(bucketed.columns[0])) <= nodes <= float(str(bucketed.columns[-1])):
+            continue
+        behind = difference(np.log(runs.iloc[:, -1]), np.log(_at(bucketed, nodes)))
+        if above(behind, 0) == HELD:
+            why = f"Deep CFR is {math.exp(behind.mean):.2g} times as exploitable as {_name(buckets)} at as many nodes"
+            return replace(claim, verdict=NOT_TESTABLE, note=f"{claim.note}. {why}: neither has learned enough")
+    return claim
 
 
 def _fewer_nodes_than(lossless: pd.DataFrame, traversals: int, runs: pd.DataFrame, data: pd.DataFrame) -> Claim:
@@ -220,7 +242,7 @@ def _comparable(data: pd.DataFrame) -> list[Claim]:
             f"below log {COMPARABLE:g}, a margin of our own"
         )
         verdict = unless_smoke(data, below(measured, math.log(COMPARABLE)))
-        judged.append(Claim(**parts, verdict=verdict, measured=measured, note=note))
+        judged.append(_if_learned(data, Claim(**parts, verdict=verdict, measured=measured, note=note), traversals))
     return judged
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from paper_figures import style
 from paper_figures.claims import NOT_TESTABLE, Claim, above, all_of, below
 from paper_figures.exploitability_curves import is_smoke, label_axis, unless_smoke
-from paper_figures.fhp_curves import LABEL, UNIT, reference, sampling_error
+from paper_figures.fhp_curves import LABEL, UNIT, draw_references, reference, sampling_error
 from paper_figures.frame import column_of, curves, values
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, mean_ci
@@ -122,19 +122,7 @@ def _draw_sweep(axes: Axes, data: pd.DataFrame, panel: Panel) -> None:
         style.curve(axes, steps, runs.to_numpy(), colour=colour, label=f"{setting:,}", floor=1.0)
     floor = _linear_cfr(data)
     axes.plot(floor.columns, floor.to_numpy()[0], "k--", linewidth=1.2, label="Linear CFR, exact")
-    # At scale smoke the deck is another one.
-    for name, line in () if is_smoke(data) else (("uniform", ":"), ("call-only", "-.")):
-        axes.axhline(reference(name), color="grey", linestyle=line, linewidth=1)
-        axes.text(
-            1,
-            reference(name),
-            name,
-            fontsize=7,
-            va="bottom",
-            ha="right",
-            color="grey",
-            transform=axes.get_yaxis_transform(),
-        )
+    draw_references(axes, data)
 
 
 # -- claims ----------------------------------------------------------------------------------------------------------
