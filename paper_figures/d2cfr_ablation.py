@@ -96,7 +96,9 @@ def draw_ablation(
     right.set(ylabel=label)
     right.set_ylim(bottom=0)
     right.legend(fontsize=7)
-    figure.suptitle(f"D2CFR in Leduc, {data.seed.nunique()} runs each, scale: {data.scale.iloc[0]}")
+    # Other sweeps, which are not drawn, may have more.
+    runs = data[data.sweep == FULL].seed.nunique()
+    figure.suptitle(f"D2CFR in Leduc, {runs} runs each, scale: {data.scale.iloc[0]}")
     figure.tight_layout()
     return figure
 

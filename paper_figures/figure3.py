@@ -39,14 +39,14 @@ READOUTS = ("sd_cfr", "deep_cfr")
 WELL = 0.1
 """How far above SD-CFR's exploitability Deep CFR's may be to "perform well"; no number is the paper's, this is ours."""
 
-_LEDUC = Path(__file__).parent / "results" / "figure1-laptop" / "data.csv"
+_LEDUC = Path(__file__).parent / "results" / "figure1-laptop"
 _COLOURS = {"Big Leduc": "#009E73", "Leduc": "#777777"}
 
 
 @cache
 def leduc() -> pd.DataFrame:
     """Figure 1's published data: both algorithms in Leduc."""
-    return frame.read(_LEDUC)
+    return frame.read(frame.data_file(_LEDUC))
 
 
 # -- drawing ---------------------------------------------------------------------------------------------------------

@@ -12,11 +12,13 @@ Columns, in this order:
   has no such key. In a column of numbers null, which is no limit (`buckets`: lossless), is infinity;
 - `metric`, `step` (CFR iteration, epoch, or shard of subgames), `value`.
 
-Files are CSV. Whole numbers are read as int where no value is missing or infinite, and otherwise as float.
+Files are CSV, those that are published compressed with gzip. Whole numbers are read as int where no value is missing or
+infinite, and otherwise as float.
 """
 
 from __future__ import annotations
 
+import gzip
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,6 +30,9 @@ from pandas.api.types import is_float_dtype, is_integer_dtype
 
 from repro import durable
 from repro.errors import ReproError
+
+DATA = "data.csv"
+"""Name of the file in a figure's folder."""
 
 LEADING = ("target", "scale", "sweep", "algorithm", "readout", "seed")
 """The columns before those of swept keys."""
@@ -99,8 +104,20 @@ def of_sweep(name: str, runs: Sequence[pd.DataFrame], columns: Sequence[Mapping[
 # -- files -----------------------------------------------------------------------------------------------------------
 
 
+def data_file(folder: Path) -> Path:
+    """The file of a figure's data in its folder; as published, compressed, where there is no other."""
+    plain, compressed = folder / DATA, folder / f"{DATA}.gz"
+    return compressed if compressed.is_file() and not plain.is_file() else plain
+
+
+def publish(folder: Path, results: Path) -> None:
+    """Copy a figure's data from its folder to that of what is published, compressed."""
+    # Without the time: the same data gives the same bytes.
+    durable.write(results / f"{DATA}.gz", gzip.compress(data_file(folder).read_bytes(), mtime=0))
+
+
 def read(path: Path) -> pd.DataFrame:
-    """A figure's data from a CSV file.
+    """A figure's data from a CSV file, compressed or not.
 
     Raises:
         ReproError: the file cannot be read, or holds something else.

@@ -52,7 +52,7 @@ def page_of(target: str) -> Path:
 
 def _results(target: str, scale: str, module: ModuleType, folder: Path) -> str:
     """The block's Markdown."""
-    data = frame.read(folder / "data.csv")
+    data = frame.read(frame.data_file(folder))
     claims = [_claim(c) for c in json.loads((folder / "claims.json").read_text())]
     provenance = json.loads((folder / "provenance.json").read_text())
     parts = [

@@ -26,7 +26,7 @@ def draw(target: str, data: pd.DataFrame, provenance: dict[str, Any], folder: Pa
     folder.mkdir(parents=True, exist_ok=True)
     # Written last, so that whoever finds them finds what belongs to them.
     (folder / "claims.json").unlink(missing_ok=True)
-    frame.write(data, folder / "data.csv")
+    frame.write(data, folder / frame.DATA)
     durable.write(folder / "provenance.json", (json.dumps(provenance, indent=2) + "\n").encode())
     _write_drawn(files, claims, folder, target)
 
@@ -76,7 +76,7 @@ def draw_again(target: str, options: Options) -> None:
         ReproError: there is none, or it does not hold what the target is drawn from.
     """
     folder, module = options.folder(target), module_of(target)
-    path = folder / "data.csv"
+    path = frame.data_file(folder)
     if not path.exists():
         raise ReproError(
             f"{path} does not exist; make the figure first, or copy there what is published of it in "
@@ -108,14 +108,15 @@ def publish(target: str, options: Options) -> None:
         raise ReproError(
             f"{source} holds no finished figure; make it first with `make {target} SCALE={options.scale}`."
         )
-    names = (f"{target}.png", f"{target}.pdf", "data.csv", "claims.json", "provenance.json")
+    names = (f"{target}.png", f"{target}.pdf", frame.data_file(source).name, "claims.json", "provenance.json")
     for name in (name for name in names if not (source / name).is_file()):
         raise ReproError(
             f"{source / name} does not exist; draw it again with `make draw TARGET={target} SCALE={options.scale}`."
         )
     text = page.filled_in(target, options.scale, module_of(target), source)
     results.mkdir(parents=True, exist_ok=True)
-    for name in names:
+    for name in (name for name in names if not name.startswith(frame.DATA)):
         shutil.copy(source / name, results / name)
+    frame.publish(source, results)
     durable.write(page.page_of(target), text.encode())
     print(f"published to {results} and paper_figures/{target}.md")

@@ -124,7 +124,9 @@ def _schema(name: str) -> str:
         raise LookupError(f"the algorithm {name} is not of this suite any more")
     loaded: Any = OmegaConf.load(file)
     parents = [entry for entry in loaded.get("defaults", []) if isinstance(entry, str)]
-    return next(p.removeprefix("schema_") if p.startswith("schema_") else _schema(p) for p in parents)
+    # One of its parents in that folder, `base/NAME@_here_`, or the schema itself, `schema_NAME` from anywhere.
+    above = [parent.removeprefix("/algorithm/").partition("@")[0] for parent in parents]
+    return next(name.removeprefix("schema_") if name.startswith("schema_") else _schema(name) for name in above)
 
 
 # -- then and now ----------------------------------------------------------------------------------------------------

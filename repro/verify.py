@@ -206,7 +206,7 @@ def _published(request: Request) -> tuple[pd.DataFrame, list[dict[str, Any]]]:
             f"of {request.target}, nothing is published at scale {request.options.scale}"
             f"{f' (but at {there})' if there else ''}."
         )
-    data = frame.read(folder / "data.csv")
+    data = frame.read(frame.data_file(folder))
     with told_as(lambda error: f"{folder / 'provenance.json'} cannot be read ({type(error).__name__})."):
         return data, list(json.loads((folder / "provenance.json").read_text())["sweeps"])
 
@@ -280,7 +280,7 @@ def verify_claims(published: Sequence[Published]) -> int:
     agree = []
     for target, scale, folder in published:
         print(f"{target} at scale {scale}:")
-        agree.append(_claims_agree(target, folder, frame.read(folder / "data.csv")))
+        agree.append(_claims_agree(target, folder, frame.read(frame.data_file(folder))))
     print("all verdicts are those of today's rules" if all(agree) else "some verdicts are not those of today's rules")
     return 0 if all(agree) else 1
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from paper_figures import claims as claims_of
-from paper_figures import figure3, frame
+from paper_figures import figure3
 from paper_figures.exploitability_curves import difference, gap, points, relative_gap
 from repro.collecting import deviations
 from repro.config.keys import hyperparameters
@@ -190,5 +190,5 @@ def test_laptop_keeps_what_makes_the_game_and_the_comparison():
     assert departed.keys() <= {"algorithm.iterations", *sizes}
     every = laptop.algorithm.snapshot_every
     evaluated = range(every, laptop.algorithm.iterations + 1, every)
-    shared = [2 * t for t in evaluated if 2 * t in points(relative_gap(frame.read(figure3._LEDUC)))]
+    shared = [2 * t for t in evaluated if 2 * t in points(relative_gap(figure3.leduc()))]
     assert len(shared) >= 3

@@ -11,7 +11,7 @@ import pytest
 
 from paper_figures import frame
 
-RESULTS = sorted(Path(frame.__file__).parent.glob("results/*/data.csv"))
+RESULTS = sorted(Path(frame.__file__).parent.glob("results/*/data.csv.gz"))
 
 
 def sweep(name: str, key: str, given: list[Any], **fixed: Any) -> list[dict[str, Any]]:

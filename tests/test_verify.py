@@ -177,7 +177,7 @@ def request_for(target: str, tmp_path: Path, **others: object) -> Request:
 
 
 def published(target: str) -> pd.DataFrame:
-    return frame.read(ROOT / "paper_figures" / "results" / f"{target}-laptop" / "data.csv")
+    return frame.read(frame.data_file(ROOT / "paper_figures" / "results" / f"{target}-laptop"))
 
 
 def lengths(request: Request, data: pd.DataFrame) -> dict[str, set[tuple[int, int]]]:
