@@ -23,6 +23,7 @@ from repro.policies.ensemble import Average, reservoir_members
 from repro.policies.regret_matching import regret_matching
 from repro.seeding import generator
 from tests.helpers.deep_cfr import listed, small_config, small_model
+from tests.helpers.holdem import holdem_model, small_game
 from tests.helpers.training import advanced, average_policy_of, config_of, metrics_of, seats_of
 
 
@@ -199,6 +200,17 @@ def test_options_of_the_regret_targets_reach_the_memory(change):
     changes: list[dict[str, Any]] = [{}, change]
     plain, changed = (collected(game, **c)[0].value_memories[0].state_dict()["target"] for c in changes)
     assert not torch.allclose(plain, changed)
+
+
+@pytest.mark.parametrize("name", ["listed", "cards"])
+def test_fits_may_take_more_steps_in_each_iteration(name):
+    value = RegressionConfig(steps=8, batch_size=64, start="previous", more_steps=3)
+    make = holdem_model if name == "cards" else small_model
+    model = make(small_game() if name == "cards" else load("leduc"), value=value)
+    for iteration in range(1, 4):
+        advanced(model, 1)
+        for adam in model._adams["value"]:
+            assert int(adam.state[adam.flat]["step"]) == 8 + 3 * (iteration - 1)
 
 
 def test_the_loss_weight_scales_the_loss():

@@ -32,7 +32,7 @@ def together(models: Sequence[DeepCFR]) -> Any:
 
 @pytest.mark.parametrize("start", ["random", "previous"])
 def test_seeds_together_are_the_seeds_alone(start):
-    regression = RegressionConfig(steps=10, batch_size=64, start=start)
+    regression = RegressionConfig(steps=10, batch_size=64, start=start, more_steps=2)
     given = {"value": regression, "average": regression}
     seeds = (0, 3)
     batched = advanced(together([model_of(seed, **given) for seed in seeds]), 4)

@@ -334,8 +334,8 @@ class D2CFR(DeepCFR):
         reference = self.strategies.mean_of(network, list(self.recent[player]), player)
         with self.explaining_divergence("average", player):
             return self.strategies.fit_to(
-                learner.network, learner.optimizer, batches, player, steps=learner.regression.steps,
-                schedule=learner.regression.schedule,
+                learner.network, learner.optimizer, batches, player,
+                steps=learner.regression.steps_at(self.iteration), schedule=learner.regression.schedule,
                 penalty=lambda batch, output: self._divergence_gradient(output, reference(batch)),
             )  # fmt: skip
 

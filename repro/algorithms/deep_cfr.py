@@ -362,7 +362,7 @@ class DeepCFR(Algorithm):
             learner.network.load_state_dict(fresh.state_dict())
         draw = self.draws(f"minibatches {which}", player)
         scale = 2.0 if self.algorithm.loss_weight == "2t/T" else 1.0
-        steps, rows = learner.regression.steps, learner.regression.batch_size
+        steps, rows = learner.regression.steps_at(self.iteration), learner.regression.batch_size
         return learner.memory.minibatches(steps, rows, self.iteration, scale, draw, merged)
 
     @contextmanager
@@ -379,7 +379,8 @@ class DeepCFR(Algorithm):
 
     def _fit(self, which: str, player: int, last_step: Any = None) -> float:
         batches, learner = self.begin_fit(which, player), self.learner(which, player)
-        how = {"steps": learner.regression.steps, "schedule": learner.regression.schedule, "last_step": last_step}
+        steps, schedule = learner.regression.steps_at(self.iteration), learner.regression.schedule
+        how = {"steps": steps, "schedule": schedule, "last_step": last_step}
         with self.explaining_divergence(which, player):
             return self.strategies.fit_to(learner.network, learner.optimizer, batches, player, **how)
 

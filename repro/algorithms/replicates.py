@@ -82,8 +82,9 @@ class Replicates(Iterative):
         stacked, regression = self._stack(which, player), learners[0].regression
         stacked.load([learner.optimizer.flat.detach() for learner in learners])
         with next(self._runs()).explaining_divergence(which, player):
-            how = regression.learning_rate, regression.schedule
-            losses = fit_together(stacked, zip(*batches, strict=True), regression.steps, *how)
+            steps = regression.steps_at(next(self._runs()).iteration)
+            how = steps, regression.learning_rate, regression.schedule
+            losses = fit_together(stacked, zip(*batches, strict=True), *how)
         for learner, parameters in zip(learners, stacked.flat, strict=True):
             learner.optimizer.flat.data.copy_(parameters)
         return losses

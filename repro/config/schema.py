@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
-from repro.config.fields import above, at_least, between, label, one_of, path
+from repro.config.fields import above, added, at_least, between, label, one_of, path
 
 STORE = ConfigStore.instance()
 
@@ -52,6 +52,12 @@ class RegressionConfig:
     precision: str = one_of("fp32", "bf16", default="fp32")
     # Weights at the start of a fit: those of the player's previous network, or random ones.
     start: str = one_of("previous", "random")
+    # So many SGD steps more in each CFR iteration than in the one before (this suite's own option).
+    more_steps: int = added(at_least(0, 0))
+
+    def steps_at(self, iteration: int) -> int:
+        """SGD steps of a fit in a CFR iteration."""
+        return self.steps + self.more_steps * (iteration - 1)
 
 
 @dataclass
