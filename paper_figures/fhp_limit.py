@@ -1,0 +1,230 @@
+"""The later Deep CFR paper's Flop Hold'em: how low Deep CFR and SD-CFR get, and where what is left is lost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures import style
+from paper_figures.claims import NOT_TESTABLE, Claim, above, below
+from paper_figures.exploitability_curves import is_smoke, label_axis, unless_smoke
+from paper_figures.fhp_curves import LABEL, UNIT
+from paper_figures.frame import curves
+from paper_figures.sweeps import Sweep
+from repro.evaluation.statistics import Estimate, mean_ci
+
+TITLE, GAME = "Deep CFR, later version", "limit FHP"
+SHOWS = "exploitability beside published values, and what deviations are worth by betting round and line"
+
+_SOURCE = "later version"
+_MEASURED = "evaluation=[exploitability,deviations]"
+SWEEPS = (
+    Sweep(
+        "linear_cfr", f"game=fhp_limit algorithm=linear_cfr algorithm.iterations=450 {_MEASURED} seed=range(1)",
+        {
+            "laptop": "algorithm.iterations=50",
+            "smoke": "game.ranks=6 game.suits=3 algorithm.iterations=5 algorithm.snapshot_every=1",
+        },
+    ),
+    Sweep(
+        "deep_cfr", f"experiment=fhp_limit {_MEASURED} seed=range(3)",
+        {"smoke": "seed=range(1)"},
+    ),
+)  # fmt: skip
+
+READOUTS = ("sd_cfr", "deep_cfr")
+
+PAPER: dict[str, tuple[str, dict[int, float]]] = {
+    "paper, 10,000 traversals": ("D", {10: 770, 50: 154, 100: 70, 200: 51, 300: 40, 450: 40}),
+    "paper, 16,000 SGD steps": ("s", {100: 55, 200: 42, 300: 42, 450: 37}),
+    "reimplementation, 10,000 traversals": ("v", {50: 367, 100: 202, 200: 113, 300: 95, 450: 78}),
+    "reimplementation, 25,000 traversals, 16,000 steps": ("^", {100: 136, 200: 87, 300: 68, 450: 55.5}),
+}  # fmt: skip
+"""Others' exploitability in mbb/g by iteration: the paper's as a third party read it from its figure, and a public
+reimplementation's as it is reported."""
+
+BEST, PUBLIC = 37.0, 55.5
+"""The lowest that the paper prints, and the lowest of public reimplementations."""
+
+EXACT = {20: 118.0, 30: 65.0, 50: 31.0}
+"""Linear CFR on tables, read from the paper's figure."""
+
+PARTS = {
+    "everywhere": "anywhere (exploitability)", "before_board": "before the flop only", "on_board": "on the flop only",
+}  # fmt: skip
+"""Where one player deviates, by name of the metric."""
+
+_MOST_LINES, _MARGIN = 10, 0.1
+
+
+def exploitability(data: pd.DataFrame, readout: str) -> pd.DataFrame:
+    """In mbb/g: `[seeds, iterations]`."""
+    return curves(data, "exploitability", readout=readout)
+
+
+def deviations(data: pd.DataFrame, readout: str, where: str) -> pd.Series:
+    """What deviations in a part are worth at the end, in mbb/g, by seed."""
+    return curves(data, f"deviations/{where}", readout=readout).iloc[:, -1]
+
+
+def lines(data: pd.DataFrame, readout: str) -> dict[str, pd.Series]:
+    """The lines of betting after which deviations are worth most at the end, most first."""
+    metrics = data[(data.readout == readout) & data.metric.str.startswith("deviations/line/")].metric.unique()
+    found = {metric.removeprefix("deviations/line/"): curves(data, metric, readout=readout) for metric in metrics}
+    last = {line: table.iloc[:, -1] for line, table in found.items()}
+    return dict(sorted(last.items(), key=lambda item: -item[1].mean())[:_MOST_LINES])
+
+
+# -- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """Exploitability by iteration beside others' values; what deviations are worth at the end, by part and by line."""
+    figure = Figure(figsize=(11.5, 4.8))
+    left, right = figure.subplots(1, 2, width_ratios=(1.1, 1))
+    _draw_curves(left, data)
+    _draw_parts(right, data)
+    runs = data[data.sweep == "deep_cfr"].seed.nunique()
+    scale = data.scale.iloc[0]
+    figure.suptitle(f"Limit Flop Hold'em, {runs} run(s), scale: {scale}. Mean with 95% CI, thin lines are runs.")
+    figure.tight_layout()
+    return figure
+
+
+def _draw_curves(axes: Axes, data: pd.DataFrame) -> None:
+    shown = [exploitability(data, readout) for readout in (*READOUTS, "linear_cfr")]
+    for readout, runs in zip(READOUTS, shown, strict=False):
+        steps = [float(str(step)) for step in runs.columns]
+        colour, label = style.COLOURS[readout], f"{style.NAMES[readout]}, ours"
+        style.curve(axes, steps, runs.to_numpy(), colour=colour, label=label, floor=1.0)
+    exact = shown[-1]
+    axes.plot(exact.columns, exact.to_numpy()[0], "k--", linewidth=1.2, label="Linear CFR on tables, ours")
+    # At scale smoke the deck is another one.
+    others = {} if is_smoke(data) else PAPER
+    for name, (marker, values) in others.items():
+        axes.plot([*values], [*values.values()], marker, color="#555555", fillstyle="none", markersize=5, label=name)
+    curves_and_points = [(*line.get_data(),) for line in axes.get_lines()]
+    axes.set(xscale="log", yscale="log", xlabel="CFR iteration (both players)", ylabel=LABEL)
+    for axis, seen in zip((axes.xaxis, axes.yaxis), zip(*curves_and_points, strict=True), strict=True):
+        label_axis(axis, pd.Series(np.concatenate([np.asarray(v, float) for v in seen])))
+    axes.legend(fontsize=7)
+
+
+def _draw_parts(axes: Axes, data: pd.DataFrame) -> None:
+    rows = {name: {r: deviations(data, r, part) for r in READOUTS} for part, name in PARTS.items()}
+    for line in lines(data, "sd_cfr"):
+        rows[_named(line)] = {readout: deviations(data, readout, f"line/{line}") for readout in READOUTS}
+    for y, by_readout in enumerate(rows.values()):
+        for readout, shift in zip(READOUTS, (-0.17, 0.17), strict=True):
+            estimate = mean_ci(by_readout[readout])
+            bars = [[estimate.mean - estimate.low], [estimate.high - estimate.mean]] if estimate.n > 1 else None
+            label = style.NAMES[readout] if y == 0 else None
+            axes.barh(
+                y + shift, estimate.mean, height=0.34, color=style.COLOURS[readout], xerr=bars, label=label,
+                error_kw={"linewidth": 0.8},
+            )  # fmt: skip
+    axes.axhline(len(PARTS) - 0.5, color="grey", linewidth=0.8)
+    axes.set_yticks(range(len(rows)), list(rows), fontsize=7)
+    axes.invert_yaxis()
+    axes.set(xlabel=f"worth of deviating there alone, at the end ({UNIT})")
+    axes.legend(fontsize=8, loc="lower right")
+
+
+def _named(line: str) -> str:
+    """For readers: `player 0 raise call - raise` is what she faces with the raise on the flop."""
+    player, _, betting = line.removeprefix("player ").partition(" ")
+    before, on_flop, after = betting.partition("-")
+    parts = [f"after {before.strip()}" if before.strip() else "first to act"]
+    if on_flop:
+        parts.append(f"on the flop after {after.strip()}" if after.strip() else "first on the flop")
+    return f"player {player} {', '.join(parts)}"
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """How low the paper gets, and what is ours to expect."""
+    last = {readout: exploitability(data, readout).iloc[:, -1] for readout in READOUTS}
+    best = min(READOUTS, key=lambda readout: float(last[readout].mean()))
+    lowest = mean_ci(last[best])
+    exact = exploitability(data, "linear_cfr")
+    floor = exact.loc[:, exact.columns <= exploitability(data, best).columns[-1]].to_numpy()[0, -1]
+    lost = mean_ci(deviations(data, best, "on_board") - deviations(data, best, "before_board"))
+    over_floor = mean_ci(last[best] / floor)
+    read_out = mean_ci(last["sd_cfr"] / last["deep_cfr"])
+    which = f"of {style.NAMES[best]}, the lower one, at the end, exact; judged after 100 iterations or more"
+    return [
+        *_exact(data, exact),
+        Claim(
+            "as_paper", "Deep CFR gets as low as the paper prints", _SOURCE,
+            _at_length(data, below(lowest, BEST * (1 + _MARGIN))), lowest, UNIT, BEST,
+            f"{which}; holds if the interval is below the paper's and a tenth, a margin of ours",
+        ),
+        Claim(
+            "below_public", "Deep CFR gets below the best public reimplementation", "ours",
+            _at_length(data, below(lowest, PUBLIC)), lowest, UNIT, PUBLIC,
+            f"{which}; holds if the interval is below it",
+        ),
+        Claim(
+            "above_linear_cfr", "Deep CFR ends above tabular Linear CFR after the same number of iterations", _SOURCE,
+            unless_smoke(data, above(over_floor, 1)), over_floor, "of Linear CFR's",
+            note=f"of {style.NAMES[best]}; holds if the interval is above 1",
+        ),
+        Claim(
+            "sd_cfr_lower", "Of the same networks, SD-CFR ends less exploitable than Deep CFR", "ours",
+            unless_smoke(data, below(read_out, 1)), read_out, "ratio",
+            note="paired by seed; holds if the interval is below 1",
+        ),
+        Claim(
+            "flop_costs_more", "Deviations on the flop are worth more than deviations before it", "ours",
+            unless_smoke(data, above(lost, 0)), lost, UNIT,
+            note=f"of {style.NAMES[best]}; holds if the interval is above 0",
+        ),
+    ]  # fmt: skip
+
+
+def _at_length(data: pd.DataFrame, verdict: str) -> str:
+    return verdict if not is_smoke(data) and data[data.sweep == "deep_cfr"].step.max() >= 100 else NOT_TESTABLE
+
+
+def _exact(data: pd.DataFrame, exact: pd.DataFrame) -> list[Claim]:
+    """That the game is the paper's: Linear CFR on tables is where its figure has it."""
+    there = [t for t in EXACT if t in exact.columns and not is_smoke(data)]
+    if not there:
+        return []
+    ratios = {t: float(exact[t].iloc[0]) / EXACT[t] for t in there}
+    furthest = max(ratios, key=lambda t: abs(ratios[t] - 1))
+    measured = Estimate(ratios[furthest], ratios[furthest], ratios[furthest], 1)
+    said = ", ".join(f"{exact[t].iloc[0]:.1f} at t = {t} ({EXACT[t]:g})" for t in there)
+    return [
+        Claim(
+            "same_game", "Linear CFR on tables is where the paper's figure has it", _SOURCE,
+            "held" if abs(measured.mean - 1) < 0.05 else "did not hold", measured, "of the paper's", 1.0,
+            f"{said}; a check that the game is the same, nothing in it is random; holds if all are within 5%, which is "
+            "how well a figure can be read", check=True,
+        )
+    ]  # fmt: skip
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(data: pd.DataFrame) -> str:
+    """The end of every read-out, where it loses, and what it cost, as Markdown."""
+    parts = " | ".join(PARTS.values())
+    rows = [
+        f"| | iterations | exploitability [{UNIT}] | deviating {parts} | nodes touched | minutes per run |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for readout in (*READOUTS, "linear_cfr"):
+        curve = exploitability(data, readout)
+        costs = (curves(data, metric, readout=readout) for metric in ("nodes_touched", "wall_seconds"))
+        nodes, seconds = (cost.iloc[:, -1].mean() for cost in costs)
+        worth = " | ".join(str(mean_ci(deviations(data, readout, part))) for part in PARTS)
+        name = style.NAMES.get(readout, "Linear CFR on tables")
+        last = mean_ci(curve.iloc[:, -1])
+        rows.append(f"| {name} | {curve.columns[-1]} | {last} | {worth} | {nodes:.2e} | {seconds / 60:.0f} |")
+    return "\n".join(rows)
