@@ -170,8 +170,10 @@ def _fewer_nodes(data: pd.DataFrame) -> list[Claim]:
 
 
 def _if_learned(data: pd.DataFrame, claim: Claim, traversals: int) -> Claim:
-    """Not testable where a coarser abstraction is less exploitable at as many nodes: then what Deep CFR is compared
-    with has hardly been solved, and Deep CFR has not learned more than the coarser one."""
+    """A claim that held is not testable where a coarser abstraction is less exploitable at as many nodes: what Deep CFR
+    is level with, or ahead of, is then behind the coarser one, too."""
+    if claim.verdict != HELD:
+        return claim
     runs = deep(data, traversals)
     nodes = float(str(runs.columns[-1]))
     finite = [buckets for buckets in abstractions(data) if buckets != LOSSLESS]
@@ -182,7 +184,7 @@ def _if_learned(data: pd.DataFrame, claim: Claim, traversals: int) -> Claim:
         behind = difference(np.log(runs.iloc[:, -1]), np.log(_at(bucketed, nodes)))
         if above(behind, 0) == HELD:
             why = f"Deep CFR is {math.exp(behind.mean):.2g} times as exploitable as {_name(buckets)} at as many nodes"
-            return replace(claim, verdict=NOT_TESTABLE, note=f"{claim.note}. {why}: neither has learned enough")
+            return replace(claim, verdict=NOT_TESTABLE, note=f"{claim.note}. {why}")
     return claim
 
 

@@ -111,9 +111,12 @@ def data_file(folder: Path) -> Path:
 
 
 def publish(folder: Path, results: Path) -> None:
-    """Copy a figure's data from its folder to that of what is published, compressed."""
+    """Copy a figure's data from its folder, compressed there or not, to that of what is published."""
+    file = data_file(folder)
+    content = file.read_bytes()
     # Without the time: the same data gives the same bytes.
-    durable.write(results / f"{DATA}.gz", gzip.compress(data_file(folder).read_bytes(), mtime=0))
+    durable.write(results / f"{DATA}.gz", content if file.suffix == ".gz" else gzip.compress(content, mtime=0))
+    (results / DATA).unlink(missing_ok=True)
 
 
 def read(path: Path) -> pd.DataFrame:

@@ -161,6 +161,7 @@ class DeepCFRConfig(AlgorithmConfig):
 
         first: DeepCFR = trainings[0]
         if not self.MANY_SEEDS:
+            # Batched runs, which one seed on a GPU is, too, do not know what subclasses add.
             return super().together(trainings)
         if not self.lists(first.game) and (len(trainings) > 1 or first.game.device.type == "cuda"):
             return Replicates(trainings)

@@ -205,16 +205,20 @@ class HoldemForm:
         def of_round(values: Floats, best_response: bool) -> float:
             return float(self.opening.values(player, reach, values.sum(0), sigma, best_response)[0].sum())
 
-        rows = self.player_slice[player]
-        as_played = (np.where(np.isfinite(q[rows]), q[rows], 0.0) * table[rows].cpu().numpy()).sum(1)
-        gain = (q[rows].max(1) - as_played) * self.own_reach(table)[rows].cpu().numpy()
-        nodes = np.flatnonzero(self._player == player)
-        edges = self.first_row[nodes] - (rows.start or 0)
+        strategies, own_reach = table.cpu().numpy(), self.own_reach(table).cpu().numpy()
+        nodes = np.flatnonzero(self._player == player).tolist()
+        edges = [*self.first_row[nodes].tolist(), self.player_slice[player].stop]
+        gains = {}
+        # Node by node: all of a game's rows take gigabytes.
+        for node, first, end in zip(nodes, edges, edges[1:], strict=False):
+            values = q[first:end]
+            as_played = (np.where(np.isfinite(values), values, 0.0) * strategies[first:end]).sum(1)
+            gains[node] = float((own_reach[first:end] * (values.max(1) - as_played)).sum())
         return Deviations(
             best - value,
             of_round(below, best_response=True) - value,
             of_round(below_best, best_response=False) - value,
-            dict(zip(nodes.tolist(), np.add.reduceat(gain, edges).tolist(), strict=True)),
+            gains,
         )
 
     def own_reach(self, table: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -45,7 +45,12 @@ class _Exact(Evaluation):
     """What is exact of strategies as tables: of all infosets, or of those of a sample of boards.
 
     The boards are drawn once per seed, so that iterations, and runs that differ in a hyperparameter, share them.
+
+    Attributes:
+        HEADLINE: the metric that matters most.
     """
+
+    HEADLINE: ClassVar[str]
 
     # Hold'em games with one board: measure on so many random boards; null: on all, which is exact.
     boards: int | None = at_least(2, None)
@@ -83,6 +88,10 @@ class _Exact(Evaluation):
         draw = generator(subject.seed, "evaluation boards", 0, 0, "cpu")
         return BoardRows(game, HoldemForm(game, sample_boards(game, self.boards, draw)))
 
+    def headline(self, game: Game, measured: Measured) -> str:
+        parts = [f"{name} {m[self.HEADLINE]:.0f}" for name, m in measured.items() if self.HEADLINE in m]
+        return f"{', '.join(parts[:2])} {unit_name(game)}" if parts else ""
+
     @abstractmethod
     def _of_table(self, subject: Subject, rows: ListedRows | BoardRows, table: Tensor) -> dict[str, float]:
         """Metrics of a strategy, a table of `rows`."""
@@ -92,9 +101,7 @@ class _Exact(Evaluation):
 class Exploitability(_Exact):
     """NashConv in chips, and exploitability in the papers' unit, exactly or on a sample of boards."""
 
-    def headline(self, game: Game, measured: Measured) -> str:
-        parts = [f"{name} {m['exploitability']:.0f}" for name, m in measured.items() if "exploitability" in m]
-        return f"{', '.join(parts[:2])} {unit_name(game)}" if parts else ""
+    HEADLINE = "exploitability"
 
     def _of_table(self, subject: Subject, rows: ListedRows | BoardRows, table: Tensor) -> dict[str, float]:
         game = subject.game
@@ -123,6 +130,8 @@ class Deviations(_Exact):
     exploitability itself, before the board or on it alone, or after one line of betting alone. All are in the unit and
     convention of exploitability.
     """
+
+    HEADLINE = "deviations/everywhere"
 
     def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
         if game.exact != "boards":

@@ -130,3 +130,18 @@ def test_data_that_cannot_be_drawn_does_not_come_to_lie_beside_earlier_verdicts(
     with pytest.raises(ZeroDivisionError):
         drawing.draw("figure1", frame.read(drawn / "data.csv").iloc[:10], {}, drawn)
     assert {path: path.read_bytes() for path in drawn.iterdir()} == before
+
+
+def test_what_was_published_can_be_published_again(drawn, monkeypatch):
+    """With its data compressed, as they are copied from there."""
+    plain = drawn / frame.DATA
+    data = plain.read_bytes()
+    (drawn / f"{frame.DATA}.gz").write_bytes(gzip.compress(data))
+    plain.unlink()
+    assert draw(drawn, monkeypatch) == 0
+    results = drawn.parents[1] / "paper_figures" / "results" / "figure1-laptop"
+    results.mkdir(parents=True)
+    (results / frame.DATA).write_text("older")
+    assert publish(drawn, monkeypatch) == 0
+    assert gzip.decompress((results / f"{frame.DATA}.gz").read_bytes()) == data
+    assert frame.data_file(results).suffix == ".gz"
