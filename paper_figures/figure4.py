@@ -166,10 +166,13 @@ def _fewer_nodes(data: pd.DataFrame) -> list[Claim]:
     judged = (
         _fewer_nodes_than(lossless, traversals, deep(data, traversals), data) for traversals in deep_settings(data)
     )
-    return [_if_learned(data, claim, traversals) for claim, traversals in zip(judged, deep_settings(data), strict=True)]
+    return [
+        _unless_behind_coarser(data, claim, traversals)
+        for claim, traversals in zip(judged, deep_settings(data), strict=True)
+    ]
 
 
-def _if_learned(data: pd.DataFrame, claim: Claim, traversals: int) -> Claim:
+def _unless_behind_coarser(data: pd.DataFrame, claim: Claim, traversals: int) -> Claim:
     """A claim that held is not testable where a coarser abstraction is less exploitable at as many nodes: what Deep CFR
     is level with, or ahead of, is then behind the coarser one, too."""
     if claim.verdict != HELD:
@@ -244,7 +247,9 @@ def _comparable(data: pd.DataFrame) -> list[Claim]:
             f"below log {COMPARABLE:g}, a margin of our own"
         )
         verdict = unless_smoke(data, below(measured, math.log(COMPARABLE)))
-        judged.append(_if_learned(data, Claim(**parts, verdict=verdict, measured=measured, note=note), traversals))
+        judged.append(
+            _unless_behind_coarser(data, Claim(**parts, verdict=verdict, measured=measured, note=note), traversals)
+        )
     return judged
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from repro.algorithms.minibatches import Chunked, Minibatch
 from repro.networks.gradients import Gradients, gradients_of
 from repro.networks.optimizers import FlatAdam, FlatOptimizer
-from repro.networks.programs import CompiledSteps, NotCompilableError
+from repro.networks.programs import CompiledSteps, if_compilable
 
 _LOSS_EVERY = 16
 """The training loss is the mean over every 16th step of the second half: a reading, at a hundredth of the cost."""
@@ -120,10 +120,7 @@ def _compiled_steps(
     """The network's compiled steps on the CPU, if there is such a form of it."""
     if features is None or legal is None or features.device.type != "cpu" or not isinstance(optimizer, FlatAdam):
         return None
-    try:
-        return CompiledSteps(network, optimizer, features, legal)
-    except NotCompilableError:
-        return None
+    return if_compilable(CompiledSteps, network, optimizer, features, legal)
 
 
 def _fit_compiled(

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from repro.networks.card_programs import CardAnswers
 from repro.networks.holdem_features import HoldemFeatures
 from repro.networks.inputs import Inputs
-from repro.networks.programs import NotCompilableError
+from repro.networks.programs import if_compilable
 
 _AT_ONCE = 1 << 15
 """Rows of one forward pass: what they need fits the cache."""
@@ -30,11 +30,8 @@ def answers(network: nn.Module, inputs: Inputs, infosets: Tensor) -> Iterator[Po
     all pairs of some betting nodes and some cells, as an exact engine's are, take a fraction of that again.
     """
     if isinstance(inputs, HoldemFeatures) and infosets.device.type == "cpu":
-        try:
-            compiled = CardAnswers(network, inputs)
-        except NotCompilableError:
-            pass
-        else:
+        compiled = if_compilable(CardAnswers, network, inputs)
+        if compiled is not None:
             yield from _of_cards(compiled, inputs, infosets)
             return
     for rows in torch.arange(len(infosets), device=infosets.device).split(_AT_ONCE):

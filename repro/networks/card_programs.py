@@ -17,7 +17,7 @@ from repro.networks.holdem_features import HoldemFeatures
 from repro.networks.inputs import holdem_features
 from repro.networks.modules import MaskedLinear, MaskedSoftmax, Merge, Network
 from repro.networks.optimizers import FlatAdam, FlatOptimizer
-from repro.networks.programs import NotCompilableError, Program
+from repro.networks.programs import NotCompilableError, Program, if_compilable
 
 
 def card_network_of(network: nn.Module, columns: NDArray[np.int64]) -> CardNetwork:
@@ -153,7 +153,4 @@ def compiled_card_steps(network: nn.Module, optimizer: FlatOptimizer, game: Game
     """Steps of a network that sees cards, if there is such a form of it."""
     if game.cards.features != "cards" or game.device.type != "cpu" or not isinstance(optimizer, FlatAdam):
         return None
-    try:
-        return CardSteps(network, optimizer, game, player)
-    except NotCompilableError:
-        return None
+    return if_compilable(CardSteps, network, optimizer, game, player)

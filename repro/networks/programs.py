@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,17 @@ from repro.networks.optimizers import FlatAdam
 
 class NotCompilableError(Exception):
     """There is no compiled form of a network, whose steps are then taken one by one."""
+
+
+Form = TypeVar("Form")
+
+
+def if_compilable(make: Callable[..., Form], *arguments: Any) -> Form | None:
+    """What `make` makes of its arguments; None if there is no compiled form of the network among them."""
+    try:
+        return make(*arguments)
+    except NotCompilableError:
+        return None
 
 
 @dataclass
