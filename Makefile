@@ -15,6 +15,8 @@ OUTPUT ?= outputs
 export REPRO_OUTPUT := $(value OUTPUT)
 PORT ?= 5000
 KILLS ?= 200
+# README=1 brings the README's table up to date instead of writing the report.
+README ?=
 # Of verify: at most so many iterations, so many seeds, one sweep alone.
 ITERATIONS ?=
 SEEDS ?=
@@ -26,9 +28,6 @@ FIGURE_FLAGS = --scale '$(SCALE)' --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --d
 PUBLISHED_FLAGS = $(if $(filter file,$(origin SCALE)),,--scale '$(SCALE)') \
   $(if $(ITERATIONS),--iterations '$(ITERATIONS)') $(if $(SEEDS),--seeds '$(SEEDS)') $(if $(SWEEP),--sweep '$(SWEEP)')
 
-# The URI of the MLflow store in a folder.
-STORE = $(RUN) -c 'import sys, pathlib; from repro.tracking.store import default_uri; print(default_uri(pathlib.Path(sys.argv[1])))'
-
 # One run is one thread: several runs beat several threads on networks this small.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
@@ -36,7 +35,7 @@ export MKL_NUM_THREADS ?= 1
 # MLflow reports how it is used to its makers unless this is set.
 export MLFLOW_DISABLE_TELEMETRY ?= true
 
-COMMANDS := help list figures draw publish verify claims stale test test-quick chaos bench ui lint format clean
+COMMANDS := help list plan report figures draw publish verify claims stale test test-quick chaos bench ui lint format clean
 .PHONY: $(COMMANDS) $(TARGETS)
 
 help:  ## print this
@@ -44,14 +43,20 @@ help:  ## print this
 	@echo "  targets: $(TARGETS)"
 	@echo "  variables: SCALE=smoke|laptop|night|paper (laptop)  JOBS=runs at once (cores)  FORCE=1  DEVICE=cpu|cuda  OUTPUT=folder"
 
-list: $(VENV)/runtime  ## print every figure and table with what it shows
+list: $(VENV)/runtime  ## print every figure and table with what it shows, its verdicts and minutes
 	@$(RUN) -m repro.figure list
+
+report: $(VENV)/runtime  ## write a page of all published verdicts, OUTPUT/report.html (README=1: the README's table)
+	@$(RUN) -m repro.report --output "$$REPRO_OUTPUT" $(if $(filter-out 0 no false,$(README)),--readme)
 
 $(TARGETS): $(VENV)/runtime  ## run what is not finished, draw, judge the claims
 	@$(RUN) -m repro.figure $@ $(FIGURE_FLAGS)
 
 figures: $(VENV)/runtime  ## make all of them; trainings that several ask for are done once
 	@$(RUN) -m repro.figure figures $(FIGURE_FLAGS)
+
+plan: $(VENV)/runtime  ## what making TARGET (or figures) would do and how long it may take; runs nothing
+	@$(RUN) -m repro.figure $(or $(TARGET),figure1) --plan $(FIGURE_FLAGS)
 
 draw: $(VENV)/runtime  ## draw TARGET again from its exported CSV, running nothing
 	@$(RUN) -m repro.figure $(or $(TARGET),figure1) --draw $(FIGURE_FLAGS)
@@ -66,7 +71,7 @@ claims: $(VENV)/runtime  ## judge all published data, or TARGET's, by today's ru
 	@$(RUN) -m repro.verify $(TARGET) --claims $(PUBLISHED_FLAGS)
 
 stale: $(VENV)/runtime  ## list what code has changed since results were made; REFRESH=1 says so on the pages
-	@$(RUN) -m repro.verify $(TARGET) --stale $(if $(REFRESH),--refresh) $(PUBLISHED_FLAGS)
+	@$(RUN) -m repro.verify $(TARGET) --stale $(if $(filter-out 0 no false,$(REFRESH)),--refresh) $(PUBLISHED_FLAGS)
 
 test: $(VENV)/test  ## run the tests
 	@$(RUN) -m pytest -n $(JOBS) tests
@@ -80,9 +85,8 @@ chaos: $(VENV)/test  ## kill and disturb all kinds of run 200 times, and see wha
 bench: $(VENV)/test  ## measure speed beside OpenSpiel's, in one run; AGAINST=commit: beside another commit's
 	@$(RUN) -m repro.bench --output "$$REPRO_OUTPUT/bench$(if $(AGAINST),-against).json" $(if $(AGAINST),--against '$(AGAINST)')
 
-ui: $(VENV)/runtime  ## open the MLflow UI on this machine only (PORT=5000)
-	@mkdir -p "$$REPRO_OUTPUT"
-	$(VENV)/bin/mlflow ui --backend-store-uri "$$($(STORE) "$$REPRO_OUTPUT")" --host 127.0.0.1 --port $(PORT)
+ui: $(VENV)/runtime  ## the MLflow UI, on this machine only; TARGET=figure1: with a link to its runs (SCALE= PORT=5000)
+	@exec $(RUN) -m repro.ui $(TARGET) --scale '$(SCALE)' --output "$$REPRO_OUTPUT" --port '$(PORT)'
 
 lint: $(VENV)/test  ## check style and types
 	$(VENV)/bin/ruff check .

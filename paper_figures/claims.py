@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from repro import durable
 from repro.evaluation.statistics import Estimate, holm, p_value
@@ -14,6 +15,7 @@ from repro.evaluation.statistics import Estimate, holm, p_value
 HELD, DID_NOT_HOLD, NOT_TESTABLE = "held", "did not hold", "not testable at this scale"
 UNDECIDED = "undecided"
 """The interval over our runs includes both what the claim says and its opposite."""
+VERDICTS = (HELD, DID_NOT_HOLD, UNDECIDED, NOT_TESTABLE)
 
 
 @dataclass(frozen=True)
@@ -110,24 +112,30 @@ def all_of(verdicts: Sequence[Verdict]) -> Verdict:
 
 def tally(claims: Sequence[Claim]) -> str:
     """How many claims held and how many did not, as judged one by one, and after Holm's correction for so many."""
-    counted = f"Judged one by one, {_counts([c.verdict for c in claims])}."
-    tested = [c for c in claims if c.p is not None and not c.check]
-    if not tested:
-        return f"{counted} None of these claims has a p-value, so there is nothing to correct for their number."
-    rejected = holm([c.p for c in tested if c.p is not None])
-    sure = [c.verdict if reject else UNDECIDED for c, reject in zip(tested, rejected, strict=True)]
-    lost = [f"`{c.id}`" for c, now in zip(tested, sure, strict=True) if c.verdict != now]
+    told = f"Judged one by one, {counted([c.verdict for c in claims if not c.check])}."
+    corrected = [(c, now) for c, now in zip(claims, after_holm(claims), strict=True) if now is not None]
+    if not corrected:
+        return f"{told} None of these claims has a p-value, so there is nothing to correct for their number."
+    lost = [f"`{c.id}`" for c, now in corrected if c.verdict != now]
     no_longer = f" (no longer decided: {', '.join(lost)})" if lost else ""
     checks = " (checks of the runs are not counted)" if any(c.check for c in claims) else ""
-    have = "has a p-value" if len(tested) == 1 else "have a p-value"
+    have = "has a p-value" if len(corrected) == 1 else "have a p-value"
     return (
-        f"{counted} {len(tested)} of these claims {have}{checks}; with Holm's correction, which bounds the probability "
-        f"of any error among them by 5%, {_counts(sure)}{no_longer}."
+        f"{told} {len(corrected)} of these claims {have}{checks}; with Holm's correction, which bounds the probability "
+        f"of any error among them by 5%, {counted([now for _, now in corrected])}{no_longer}."
     )
 
 
-def _counts(verdicts: Sequence[str]) -> str:
-    counts = ((verdicts.count(verdict), verdict) for verdict in (HELD, DID_NOT_HOLD, UNDECIDED, NOT_TESTABLE))
+def after_holm(claims: Sequence[Claim]) -> list[str | None]:
+    """Each claim's verdict after Holm's correction for their number; None for checks, and where there is no p-value."""
+    tested = [c.p for c in claims if c.p is not None and not c.check]
+    rejected = iter(holm(tested) if tested else [])
+    return [(c.verdict if next(rejected) else UNDECIDED) if c.p is not None and not c.check else None for c in claims]
+
+
+def counted(verdicts: Sequence[str]) -> str:
+    """How many there are of each verdict, in words."""
+    counts = ((verdicts.count(verdict), verdict) for verdict in VERDICTS)
     return ", ".join(f"{count} {verdict}" for count, verdict in counts if count)
 
 
@@ -143,6 +151,19 @@ def write(claims: Sequence[Claim], path: Path) -> None:
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
     durable.write(path, (json.dumps([clean(asdict(c)) for c in claims], indent=2) + "\n").encode())
+
+
+def read(path: Path) -> list[Claim]:
+    """The claims of a `claims.json`."""
+
+    def claim(fields: dict[str, Any]) -> Claim:
+        measured = fields["measured"]
+        if measured is not None:
+            mean, low, high = (math.nan if measured[k] is None else measured[k] for k in ("mean", "low", "high"))
+            measured = Estimate(mean, low, high, int(measured["n"]), measured.get("freedom"))
+        return Claim(**{**fields, "measured": measured})
+
+    return [claim(fields) for fields in json.loads(path.read_text())]
 
 
 def markdown(claims: Sequence[Claim]) -> str:

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import matches, style
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, above, below
+from paper_figures.claims import NOT_TESTABLE, Claim, above, all_of, below
 from paper_figures.d2cfr_curves import UNIT, apart, draw_curves, how, late, share_below
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import curves
@@ -106,13 +106,6 @@ def draw_ablation(
 # -- claims ----------------------------------------------------------------------------------------------------------
 
 
-def both(mean: str, nearly: str) -> str:
-    """Verdict on "always": about the mean of a window, and about nearly all of its iterations."""
-    if DID_NOT_HOLD in (mean, nearly):
-        return DID_NOT_HOLD
-    return HELD if mean == nearly == HELD else UNDECIDED
-
-
 def wins_after(data: pd.DataFrame, opponent: str, iteration: int, statement: str, source: str) -> Claim:
     """That D2CFR wins at nearly all evaluations after an iteration, and in their mean."""
     name, later = f"wins_after_{iteration}", after(winnings(data, opponent), iteration)
@@ -120,7 +113,7 @@ def wins_after(data: pd.DataFrame, opponent: str, iteration: int, statement: str
         return Claim(name, statement, source, NOT_TESTABLE, None, UNIT, note="no evaluation after it")
     measured, (share, nearly) = mean_ci(later.mean(axis=1)), share_below(-later)
     return Claim(
-        name, statement, source, unless_smoke(data, both(above(measured, 0), nearly)), measured, UNIT,
+        name, statement, source, unless_smoke(data, all_of([above(measured, 0), nearly])), measured, UNIT,
         note=f"mean of the evaluations after it; positive at {share:.0%} of them in the mean over seeds; holds if the "
         "mean is above 0 and so are nearly all",
     )  # fmt: skip
@@ -144,7 +137,7 @@ def lower_loss(
     ratio = Estimate(math.exp(logs.mean), math.exp(logs.low), math.exp(logs.high), logs.n, logs.freedom)
     share, nearly = share_below(first, ratio_below * second)
     return Claim(
-        id_, statement, source, unless_smoke(data, both(below(ratio, ratio_below), nearly)), ratio, "ratio",
+        id_, statement, source, unless_smoke(data, all_of([below(ratio, ratio_below), nearly])), ratio, "ratio",
         note=f"geometric mean of the ratios then, Welch's interval; below {ratio_below:g} at {share:.0%} of the "
         f"iterations in the mean over seeds; holds if the mean is below {ratio_below:g} and so are nearly all",
     )  # fmt: skip

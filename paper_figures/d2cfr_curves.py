@@ -6,6 +6,7 @@ they have parted. Only where they share their value networks, as read-outs of on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,9 +15,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from paper_figures import style
-from paper_figures.claims import DID_NOT_HOLD, HELD, UNDECIDED
-from paper_figures.exploitability_curves import difference
-from repro.evaluation.statistics import Estimate, mean_ci
+from paper_figures.claims import DID_NOT_HOLD, HELD, UNDECIDED, Verdict
+from repro.evaluation.statistics import Estimate, difference, mean_ci, p_value
 
 UNIT = "mA/g"
 LABEL = f"exploitability = NashConv / 2 ({UNIT})"
@@ -45,11 +45,12 @@ def how(*, paired: bool) -> str:
     return "paired by seed" if paired else "Welch's interval"
 
 
-def share_below(first: pd.DataFrame, second: pd.DataFrame | None = None) -> tuple[float, str]:
+def share_below(first: pd.DataFrame, second: pd.DataFrame | None = None) -> tuple[float, Verdict]:
     """At which share of the evaluations the mean of `first` is lower, and whether that is nearly everywhere.
 
     *Held* or *did not hold* only if moving each difference of means to either end of its 95% interval would not change
-    it.
+    it. The p-value is of as many evaluations' differences as the verdict needs, for their number [Benjamini and Heller
+    2008, "Screening for partial conjunction hypotheses", from Bonferroni's], which is stricter than the verdict.
 
     Args:
         first: `[seeds, iterations]`.
@@ -60,7 +61,20 @@ def share_below(first: pd.DataFrame, second: pd.DataFrame | None = None) -> tupl
     half = np.nan_to_num(half)
     least, most = float((mean + half < 0).mean()), float((mean - half < 0).mean())
     verdict = HELD if least >= NEARLY else DID_NOT_HOLD if most < NEARLY else UNDECIDED
-    return float((mean < 0).mean()), verdict
+    return float((mean < 0).mean()), Verdict(verdict, _of_nearly_all(each, verdict))
+
+
+def _of_nearly_all(each: Sequence[Estimate], verdict: str) -> float | None:
+    """The p-value of a verdict on nearly all of these differences; None where single ones have none."""
+    needed = math.ceil(NEARLY * len(each))
+    holds = verdict == HELD or (verdict == UNDECIDED and sum(e.mean < 0 for e in each) >= needed)
+    # That it does not hold takes one more on the other side than may be there.
+    needed = needed if holds else len(each) - needed + 1
+    p_values = [p_value(e, 0) for e in each if (e.mean < 0) == holds]
+    known = sorted(p for p in p_values if p is not None)
+    if len(known) < len(p_values):
+        return None
+    return min(1.0, (len(each) - needed + 1) * known[needed - 1])
 
 
 def draw_curves(axes: Axes, tables: Mapping[str, pd.DataFrame], colours: Sequence[Any], *, log: bool = True) -> None:

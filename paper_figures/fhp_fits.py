@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from paper_figures.claims import Claim, below
-from paper_figures.exploitability_curves import difference, unless_smoke
+from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import curves, values
 from paper_figures.sweeps import Sweep
-from repro.evaluation.statistics import Estimate, mean_ci
+from repro.evaluation.statistics import Estimate, difference, mean_ci
 
 TITLE, GAME = "Deep CFR, ours", "Flop Hold'em"
 SHOWS = "how well value networks fit exact advantages, by traversals, SGD steps and how these are taken"

@@ -19,7 +19,6 @@ from paper_figures.claims import NOT_TESTABLE, Claim, above, below
 from paper_figures.exploitability_curves import (
     LAGS_AT,
     UNIT,
-    difference,
     exploitability,
     falls,
     gap,
@@ -29,7 +28,7 @@ from paper_figures.exploitability_curves import (
     unless_smoke,
 )
 from paper_figures.sweeps import Sweep
-from repro.evaluation.statistics import Estimate, mean_ci
+from repro.evaluation.statistics import Estimate, difference, mean_ci
 
 TITLE, GAME = "SD-CFR Fig. 3", "Big Leduc"
 SHOWS = "exploitability of SD-CFR and Deep CFR, early iterations"

@@ -14,11 +14,11 @@ from matplotlib.figure import Figure
 
 from paper_figures import style
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, Claim, above, below
-from paper_figures.exploitability_curves import difference, label_axis, unless_smoke
+from paper_figures.exploitability_curves import label_axis, unless_smoke
 from paper_figures.fhp_curves import LABEL, UNIT, draw_references, sampling_error
 from paper_figures.frame import curves, values
 from paper_figures.sweeps import Sweep
-from repro.evaluation.statistics import Estimate, mean_ci
+from repro.evaluation.statistics import Estimate, difference, mean_ci
 
 TITLE, GAME = "Deep CFR Fig. 2", "FHP"
 SHOWS = "Deep CFR against card abstractions, by nodes touched"

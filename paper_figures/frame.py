@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import gzip
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,12 @@ def swept_columns(sweeps: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[di
     Returns:
         Of each sweep, of each run: column -> value, the same columns in the same order everywhere.
     """
-    keys = sorted({key for runs in sweeps for key in _swept_keys(runs)}, key=column_of)
+    return hyperparameter_columns(sweeps, {key for runs in sweeps for key in _swept_keys(runs)})
+
+
+def hyperparameter_columns(sweeps: Sequence[Sequence[Mapping[str, Any]]], wanted: Iterable[str]) -> list[Any]:
+    """`swept_columns` of the keys that are wanted, whether runs differ in them or not."""
+    keys = sorted(wanted, key=column_of)
     numeric = {key: _is_numeric([run[key] for runs in sweeps for run in runs if key in run]) for key in keys}
     return [[{column_of(key): _cell(run, key, numeric[key]) for key in keys} for run in runs] for runs in sweeps]
 
@@ -75,7 +80,8 @@ def _swept_keys(runs: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def _is_numeric(values: Sequence[Any]) -> bool:
-    return all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values)
+    given = [value for value in values if value is not None]
+    return bool(given) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in given)
 
 
 def _cell(run: Mapping[str, Any], key: str, numeric: bool) -> Any:

@@ -1,25 +1,54 @@
 """Brings the computed parts of a target's page up to date; its prose is written by hand.
 
-A page has, for each published scale, a block between `<!-- results SCALE -->` and `<!-- end SCALE -->`. Everything in
-it comes from the files in `paper_figures/results/<target>-<scale>/`.
+A page opens with its finding, between `<!-- finding -->` and `<!-- end finding -->`: three sentences, each a paragraph
+under its own bold word, on what the paper says, what we find (and at which scale), and why; or one that says that it
+was not run. The picture of the most advanced published scale follows. For each published scale a page has a block
+between `<!-- results SCALE -->` and `<!-- end SCALE -->`. Everything in it comes from the files in
+`paper_figures/results/<target>-<scale>/`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from paper_figures import frame
-from paper_figures.claims import Claim, markdown, tally
+from paper_figures.claims import markdown, read, tally
 from repro import staleness
 from repro.errors import ReproError, told_as
-from repro.evaluation.statistics import Estimate
+from repro.targets import SCALES
 
 HERE = Path(__file__).parent
+
+SAYS, FIND, WHY, NOT_RUN = ("The paper says", "The post says", "We ask"), "We find", "Why", "Not run yet"
+"""What the paragraphs of a finding begin with; the first with one of several."""
+
+_FINDING = re.compile(r"\A# [^\n]+\n\n<!-- finding -->\n(.*?)\n<!-- end finding -->\n", re.DOTALL)
+_PARAGRAPH = re.compile(r"\*\*([^*]+)\*\*(?: \(scale `(\w+)`\))?: (.+)", re.DOTALL)
+_TOP_PICTURE = re.compile(r"(<!-- end finding -->\n\n)(?:!\[[^\n]*\n\n)?")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How a page opens.
+
+    Attributes:
+        sentences: by what they begin with, as Markdown with links as on the page.
+        scale: of which published results it speaks; None if there are none.
+    """
+
+    sentences: dict[str, str]
+    scale: str | None
+
+    @property
+    def headline(self) -> str:
+        """The sentence that says it all."""
+        return self.sentences[FIND] if self.scale else f"{NOT_RUN}: {self.sentences[NOT_RUN]}"
 
 
 def filled_in(target: str, scale: str, module: ModuleType, folder: Path) -> str:
@@ -43,17 +72,59 @@ def filled_in(target: str, scale: str, module: ModuleType, folder: Path) -> str:
         )
     ):
         block = _results(target, scale, module, folder)
-    return pattern.sub(lambda match: match.group(1) + block + match.group(2), text)
+    text = pattern.sub(lambda match: match.group(1) + block + match.group(2), text)
+    return _with_top_picture(text, target, scale)
 
 
 def page_of(target: str) -> Path:
     return HERE / f"{target}.md"
 
 
+def heading(target: str) -> str:
+    """A page's title."""
+    return page_of(target).read_text().partition("\n")[0].removeprefix("# ")
+
+
+def section(target: str, beginning: str) -> str:
+    """The Markdown of the section whose heading begins so, without the heading; empty if there is none."""
+    found = re.search(
+        rf"^## {beginning}[^\n]*\n(.*?)(?=^## |\Z)", page_of(target).read_text(), re.DOTALL | re.MULTILINE
+    )
+    return found.group(1).strip() if found else ""
+
+
+def finding(target: str) -> Finding:
+    """What a page opens with.
+
+    Raises:
+        ReproError: it opens with anything else.
+    """
+    found = _FINDING.match(page_of(target).read_text())
+    if not found:
+        raise ReproError(f"{page_of(target)} has no '<!-- finding -->' ... '<!-- end finding -->' under its title.")
+    paragraphs = [_PARAGRAPH.fullmatch(paragraph) for paragraph in found.group(1).split("\n\n")]
+    sentences = {match.group(1): " ".join(match.group(3).split()) for match in paragraphs if match}
+    scales = [match.group(2) for match in paragraphs if match and match.group(2)]
+    right = list(sentences) in ([NOT_RUN], *([says, FIND, WHY] for says in SAYS))
+    if not right or len(sentences) != len(paragraphs) or len(scales) != (FIND in sentences):
+        raise ReproError(
+            f"the finding of {page_of(target)} must be paragraphs '**{SAYS[0]}**: ...', '**{FIND}** (scale `laptop`): "
+            f"...' and '**{WHY}**: ...', or '**{NOT_RUN}**: ...'."
+        )
+    return Finding(sentences, scales[0] if scales else None)
+
+
+def _with_top_picture(text: str, target: str, scale: str) -> str:
+    """The page's text with the picture of the most advanced published scale, or of this one, under its finding."""
+    scales = [s for s in SCALES if s == scale or (HERE / "results" / f"{target}-{s}").is_dir()]
+    picture = f"![{heading(target)}](results/{target}-{scales[-1]}/{target}.png)\n\n"
+    return _TOP_PICTURE.sub(lambda match: match.group(1) + picture, text, count=1)
+
+
 def _results(target: str, scale: str, module: ModuleType, folder: Path) -> str:
     """The block's Markdown."""
     data = frame.read(frame.data_file(folder))
-    claims = [_claim(c) for c in json.loads((folder / "claims.json").read_text())]
+    claims = read(folder / "claims.json")
     provenance = json.loads((folder / "provenance.json").read_text())
     parts = [
         f"![{target} at scale {scale}](results/{target}-{scale}/{target}.png)",
@@ -69,14 +140,6 @@ def _results(target: str, scale: str, module: ModuleType, folder: Path) -> str:
     return "\n" + "\n\n".join(parts) + "\n\n"
 
 
-def _claim(fields: dict[str, Any]) -> Claim:
-    measured = fields["measured"]
-    if measured is not None:
-        mean, low, high = (float("nan") if measured[k] is None else measured[k] for k in ("mean", "low", "high"))
-        measured = Estimate(mean, low, high, int(measured["n"]), measured.get("freedom"))
-    return Claim(**{**fields, "measured": measured})
-
-
 def _departures(sweeps: Sequence[dict[str, Any]]) -> Iterator[str]:
     """A table per sweep, under its name where there are several."""
     for sweep in sweeps:
@@ -85,7 +148,7 @@ def _departures(sweeps: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield _deviations(sweep["deviations_from_paper"])
 
 
-def name_of(sweep: dict[str, Any]) -> str:
+def name_of(sweep: Mapping[str, Any]) -> str:
     """What a sweep of a `provenance.json` is called."""
     return str(sweep.get("sweep") or sweep.get("experiment") or sweep["config"]["algorithm"]["name"])
 

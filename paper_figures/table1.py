@@ -22,11 +22,13 @@ SWEEPS = (
     # Figure 2's runs, which at scale paper go on after the table's iteration; 200,000 rollouts per player.
     Sweep(
         "",
-        "experiment=figure2 seed=range(3) evaluation=[exploitability,disagreement] evaluation.disagreement.at=last "
-        "evaluation.disagreement.rollouts=200000",
+        "experiment=figure2 seed=range(3) evaluation=[exploitability,disagreement,disagreement_as_collected] "
+        "evaluation.disagreement.at=last evaluation.disagreement.rollouts=200000 "
+        "evaluation.disagreement_as_collected.at=last evaluation.disagreement_as_collected.rollouts=200000",
         {
-            "paper": "evaluation.disagreement.at=snapshots",
-            "smoke": "seed=range(2) evaluation.disagreement.rollouts=500",
+            "paper": "evaluation.disagreement.at=snapshots evaluation.disagreement_as_collected.at=snapshots",
+            "smoke": "seed=range(2) evaluation.disagreement.rollouts=500 "
+            "evaluation.disagreement_as_collected.rollouts=500",
         },
     ),
 )
@@ -42,11 +44,11 @@ def paper() -> pd.DataFrame:
     return pd.read_csv(Path(__file__).parent / "reference" / "table1.csv").set_index("depth")
 
 
-def measured(data: pd.DataFrame, statistic: str) -> pd.DataFrame:
+def measured(data: pd.DataFrame, statistic: str, readout: str = "sd_cfr") -> pd.DataFrame:
     """`mean`, `std` or number of `decisions`: `[seeds, depths]`, at the paper's iteration or, before it, the last."""
     pattern = rf"disagreement/(\d+)/{statistic}$"
     depth = data.metric.str.extract(pattern)[0]
-    rows = data.assign(depth=depth)[depth.notna() & (data.readout == "sd_cfr")]
+    rows = data.assign(depth=depth)[depth.notna() & (data.readout == readout)]
     rows = rows[rows.step == min(PAPER_STEP, rows.step.max())]
     # A depth that some run never reached says nothing about the others.
     return rows.astype({"depth": int}).pivot(index="seed", columns="depth", values="value").dropna(axis=1)
@@ -118,16 +120,18 @@ def _worse_later(data: pd.DataFrame) -> Claim:
 def table(data: pd.DataFrame) -> str:
     """The paper's table with our numbers beside its own, as Markdown."""
     lines = [
-        "| depth | round | mean, ours | mean, paper | std, ours | std, paper | decisions per run, ours | paper |",
-        "|---|---|---|---|---|---|---|---|",
+        "| depth | round | mean, ours | from what S-hat is to learn | mean, paper | std, ours | std, paper | "
+        "decisions per run, ours | paper |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     mean, std, count = (measured(data, s) for s in ("mean", "std", "decisions"))
+    late = measured(data, "mean", "as_collected")
     for depth in mean.columns:
         if depth not in paper().index:
             continue
         p = paper().loc[depth]
         lines.append(
-            f"| {depth} | {p['round']} | {mean_ci(mean[depth])} | {p['mean']:.3f} | {std[depth].mean():.3f} | "
-            f"{p['std']:.3f} | {count[depth].mean():,.0f} | {p['decisions']:,.0f} |"
+            f"| {depth} | {p['round']} | {mean_ci(mean[depth])} | {mean_ci(late[depth])} | {p['mean']:.3f} | "
+            f"{std[depth].mean():.3f} | {p['std']:.3f} | {count[depth].mean():,.0f} | {p['decisions']:,.0f} |"
         )
     return "\n".join(lines)

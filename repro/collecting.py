@@ -8,11 +8,11 @@ from typing import Any
 import pandas as pd
 
 from paper_figures import frame
-from repro.config.keys import flatten, hyperparameters, training_config
+from repro.config.keys import flatten, hyperparameters, training_config, training_key
 from repro.measuring import evaluated_with, measured_rows
 from repro.targets import PlannedSweep, composed, module_of
 from repro.tracking import record as records
-from repro.trained import folder_of
+from repro.trained import folder_of, rerun_command
 
 
 def collect(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataFrame:
@@ -45,6 +45,7 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
     del first["seed"]
     return {
         "command": sweep.command,
+        "rerun": rerun_command([training_key(config) for config in sweep.configs]),
         **{fact: sorted({v for record in run_records for v in record.made_with.get(fact, [])}) for fact in facts},
         "evaluated_with": sorted({commit for config in sweep.configs for commit in evaluated_with(config)}),
         "sweep": sweep.name,

@@ -52,6 +52,9 @@ _NO_SETTINGS = (
 _FACTS = ("cpu", "instructions", "gpu", "python", "torch", "numpy", "numba", "scipy")
 """What numbers can depend on to the last bit, as provenance has it."""
 
+_LATER_FACTS = ("cpu_flags", "blas", "compute_settings")
+"""Likewise; provenance of earlier versions does not have them, and is not held against it."""
+
 
 def other_kind(published: Mapping[str, Any], here: Mapping[str, str]) -> list[str]:
     """In what this machine and its versions are, or may be, of another kind than those of published runs.
@@ -60,13 +63,13 @@ def other_kind(published: Mapping[str, Any], here: Mapping[str, str]) -> list[st
         published: a sweep of a `provenance.json`; facts that it does not have are not known.
         here: facts of this machine.
     """
-    then = {fact: [str(v) for v in published.get(fact, [])] for fact in _FACTS}
+    then = {fact: [str(v) for v in published.get(fact, [])] for fact in (*_FACTS, *_LATER_FACTS)}
     found = [
         f"{fact} {', '.join(values)} there, {here[fact]} here"
         for fact, values in then.items()
         if values and values != [here[fact]]
     ]
-    unknown = [fact for fact, values in then.items() if not values]
+    unknown = [fact for fact, values in then.items() if not values and fact not in _LATER_FACTS]
     return [*found, f"unknown there: {', '.join(unknown)}"] if unknown else found
 
 

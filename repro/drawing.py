@@ -15,7 +15,7 @@ import pandas as pd
 
 from paper_figures import claims as claims_of
 from paper_figures import frame, page
-from repro import durable
+from repro import durable, published
 from repro.errors import ReproError
 from repro.targets import ROOT, Options, module_of
 
@@ -23,7 +23,7 @@ from repro.targets import ROOT, Options, module_of
 def draw(target: str, data: pd.DataFrame, provenance: dict[str, Any], folder: Path) -> None:
     """Write `data.csv`, `provenance.json`, png, pdf and `claims.json`, and print the verdicts."""
     files, claims = _drawn(module_of(target), data)
-    folder.mkdir(parents=True, exist_ok=True)
+    _make(folder)
     # Written last, so that whoever finds them finds what belongs to them.
     (folder / "claims.json").unlink(missing_ok=True)
     frame.write(data, folder / frame.DATA)
@@ -43,12 +43,24 @@ def _drawn(module: ModuleType, data: pd.DataFrame) -> tuple[dict[str, bytes], Se
 
 
 def _write_drawn(files: dict[str, bytes], claims: Sequence[claims_of.Claim], folder: Path, target: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    _make(folder)
     for ending, content in files.items():
         durable.write(folder / f"{target}.{ending}", content)
     claims_of.write(claims, folder / "claims.json")
     _print_claims(claims)
     print(f"figure, data and verdicts: {folder}")
+
+
+def _make(folder: Path) -> None:
+    """Make a folder.
+
+    Raises:
+        ReproError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ReproError(f"{folder} cannot be made ({error.strerror}); give another folder by --output.") from error
 
 
 def _print_claims(claims: Sequence[claims_of.Claim]) -> None:
@@ -70,7 +82,7 @@ def _print_claims(claims: Sequence[claims_of.Claim]) -> None:
 
 
 def draw_again(target: str, options: Options) -> None:
-    """Draw from the exported CSV alone.
+    """Draw from the exported CSV alone, or where the target was not made from the published one.
 
     Raises:
         ReproError: there is none, or it does not hold what the target is drawn from.
@@ -78,10 +90,14 @@ def draw_again(target: str, options: Options) -> None:
     folder, module = options.folder(target), module_of(target)
     path = frame.data_file(folder)
     if not path.exists():
-        raise ReproError(
-            f"{path} does not exist; make the figure first, or copy there what is published of it in "
-            "paper_figures/results."
-        )
+        published = frame.data_file(results_of(target, options.scale))
+        if not published.exists():
+            raise ReproError(
+                f"{path} does not exist, and nothing is published of {target} at scale {options.scale}; make the "
+                "figure first."
+            )
+        print(f"{target} was not made in {options.output}: drawn from {published.relative_to(ROOT)}")
+        path = published
     data = frame.read(path)
     for column, needed in (("target", target), ("scale", options.scale)):
         others = sorted(set(data[column]) - {needed})
@@ -97,13 +113,19 @@ def draw_again(target: str, options: Options) -> None:
     _write_drawn(files, claims, folder, target)
 
 
+def results_of(target: str, scale: str) -> Path:
+    """Where a target is published."""
+    return ROOT / "paper_figures" / "results" / f"{target}-{scale}"
+
+
 def publish(target: str, options: Options) -> None:
-    """Copy a drawn figure to `paper_figures/results/` and bring its page up to date.
+    """Copy a drawn figure to `paper_figures/results/` and bring its page, and the README's table, up to date.
 
     Raises:
-        ReproError: it is not drawn, or data, verdicts or provenance are damaged, or its page has no place for it.
+        ReproError: it is not drawn, or data, verdicts or provenance are damaged, or its page has no place for it, or
+            no finding.
     """
-    source, results = options.folder(target), ROOT / "paper_figures" / "results" / f"{target}-{options.scale}"
+    source, results = options.folder(target), results_of(target, options.scale)
     if not (source / "claims.json").exists():
         raise ReproError(
             f"{source} holds no finished figure; make it first with `make {target} SCALE={options.scale}`."
@@ -113,10 +135,12 @@ def publish(target: str, options: Options) -> None:
         raise ReproError(
             f"{source / name} does not exist; draw it again with `make draw TARGET={target} SCALE={options.scale}`."
         )
+    page.finding(target)  # Which the README's table has, too: refused before anything is copied.
     text = page.filled_in(target, options.scale, module_of(target), source)
     results.mkdir(parents=True, exist_ok=True)
     for name in (name for name in names if not name.startswith(frame.DATA)):
         shutil.copy(source / name, results / name)
     frame.publish(source, results)
     durable.write(page.page_of(target), text.encode())
-    print(f"published to {results} and paper_figures/{target}.md")
+    published.refresh_readme()
+    print(f"published to {results}, paper_figures/{target}.md and the README's table")

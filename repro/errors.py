@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import ParamSpec
+
+P = ParamSpec("P")
 
 
 class ReproError(Exception):
@@ -16,6 +21,10 @@ class ReproError(Exception):
 
 class StorageError(ReproError):
     """A disk or an MLflow store that does not work now; a run that meets it is interrupted, and can be continued."""
+
+
+class StoppedEarlyError(ReproError):
+    """A training that was stopped on purpose before its end, such as a pruned trial; it can be continued."""
 
 
 @contextmanager
@@ -37,3 +46,17 @@ def told_as(
         raise
     except Exception as error:
         raise ReproError(sentence(error)) from error
+
+
+def faults_told(main: Callable[P, int]) -> Callable[P, int]:
+    """An entry point that prints what is wrong with a request in one sentence, and returns 2 then."""
+
+    @functools.wraps(main)
+    def told(*arguments: P.args, **named: P.kwargs) -> int:
+        try:
+            return main(*arguments, **named)
+        except ReproError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
+
+    return told

@@ -3,7 +3,7 @@
 Trains nothing: a read-out (`+algorithm.readouts.sd_cfr_20={kind: ensemble, capacity: 20}`), an opponent
 (`evaluation=match +evaluation.match.opponents.nfsp=KEY`) or more boards (`evaluation.exploitability.boards=null`) are
 measured on the snapshots that the runs left. KEY is the folder of a run in `outputs/runs/`. `tracking_uri=...` as for
-`python -m repro.run`.
+`python -m repro.run`. KEY may also be a `snapshot.pt`: what is measured of it is printed, and kept nowhere.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from repro.errors import ReproError
+from repro.errors import ReproError, faults_told
 from repro.faults import disk_faults_told
 from repro.launching import Command, prepare_output
 from repro.planned import Run, union
@@ -23,20 +24,19 @@ from repro.stopping import CAN_BE_REPEATED, stoppable
 
 
 @stoppable(CAN_BE_REPEATED)
+@faults_told
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, 1 if a run could not be measured, 2 if the request was at fault."""
     parser = argparse.ArgumentParser(prog="python -m repro.evaluate", description=__doc__, allow_abbrev=False)
-    parser.add_argument("keys", metavar="KEY | KEY=VALUE", nargs="*", help="finished runs, and what to measure")
+    parser.add_argument(
+        "keys", metavar="KEY | KEY=VALUE", nargs="*", help="finished runs or snapshots, and what to measure"
+    )
     parser.add_argument("--output", default="outputs", help="output folder (default: %(default)s)")
     parser.add_argument("--config-dir", "-cd", help="a folder of further configurations, as for repro.run")
     warnings.filterwarnings("ignore", module="pytorch_lightning")
-    try:
-        # Options may stand between keys and overrides.
-        options = parser.parse_intermixed_args(arguments)
-        return run(options.keys, options.output, options.config_dir)
-    except ReproError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    # Options may stand between keys and overrides.
+    options = parser.parse_intermixed_args(arguments)
+    return run(options.keys, options.output, options.config_dir)
 
 
 @disk_faults_told()
@@ -53,9 +53,15 @@ def run(words: Sequence[str], output: str, config_dir: str | None = None) -> int
     """
     from repro.trained import Trained  # noqa: PLC0415  (torch takes a second, which a faulty request does not need)
 
+    files = [word for word in words if "=" not in word and word.endswith(".pt")]
+    words = [word for word in words if word not in files]
     keys, overrides = [w for w in words if "=" not in w], [w for w in words if "=" in w]
     if any(word.lstrip("+").startswith("output_dir=") for word in overrides):
         raise ReproError("output_dir is where the runs are, which here is said by --output FOLDER.")
+    for file in files:
+        measure_file(Path(file), overrides, output, config_dir)
+    if files and not keys:
+        return 0
     if not keys:
         raise ReproError(f"KEY is missing in {' '.join(words)!r}; name a finished run, a folder in {output}/runs.")
     runs = []
@@ -65,7 +71,47 @@ def run(words: Sequence[str], output: str, config_dir: str | None = None) -> int
         config = replace(measured_otherwise(trained.config, overrides, config_dir), output_dir=output)
         runs.append(Run([config], trained.record.labels))
     command = Command(prepare_output(output), runs[0].config.tracking_uri, None)
-    return command.do([union(runs)])
+    status = command.do([union(runs)])
+    command.show(runs)
+    return status
+
+
+def measure_file(path: Path, overrides: Sequence[str], output: str, config_dir: str | None = None) -> None:
+    """Measure the read-outs of a `snapshot.pt`, and print what is found.
+
+    Args:
+        output: where runs are that it is measured against.
+
+    Raises:
+        ReproError: the file is none, or the request is at fault.
+    """
+    import torch  # noqa: PLC0415  (as above)
+    from rich.table import Table  # noqa: PLC0415
+
+    from repro.config.checks import game_for_checks  # noqa: PLC0415
+    from repro.evaluation.base import Subject  # noqa: PLC0415
+    from repro.measuring import open_other  # noqa: PLC0415
+    from repro.tracking.progress import console  # noqa: PLC0415
+    from repro.trained import load_portable, readout_objects  # noqa: PLC0415
+
+    if not path.is_file():
+        raise ReproError(f"there is no file {path}.")
+    stored, snapshot = load_portable(path)
+    config = replace(measured_otherwise(replace(stored, device="cpu"), overrides, config_dir), output_dir=output)
+    torch.set_num_threads(config.threads)
+    game = game_for_checks(config)
+    readouts = readout_objects(game, config)
+    table = Table("read-out", "metric", "value", box=None)
+    for name, evaluation in config.evaluation.items():
+        others = {reference: open_other(config, game, name, reference) for reference in evaluation.others}
+        for problem in evaluation.problems_with(others, [snapshot.iteration]):
+            raise ReproError(f"evaluation.{name}: {problem}")
+        subject = Subject(game, config.seed, snapshot, readouts, others)
+        for readout, metrics in evaluation.measure(subject).items():
+            for metric, value in metrics.items():
+                table.add_row(readout, metric, f"{value:.6g}")
+    print(f"{config.game['name']}, {path} after iteration {snapshot.iteration}")
+    console(sys.stdout).print(table)
 
 
 if __name__ == "__main__":

@@ -12,19 +12,22 @@ import json
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro.drawing import draw, draw_again, publish
-from repro.errors import ReproError
+from repro.errors import ReproError, StorageError
 from repro.faults import disk_faults_told
 from repro.stopping import CAN_BE_REPEATED, stoppable
 from repro.suggestions import did_you_mean
 from repro.targets import ALL, SCALES, Options, PlannedSweep, module_of, plan_target, targets
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from repro.config.schema import Config
     from repro.planned import Run
 
@@ -42,7 +45,7 @@ def make(names: Sequence[str], options: Options) -> int:
             )
             status = status or 1
             continue
-        _collect_and_draw(target, sweeps, options)
+        _show(target, planned[target], _collect_and_draw(target, sweeps, options), options)
         print(f"{target} at scale {options.scale}: done, {(time.monotonic() - started) / 60:.1f} minutes so far")
     return status
 
@@ -60,6 +63,7 @@ def _run(runs: Sequence[Run], planned: dict[str, tuple[list[PlannedSweep], list[
     distinct = union(runs) if options.device == "cpu" else _batched(union(runs))
     due = [run for run in distinct if options.force or any(not _is_done(config) for config in run.configs)]
     print(f"{len(runs)} run(s) asked for, {len(distinct)} different trainings, {len(due)} to be done", flush=True)
+    _tell_reused([run for run in distinct if run not in due])
     output = prepare_output(str(options.output))
     if not due:
         return 0
@@ -67,6 +71,17 @@ def _run(runs: Sequence[Run], planned: dict[str, tuple[list[PlannedSweep], list[
     launcher = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={options.jobs}"]
     command = Command(output, due[0].config.tracking_uri, launcher)
     return command.do(stages(due))
+
+
+def _tell_reused(runs: Sequence[Run]) -> None:
+    """Say with which code trainings were made that are not done again."""
+    from repro.staleness import made_at  # noqa: PLC0415
+    from repro.tracking import record as records  # noqa: PLC0415
+    from repro.trained import folder_of  # noqa: PLC0415
+
+    finished = [(config, records.read(folder_of(config))) for run in runs for config in run.configs]
+    for sentence, count in Counter(made_at(finished)).items():
+        print(f"{count} finished training(s) skipped, {sentence}", flush=True)
 
 
 def _is_done(config: Config) -> bool:
@@ -80,12 +95,31 @@ def _missing(sweeps: Sequence[PlannedSweep]) -> int:
     return sum(not _is_done(config) for sweep in sweeps for config in sweep.configs)
 
 
-def _collect_and_draw(target: str, sweeps: Sequence[PlannedSweep], options: Options) -> None:
+def _collect_and_draw(target: str, sweeps: Sequence[PlannedSweep], options: Options) -> pd.DataFrame:
     from repro.collecting import collect, provenance_of  # noqa: PLC0415  (--draw needs none of this)
 
     data = collect(target, options.scale, sweeps)
     provenance = {"drawn_on": time.strftime("%Y-%m-%d"), "sweeps": [provenance_of(sweep) for sweep in sweeps]}
     draw(target, data, provenance, options.folder(target))
+    return data
+
+
+def _show(target: str, plan: tuple[list[PlannedSweep], list[Run]], data: pd.DataFrame, options: Options) -> None:
+    """Leave in MLflow what shows a target's runs together, and print links to it."""
+    from mlflow.exceptions import MlflowException  # noqa: PLC0415  (MLflow takes seconds)
+
+    from repro import ui  # noqa: PLC0415
+    from repro.tracking.store import default_uri, open_store  # noqa: PLC0415
+
+    try:
+        client = open_store(plan[1][0].config.tracking_uri or default_uri(options.output))
+        links = ui.show_target(client, target, options.scale, plan, data, options.folder(target))
+    except (StorageError, MlflowException) as error:  # The figure is drawn.
+        print(f"warning: the MLflow UI lacks a view of {target}: {error}", file=sys.stderr)
+        return
+    scale = "" if options.scale == "laptop" else f" SCALE={options.scale}"
+    for link in links:
+        print(f"compare its runs in the MLflow UI (make ui TARGET={target}{scale}): {link}")
 
 
 def _batched(runs: Sequence[Run]) -> list[Run]:
@@ -102,20 +136,49 @@ def _batched(runs: Sequence[Run]) -> list[Run]:
         alone = "" if run.config.algorithm.trains_together(run.config) else run.key
         groups.setdefault(alike + alone, []).append(run)
     seeds = [sorted((c for run in group for c in run.configs), key=lambda c: c.seed) for group in groups.values()]
-    return [Run(configs, group[0].labels) for configs, group in zip(seeds, groups.values(), strict=True)]
+    return [
+        Run(configs, group[0].labels, group[0].title) for configs, group in zip(seeds, groups.values(), strict=True)
+    ]
+
+
+def foresee(names: Sequence[str], options: Options) -> int:
+    """Print what making these targets would do, without doing it; returns the exit status."""
+    from repro.outlook import outlooks, show  # noqa: PLC0415
+
+    runs = [run for target in names for run in plan_target(target, options)[1]]
+    if options.force:
+        runs = [replace(run, configs=[replace(config, force=True) for config in run.configs]) for run in runs]
+    show(outlooks(runs, options.output), options.jobs)
+    return 0
 
 
 def list_targets() -> None:
-    """Print every target with what it shows."""
+    """Print every target with what it shows, what we find, how many claims have which verdict, and what it took."""
     from rich.table import Table  # noqa: PLC0415
 
+    from paper_figures.claims import VERDICTS  # noqa: PLC0415
+    from repro.published import in_plain_words, minutes_in_words, published  # noqa: PLC0415
     from repro.tracking.progress import console  # noqa: PLC0415
 
-    table = Table("make target", "paper item", "game", "what it shows", box=None)
-    for target in targets():
-        module = module_of(target)
-        table.add_row(target, module.TITLE, module.GAME, module.SHOWS)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("make target", no_wrap=True)
+    table.add_column("what it shows; what we find")
+    table.add_column("scale", no_wrap=True)
+    for short in ("held", "not", "open", "n.t."):
+        table.add_column(short, justify="right", no_wrap=True)
+    table.add_column("min", justify="right", no_wrap=True)
+    for target in published():
+        text = f"{target.item}, {target.game}: {target.shows}. [bold]{in_plain_words(target.finding.headline)}[/bold]"
+        first = target.results[0] if target.results else None
+        counts = [str(first.verdicts.count(verdict)) for verdict in VERDICTS] if first else [""] * len(VERDICTS)
+        table.add_row(
+            target.name, text, first.scale if first else "–", *counts, minutes_in_words(first) if first else ""
+        )
     console(sys.stdout).print(table)
+    print(
+        "\nClaims that held, did not hold, are left open by their intervals, and are not testable, at the most advanced"
+    )
+    print("scale that is published; minutes of all runs, one after another. `make report` has all claims and scales.")
 
 
 @stoppable(CAN_BE_REPEATED)
@@ -128,6 +191,9 @@ def main() -> int:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder")
     parser.add_argument("--force", action="store_true", help="run again what is finished")
+    parser.add_argument(
+        "--plan", action="store_true", help="say what would be done and how long it may take, do nothing"
+    )
     parser.add_argument("--draw", action="store_true", help="draw again from the exported CSV, run nothing")
     parser.add_argument("--publish", action="store_true", help="copy a drawn figure to paper_figures/results")
     arguments = parser.parse_args()
@@ -165,6 +231,8 @@ def _answer(arguments: argparse.Namespace, options: Options) -> int:
     if arguments.output == Path():
         raise ReproError("--output is ''; it must be the name of a folder.")
     check_options(options)
+    if arguments.plan:
+        return foresee(names, options)
     each: Callable[[str, Options], None] | None = None
     if arguments.publish or arguments.draw:
         each = publish if arguments.publish else draw_again

@@ -39,17 +39,16 @@ from rich.table import Table
 from repro import durable, leftovers
 from repro.config.keys import as_plain, from_plain
 from repro.config.schema import Config
-from repro.errors import ReproError, StorageError
+from repro.errors import ReproError, StoppedEarlyError, StorageError
 from repro.faults import disk_faults_told
 from repro.planned import Run, labels
 from repro.planning import CONF, quoted
 from repro.stopping import hangups_held_back, stopped_by_signals
 from repro.tracking import record as records
 from repro.tracking.progress import Job, Watcher, console
-from repro.tracking.record import DONE, ENDED, FAILED, INTERRUPTED, RunRecord
+from repro.tracking.record import DONE, ENDED, FAILED, INTERRUPTED, INVOCATION, RunRecord
 from repro.trained import folder_of, record_of
 
-_INVOCATION = "REPRO_INVOCATION"
 COMMAND_PROCESS = "REPRO_COMMAND_PROCESS"
 """Environment variable: host and process id of the command that this process must not outlive."""
 LOOK_EVERY_SECONDS = 1.0
@@ -95,18 +94,18 @@ def launched(job: DictConfig) -> str:
 
 def write_plan(runs: Sequence[Run], path: Path) -> None:
     """Leave runs in a file, where processes that do them find them by their numbers."""
-    planned = [{"configs": [as_plain(c) for c in r.configs], "labels": dict(r.labels)} for r in runs]
+    planned = [{"configs": [as_plain(c) for c in r.configs], "labels": dict(r.labels), "title": r.title} for r in runs]
     path.write_text(json.dumps(planned))
 
 
-def _planned(plan: str, number: int) -> tuple[list[Config], dict[str, str]]:
+def _planned(plan: str, number: int) -> tuple[list[Config], dict[str, str], str]:
     planned = json.loads(Path(plan).read_text())[number]
-    return [from_plain(plain) for plain in planned["configs"]], planned["labels"]
+    return [from_plain(plain) for plain in planned["configs"]], planned["labels"], planned["title"]
 
 
 def _in_a_child(plan: str, number: int) -> str:
     global _interrupted
-    configs, of = _planned(plan, number)
+    configs, of, _ = _planned(plan, number)
     command = _command()
     # What has touched a GPU cannot be forked.
     forks = configs[0].device == "cpu"
@@ -135,7 +134,7 @@ def _in_a_child(plan: str, number: int) -> str:
     if child.exitcode:
         how = _how_it_ended(child.exitcode)
         print(f"run {folder.name}: {how}", file=sys.stderr, flush=True)
-        if record.invocation == os.environ[_INVOCATION] and record.state == records.RUNNING:
+        if record.invocation == os.environ[INVOCATION] and record.state == records.RUNNING:
             record.state, record.message = FAILED, f"{how}; repeat the command to continue"
             _note(folder, record)
     return record.state
@@ -171,24 +170,25 @@ def _how_it_ended(exit_code: int) -> str:
     return f"its process was killed (signal {-exit_code}{memory})"
 
 
-def execute(configs: Sequence[Config], of: Mapping[str, str]) -> str:
+def execute(configs: Sequence[Config], of: Mapping[str, str], title: str = "") -> str:
     """Do one run and return the state it ended in. Never raises for a fault of one run: its record tells it.
 
     Args:
         configs: one per seed, `without_force`.
         of: target -> scale.
+        title: of the run.
     """
     end_with_the_command()
     folder = Run(configs, of).folder
     try:
         with disk_faults_told():
-            return _execute_locked(configs, of, folder)
+            return _execute_locked(configs, of, folder, title)
     except StorageError as error:
         print(f"run {folder.name} did not begin: {error}", file=sys.stderr, flush=True)
         return INTERRUPTED
 
 
-def _execute_locked(configs: Sequence[Config], of: Mapping[str, str], folder: Path) -> str:
+def _execute_locked(configs: Sequence[Config], of: Mapping[str, str], folder: Path, title: str) -> str:
     # A run of several seeds does the runs of each, and nobody else may do one of them meanwhile; nor clean where the
     # checkpoints are that it may go on from, which are of fewer seeds perhaps.
     own = [folder_of(config) for config in configs]
@@ -202,7 +202,7 @@ def _execute_locked(configs: Sequence[Config], of: Mapping[str, str], folder: Pa
             begun = [record for record in map(records.read, own) if record.checkpoints and not record.trained]
             needed = folders | {folder.parent / record.checkpoints for record in begun}
             if needed == folders:
-                return _execute_alone(configs, of, folder, folders)
+                return _execute_alone(configs, of, folder, folders, title)
         folders = needed
 
 
@@ -227,7 +227,9 @@ def _wait_for(lock: IO[str], key: str) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
 
-def _execute_alone(configs: Sequence[Config], of: Mapping[str, str], folder: Path, locked: Iterable[Path]) -> str:
+def _execute_alone(
+    configs: Sequence[Config], of: Mapping[str, str], folder: Path, locked: Iterable[Path], title: str
+) -> str:
     fault: StorageError | None = None
     try:
         with disk_faults_told():
@@ -236,7 +238,7 @@ def _execute_alone(configs: Sequence[Config], of: Mapping[str, str], folder: Pat
     except StorageError as error:
         fault = error
     record = record_of(folder, configs[0])
-    record.taken_up(os.environ.get(_INVOCATION, ""))
+    record.taken_up(os.environ.get(INVOCATION, ""))
     try:
         with disk_faults_told():
             if fault is not None:
@@ -244,19 +246,33 @@ def _execute_alone(configs: Sequence[Config], of: Mapping[str, str], folder: Pat
             records.write(folder, record)
             from repro.training import train  # noqa: PLC0415  (imports Lightning and MLflow, which takes seconds)
 
-            record.state = train(configs, of, folder, record)
+            record.state = train(configs, of, folder, record, title)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second.
-        record.state, record.message = INTERRUPTED, "repeat the command to continue"
+        record.state, record.message = INTERRUPTED, f"{_kept(folder, record)}; repeat the command to continue"
         _note(folder, record)
         raise KeyboardInterrupt from None
     except StorageError as error:
         record.state, record.message = INTERRUPTED, f"{error} Repeat the command to continue."
+    except StoppedEarlyError as error:
+        record.state, record.message = INTERRUPTED, str(error)
     except ReproError as error:
         record.state, record.message = FAILED, str(error)
     except Exception as error:  # One failed run must not stop the others of a sweep.
         record.state, record.message = FAILED, f"{type(error).__name__}: {error} ({_kept_traceback(folder)})"
     _note(folder, record)
     return record.state
+
+
+def _kept(folder: Path, record: RunRecord) -> str:
+    """What is kept of a run that is interrupted."""
+    from repro.tracking import checkpoints  # noqa: PLC0415  (imports Lightning, which takes seconds)
+
+    if record.trained:
+        return "its training is finished and kept"
+    newest = checkpoints.newest(folder.parent / (record.checkpoints or folder.name))
+    if newest is None:
+        return "there was no checkpoint yet"
+    return f"the checkpoint of iteration {newest} of {record.iterations} is kept"
 
 
 def _note(folder: Path, record: RunRecord) -> None:
@@ -328,7 +344,7 @@ class Command:
         leftovers.close_runs(self._client, output, tracking_uri is None)
         self._output, self._launcher = output, launcher
         self.invocation = uuid.uuid4().hex
-        os.environ[_INVOCATION] = self.invocation
+        os.environ[INVOCATION] = self.invocation
         os.environ[COMMAND_PROCESS] = f"{socket.gethostname()}:{os.getpid()}"
 
     def do(self, stages: Sequence[Sequence[Run]]) -> int:
@@ -356,7 +372,21 @@ class Command:
             with suppress(OSError):  # The terminal may be gone.
                 report(jobs, last, interrupted)
             raise interrupted
-        return 1 if report(jobs, last, interrupted) else 0
+        return 1 if report(jobs, last, interrupted, _reused(runs, last)) else 0
+
+    def show(self, runs: Sequence[Run]) -> None:
+        """Save a view of its runs in MLflow, and print links to it."""
+        from mlflow.exceptions import MlflowException  # noqa: PLC0415  (MLflow takes seconds)
+
+        from repro import ui  # noqa: PLC0415
+
+        try:
+            links = ui.show_command(self._client, self.invocation, runs)
+        except (StorageError, MlflowException) as error:  # The runs are done, and their records say so.
+            print(f"warning: the MLflow UI lacks a view of these runs: {error}", file=sys.stderr)
+            return
+        for link in links:
+            print(f"compare them in the MLflow UI (make ui): {link}", file=sys.stderr)
 
     @contextmanager
     def _hydra(self) -> Iterator[DictConfig | None]:
@@ -393,7 +423,7 @@ class Command:
     def _launch(self, runs: Sequence[Run], master: DictConfig | None) -> None:
         if master is None:
             for run in runs:
-                execute(run.configs, run.labels)
+                execute(run.configs, run.labels, run.title)
             return
         path = Path(master.folder) / "plan.json"
         write_plan(runs, path)
@@ -428,8 +458,27 @@ def _parallel(master: DictConfig | None) -> int:
     return (os.cpu_count() or 1) if jobs in (-1, None) else int(jobs)
 
 
-def report(jobs: Sequence[Job], last: Sequence[RunRecord], interrupted: BaseException | None) -> bool:
-    """Print what became of each run; whether any did not finish."""
+def _reused(runs: Sequence[Run], last: Sequence[RunRecord]) -> dict[Path, str]:
+    """By folder, of runs that were found finished, with which code they were made."""
+    from repro.staleness import made_at  # noqa: PLC0415  (a command that reuses nothing does not need it)
+
+    found = [run for run, record in zip(runs, last, strict=True) if record.state == records.SKIPPED]
+    trainings = [(run, config, records.read(folder_of(config))) for run in found for config in run.configs]
+    told: dict[Path, str] = {}
+    for (run, _, _), sentence in zip(trainings, made_at((c, r) for _, c, r in trainings), strict=True):
+        told.setdefault(run.folder, sentence)
+    return told
+
+
+def report(
+    jobs: Sequence[Job], last: Sequence[RunRecord], interrupted: BaseException | None,
+    reused: Mapping[Path, str] | None = None,
+) -> bool:  # fmt: skip
+    """Print what became of each run; whether any did not finish.
+
+    Args:
+        reused: by a run's folder, with which code it was made that was found finished.
+    """
     table = Table("run", "key", "state", "result", box=None)
     failed = False
     for job, record in zip(jobs, last, strict=True):
@@ -438,7 +487,8 @@ def report(jobs: Sequence[Job], last: Sequence[RunRecord], interrupted: BaseExce
         why = record.message or (record.headline if good else f"did not finish: {_reason(interrupted)}")
         # A run without a last word, though nothing has ended the command, is no state that anyone knows.
         state = FAILED if interrupted is None and record.state in (records.RUNNING, records.WAITING) else record.state
-        table.add_row(job.label, job.folder.name, state, why)
+        made = (reused or {}).get(job.folder, "")
+        table.add_row(job.label, job.folder.name, state, "; ".join(part for part in (why, made) if part))
     console(sys.stderr).print(table)
     return failed
 

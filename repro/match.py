@@ -14,19 +14,18 @@ from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from repro.config.checks import MOST_WHOLE
-from repro.errors import ReproError
+from repro.config.checks import MOST_WHOLE, game_for_checks
+from repro.errors import ReproError, faults_told
 from repro.evaluation.averages import tabulated
 from repro.evaluation.head_to_head import MatchResult, exact, play_match
 from repro.evaluation.units import milli_units, unit_name
 from repro.games import Game, load
-from repro.policies import load_strategy
 from repro.policies.network import Uniform
 from repro.policies.readout import Seat
 from repro.seeding import generator
 from repro.stopping import stoppable
 from repro.tracking.progress import console
-from repro.trained import CONFIG, PORTABLE, Trained, portable_readout, run_folder
+from repro.trained import CONFIG, PORTABLE, FileReadout, Trained, full_key, load_portable, run_folder
 
 BothSeats = Sequence[Seat]
 """What a command line can name: a player for each seat."""
@@ -84,17 +83,12 @@ def read_player(game: Game, argument: str, text: str, output: str = "outputs") -
     """
     if text == "uniform":
         return Uniform(game), Uniform(game)
-    path = Path(text.partition(":")[0])
     try:
-        if len(path.name) > _LONGEST_NAME:
-            raise ReproError(f"{text!r} is no name of a file or a run.")
-        if path.suffix == ".csv":
-            table = load_strategy(game, _existing(path))
-            return table, table
-        if path.suffix == ".pt":
-            return portable_readout(game, _existing(path), text.partition(":")[2])
+        path = _path(text)
+        if path.suffix in (".csv", ".pt"):
+            return FileReadout(game, path, text.partition(":")[2]).seats()
         key, _, readout = text.partition("/")
-        if (run_folder(output, key) / CONFIG).is_file():
+        if (run_folder(output, full_key(output, key)) / CONFIG).is_file():
             return Trained.open(output, key).other(game, readout).seats()
     except ReproError as error:
         raise ReproError(f"{argument}: {error}") from error
@@ -104,10 +98,30 @@ def read_player(game: Game, argument: str, text: str, output: str = "outputs") -
     )
 
 
-def _existing(path: Path) -> Path:
-    if not path.is_file():
-        raise ReproError(f"there is no file {path}.")
+def _path(text: str) -> Path:
+    path = Path(text.partition(":")[0])
+    if len(path.name) > _LONGEST_NAME:
+        raise ReproError(f"{text!r} is no name of a file or a run.")
     return path
+
+
+def game_of_players(texts: Sequence[str], output: str) -> Game:
+    """The game that the first of these players is of that says so: a run, or a snapshot.
+
+    Raises:
+        ReproError: none does.
+    """
+    for text in texts:
+        path = _path(text)
+        if path.suffix == ".pt" and path.is_file():
+            game = game_for_checks(load_portable(path)[0])
+        elif (run_folder(output, full_key(output, text.partition("/")[0])) / CONFIG).is_file():
+            game = game_for_checks(Trained.open(output, text.partition("/")[0]).config)
+        else:
+            continue
+        if isinstance(game, Game):
+            return game
+    raise ReproError(f"GAME is missing; of {' and '.join(texts)}, none is a run or a {PORTABLE} that names it.")
 
 
 def _whole_number(option: str, text: str, least: int, most: int) -> int:
@@ -155,9 +169,10 @@ def run(arguments: argparse.Namespace) -> None:
         ReproError: the request is at fault.
     """
     hands, seed = _hands(arguments.hands), _whole_number("--seed", arguments.seed, 0, MOST_WHOLE)
-    game = read_game(arguments.game)
+    players = [arguments.A, arguments.B]
+    game = read_game(arguments.game) if arguments.game else game_of_players(players, arguments.output)
     a, b = (read_player(game, name, getattr(arguments, name), arguments.output) for name in ("A", "B"))
-    print(f"{arguments.game}: what {arguments.A} wins against {arguments.B}, mean over both seatings")
+    print(f"{arguments.game or game.name}: what {arguments.A} wins against {arguments.B}, mean over both seatings")
     with _bars() as bars:
         match = _sampled(game, a, b, hands, seed, bars)
     low, high = (milli_units(game, bound) for bound in match.interval)
@@ -172,21 +187,19 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 @stoppable("")
+@faults_told
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, or 2 if the request was at fault."""
     player = f"uniform, a strategy.csv, a {PORTABLE}[:READOUT], or the KEY[/READOUT] of a finished run"
     parser = argparse.ArgumentParser(prog="python -m repro.match", description="Play A against B.", allow_abbrev=False)
-    parser.add_argument("game", metavar="GAME", help="name of a game, with :KEY=VALUE for each parameter to change")
+    named = "name of a game, with :KEY=VALUE for each parameter to change (default: that of a run among A and B)"
+    parser.add_argument("game", metavar="GAME", nargs="?", help=named)
     parser.add_argument("A", help=player)
     parser.add_argument("B", help="likewise")
     parser.add_argument("--hands", default="1000000", help="hands to play, an even number (default: %(default)s)")
     parser.add_argument("--seed", default="0", help="names all random draws (default: %(default)s)")
     parser.add_argument("--output", default="outputs", help="where runs are (default: %(default)s)")
-    try:
-        run(parser.parse_args(arguments))
-    except ReproError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    run(parser.parse_args(arguments))
     return 0
 
 

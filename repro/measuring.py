@@ -16,11 +16,12 @@ from repro.config.checks import TRAINING
 from repro.config.keys import evaluation_key
 from repro.config.schema import Config
 from repro.errors import ReproError
-from repro.evaluation.base import Evaluation, Measured, Other, Subject
+from repro.evaluation.base import FILE, Evaluation, Measured, Other, Subject
+from repro.games.game import Game
 from repro.policies.snapshot import Snapshot, SnapshotFolder
 from repro.tracking import record as records
 from repro.tracking.rows import EvaluationRows, Metrics, TrainingRows
-from repro.trained import Trained, damaged_tables, folder_of, readout_objects, snapshots_of
+from repro.trained import FileReadout, Trained, damaged_tables, folder_of, readout_objects, snapshots_of
 
 
 class Results:
@@ -143,19 +144,9 @@ class Measuring(Results):
                 continue
             for reference in evaluation.others:
                 if reference not in self._others:
-                    self._others[reference] = self._open(name, reference)
+                    self._others[reference] = open_other(self.config, self.game, name, reference)
             for problem in evaluation.problems_with(self._others, self.due(evaluation)):
                 raise ReproError(f"evaluation.{name}: {problem}")
-
-    def _open(self, evaluation: str, reference: str) -> Other:
-        key, _, readout = reference.partition("/")
-        try:
-            return Trained.open(self.config.output_dir, key).other(self.game, readout)
-        except ReproError as error:
-            raise ReproError(
-                f"evaluation.{evaluation} needs {reference} (seed {self.config.seed}): {error} Make it first, with the "
-                "same device and threads."
-            ) from error
 
     def measure(self, snapshot: Snapshot) -> Measured:
         """Measure a snapshot, and store what was found: per read-out its metrics, costs among them."""
@@ -192,6 +183,29 @@ class Measuring(Results):
             rows.forget_after(iteration)
 
 
+def open_other(config: Config, game: Game, evaluation: str, reference: str) -> Other:
+    """What an evaluation of a training measures against: a read-out of a finished training, or of a file.
+
+    Raises:
+        ReproError: it is not there, or cannot be measured against.
+    """
+    if file := FILE.fullmatch(reference):
+        found = FileReadout(game, Path(file["path"]), file["readout"] or "")
+        try:
+            found.seats()
+        except ReproError as error:
+            raise ReproError(f"evaluation.{evaluation} needs {reference}: {error}") from error
+        return found
+    key, _, readout = reference.partition("/")
+    try:
+        return Trained.open(config.output_dir, key).other(game, readout)
+    except ReproError as error:
+        raise ReproError(
+            f"evaluation.{evaluation} needs {reference} (seed {config.seed}): {error} Make it first, with the same "
+            "device and threads."
+        ) from error
+
+
 def evaluation_rows(folder: Path, config: Config, evaluation: str, readout: str) -> EvaluationRows:
     """The file of what an evaluation measured of a read-out."""
     measured, readout_config = config.evaluation[evaluation], config.algorithm.readouts.get(readout)
@@ -214,6 +228,21 @@ def is_done(config: Config) -> bool:
     results = Results(config, folder)
     lacks = results.lacking(snapshots_of(folder)) or any(results.lost()) or damaged_tables(folder, config)
     return not lacks
+
+
+def headline_value(config: Config) -> float | None:
+    """What a finished run is worth: the last value of what its first evaluation charts first, of its first read-out.
+
+    None where no evaluation has one.
+    """
+    results = Results(config, folder_of(config))
+    for evaluation in config.evaluation.values():
+        for readout in evaluation.names(config.algorithm.readouts):
+            rows = results.rows().get(readout, {})
+            found = [(step, m[name]) for name in evaluation.charted[:1] for step, m in rows.items() if name in m]
+            if found:
+                return max(found)[1]
+    return None
 
 
 def evaluated_with(config: Config) -> set[str]:

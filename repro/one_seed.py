@@ -5,6 +5,7 @@ A run trains one seed or several together (`repro.training`); whatever is kept o
 
 from __future__ import annotations
 
+import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,19 +18,20 @@ from repro.algorithms.base import Training
 from repro.config.checks import TRAINING
 from repro.config.keys import hyperparameters, training_key
 from repro.config.schema import Config
-from repro.errors import StorageError
+from repro.errors import StoppedEarlyError, StorageError
 from repro.evaluation.averages import tabulated
 from repro.evaluation.base import Measured
 from repro.faults import disk_faults_told
 from repro.games.game import Game
 from repro.measuring import Measuring
+from repro.planned import curve_name, run_name
 from repro.policies.files import save_strategy
 from repro.policies.readout import Readout
 from repro.policies.snapshot import Snapshot, SnapshotFolder
 from repro.tracking import checkpoints, provenance
 from repro.tracking import record as records
-from repro.tracking.mlflow_runs import MLflowRuns, last_attempt
-from repro.tracking.record import FINISHED, RunRecord
+from repro.tracking.mlflow_runs import INVOCATION_TAG, RERUN_TAG, MLflowRuns, last_attempt
+from repro.tracking.record import FINISHED, INVOCATION, RunRecord
 from repro.tracking.rows import TrainingRows
 from repro.tracking.store import Store, default_uri, experiment_id, open_store
 from repro.trained import (
@@ -38,6 +40,7 @@ from repro.trained import (
     damaged_tables,
     digest,
     record_of,
+    rerun_command,
     run_folder,
     save_portable,
     snapshots_of,
@@ -61,12 +64,15 @@ class Seed:
     rows: TrainingRows
 
     @classmethod
-    def open(cls, game: Any, config: Config, labels: Mapping[str, str], record: RunRecord | None) -> Seed:
+    def open(
+        cls, game: Any, config: Config, labels: Mapping[str, str], record: RunRecord | None, title: str = ""
+    ) -> Seed:
         """A training's folder, record and MLflow runs, made where there are none.
 
         Args:
             labels: target -> scale, of what asked for it.
             record: of the training; None: the one in its folder.
+            title: of the run; MLflow's runs that there are keep their names if it is empty.
 
         Raises:
             ReproError: what is asked of it cannot be done.
@@ -93,7 +99,7 @@ class Seed:
         if not record.trained:
             record.note_made_with({**provenance.code(), **provenance.hardware(), **provenance.versions()})
         known = dict(record.mlflow)
-        mlflow = _mlflow_runs(store, experiment, config, record)
+        mlflow = _mlflow_runs(store, experiment, config, record, title)
         # What MLflow lacks in runs that are new to the record is to be made up for, even if this process is killed.
         record.exported &= record.mlflow == known
         records.write(folder, record)
@@ -197,29 +203,38 @@ def _experiment(config: Config) -> tuple[Store, str]:
     return store, experiment_id(store, config.game["name"], output / "artifacts")
 
 
-def _mlflow_runs(store: Store, experiment: str, config: Config, record: RunRecord) -> MLflowRuns:
+def _mlflow_runs(store: Store, experiment: str, config: Config, record: RunRecord, title: str) -> MLflowRuns:
     game, algorithm = config.game["name"], config.algorithm
-    readouts = [TRAINING, *_readout_names(config)]
+    readouts = [TRAINING, *readout_names(config)]
+    invocation = os.environ.get(INVOCATION)
     flat = {k: v for k, v in hyperparameters(config).items() if k not in ("game.name", "algorithm.name")}
     tags = {
+        RERUN_TAG: rerun_command([training_key(config)]),
         **{name: ", ".join(values) for name, values in record.made_with.items()},
         **{f"target.{target}": scale for target, scale in record.labels.items()},
+        **({INVOCATION_TAG: invocation} if invocation else {}),
     }
     return MLflowRuns(
         store,
         experiment,
         record,
         key=training_key(config),
-        names={name: f"{algorithm.name if name == TRAINING else name} {game} seed={config.seed}" for name in readouts},
+        names={name: run_name(title, config, name) for name in readouts},
+        curves={name: curve_name(title, config, name) for name in readouts},
         params={
-            name: {"algorithm": algorithm.name if name == TRAINING else name, "game": game, "seed": config.seed, **flat}
+            # Of read-outs, `algorithm` is what curves are compared by: one training has several.
+            name: {
+                "algorithm": algorithm.name if name == TRAINING else name, "training": algorithm.name, "readout": name,
+                "game": game, "seed": config.seed, **flat,
+            }
             for name in readouts
         },
         tags=tags,
-    )
+        renames=bool(title),
+    )  # fmt: skip
 
 
-def _readout_names(config: Config) -> list[str]:
+def readout_names(config: Config) -> list[str]:
     """Whatever metrics are measured of: the read-outs, and what evaluations call so."""
     named = [n for e in config.evaluation.values() for n in e.names(config.algorithm.readouts)]
     return list(dict.fromkeys([*config.algorithm.readouts, *named]))
@@ -245,7 +260,7 @@ def closing_when_stopped(seeds: Sequence[Seed], where: Callable[[], str]) -> Ite
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt | SystemExit)
         reason = "interrupted" if stopped else str(error)
-        status = "KILLED" if stopped or isinstance(error, StorageError) else "FAILED"
+        status = "KILLED" if stopped or isinstance(error, StorageError | StoppedEarlyError) else "FAILED"
         with suppress(StorageError):  # What ended the run is told, and not that MLflow cannot be told.
             for seed in seeds:
                 seed.mlflow.finish(status, f"{where()}: {reason}")

@@ -8,10 +8,23 @@ from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
 
+from repro.config.checks import TRAINING
 from repro.config.keys import hyperparameters, training_key
 from repro.config.schema import Config
 from repro.errors import ReproError
 from repro.trained import run_folder
+
+_LONGEST_NAME = 250
+"""Of a run in MLflow: what databases have room for."""
+
+WHO = "<who>"
+"""In a run's title, the place of its seed and read-out."""
+
+_NAMED = ("algorithm", "network", "game", "trainer", "device", "threads")
+"""Parts of a configuration that a title names."""
+_NOT_NAMED = ("game", "algorithm.readouts.", "algorithm.opponents.")
+_CHOICES = ("experiment", "algorithm")
+"""What a title names only of runs that differ in it."""
 
 MOST_AT_ONCE = 1024
 """Runs that can be done at once."""
@@ -24,10 +37,12 @@ class Run:
     Attributes:
         configs: checked, one per seed, ascending.
         labels: target -> scale; one run may serve several targets.
+        title: what the command said of its hyperparameters, as its runs in MLflow are called; `WHO` is in it.
     """
 
     configs: Sequence[Config]
     labels: Mapping[str, str]
+    title: str = ""
 
     @property
     def config(self) -> Config:
@@ -83,7 +98,7 @@ def union(runs: Iterable[Run]) -> list[Run]:
             by_key[run.key] = run
             continue
         configs = [_with(one, other) for one, other in zip(before.configs, run.configs, strict=True)]
-        by_key[run.key] = Run(configs, {**before.labels, **run.labels})
+        by_key[run.key] = Run(configs, {**before.labels, **run.labels}, before.title or run.title)
     return list(by_key.values())
 
 
@@ -102,6 +117,64 @@ def _with(config: Config, other: Config) -> Config:
         algorithm=replace(config.algorithm, readouts=readouts),
         force=config.force or other.force,
     )
+
+
+def titles(jobs: Sequence[Sequence[str]]) -> list[str]:
+    """A title per job of a command, from its overrides: first what differs from job to job, at last what all share."""
+    said = [dict(filter(None, map(_said, job))) for job in jobs]
+    differ = {key for one in said for key in one if len({other.get(key) for other in said}) > 1}
+    return [
+        " ".join([
+            *(f"{key}={value}" for key, value in one.items() if key in differ),
+            WHO,
+            *(f"{key}={value}" for key, value in one.items() if key not in differ),
+        ])
+        for one in said
+    ]  # fmt: skip
+
+
+def titled_together(runs: Sequence[Run]) -> list[Run]:
+    """The runs of several commands, with titles as if they were one's: what all share comes last."""
+    words = [run.title.split() for run in runs]
+    shared = set.intersection(*map(set, words)) - {WHO} if words else set()
+    return [
+        replace(
+            run, title=" ".join([*(w for w in said if w not in {*shared, WHO}), WHO, *(w for w in said if w in shared)])
+        )
+        for run, said in zip(runs, words, strict=True)
+    ]
+
+
+def curve_name(title: str, config: Config, readout: str) -> str:
+    """What runs of all seeds are called that a command asked for: `simulations=800 d2cfr`.
+
+    Args:
+        title: of the run, or empty.
+        readout: or `TRAINING`.
+    """
+    return _named(title, config, readout, "")
+
+
+def run_name(title: str, config: Config, readout: str) -> str:
+    """What a run in MLflow is called: `simulations=800 s2 d2cfr`, or `simulations=800 s2 training d2cfr`."""
+    return _named(title, config, readout, f"s{config.seed} ")
+
+
+def _named(title: str, config: Config, readout: str, seed: str) -> str:
+    who = f"{TRAINING} {config.algorithm.name}" if readout == TRAINING else readout
+    differs, _, shared = (title or WHO).partition(WHO)
+    # An algorithm that is called like its read-out is not said twice.
+    first = [word for word in differs.split() if word != f"algorithm={who.removeprefix(f'{TRAINING} ')}"]
+    last = [word for word in shared.split() if word.partition("=")[0] not in _CHOICES]
+    return " ".join([*first, f"{seed}{who}", *last])[:_LONGEST_NAME]
+
+
+def _said(override: str) -> tuple[str, str] | None:
+    """Key, as a title has it, and value of an override that is about what is trained; None for others."""
+    key, _, value = override.lstrip("+~").partition("=")
+    if key.split(".")[0] not in (*_NAMED, *_CHOICES) or key in _NOT_NAMED or key.startswith(_NOT_NAMED[1:]):
+        return None
+    return key.removeprefix("algorithm."), value
 
 
 def labels(runs: Sequence[Run]) -> list[str]:

@@ -21,24 +21,27 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Quote, QuotedString
+from hydra.core.override_parser.types import Quote, QuotedString, ValueType
 from hydra.errors import HydraException
+from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from repro.config import checks
+from repro.config import checks, composed
 from repro.config.checks import check_with_game, game_for_checks, readout_of, settings
-from repro.config.composed import check_keys, one_sentence
+from repro.config.composed import check_choices, check_keys, one_sentence
+from repro.config.game_defaults import with_defaults
 from repro.config.keys import register_schemas, training_key
 from repro.config.memory import check_memory
 from repro.config.schema import Config
 from repro.errors import ReproError
-from repro.planned import MOST_AT_ONCE, Run
+from repro.planned import MOST_AT_ONCE, Run, titles
 from repro.suggestions import did_you_mean
+from repro.trained import full_key
 
-CONF = Path(__file__).resolve().parents[1] / "conf"
+CONF = composed.CONF
 _PUBLISHED = ("custom", "paper")
 """Scales that depart from nothing."""
 MOST_RUNS = 10_000
@@ -60,11 +63,13 @@ class Sweep:
         overrides: as typed.
         multirun: whether commas sweep.
         runs: in the order of the sweep.
+        notes: one sentence for each of the defaults that games have of their own.
     """
 
     overrides: Sequence[str]
     multirun: bool
     runs: Sequence[Run]
+    notes: Sequence[str] = ()
 
     @property
     def command(self) -> str:
@@ -84,12 +89,39 @@ def plan(overrides: Sequence[str], multirun: bool, config_dir: str | None = None
     with _composing(config_dir, overrides):
         _check_launching(overrides)
         jobs = _jobs(overrides, multirun)
-        runs = [_run(cfg, job) for cfg, job in zip(_composed(jobs), jobs, strict=True)]
+        configs, notes = _composed(jobs)
+        runs = [
+            replace(_run(cfg, job), title=title) for cfg, job, title in zip(configs, jobs, titles(jobs), strict=True)
+        ]
     for run in runs:
         for config in run.configs:
             check_with_game(config, game_for_checks(config))
     _check_together(runs)
-    return Sweep(overrides, multirun, runs)
+    return Sweep(overrides, multirun, runs, notes)
+
+
+def planned_job(overrides: Sequence[str], config_dir: str | None = None) -> Sweep:
+    """The one run of a job of a sweeper of Hydra's: the same as if the job's overrides were typed.
+
+    Raises:
+        ReproError: as for `plan`.
+    """
+    outside = get_gh_backup()
+    GlobalHydra.instance().clear()
+    try:
+        return plan(overrides, multirun=False, config_dir=config_dir)
+    finally:
+        restore_gh_from_backup(outside)
+
+
+def composed_study(overrides: Sequence[str], config_dir: str | None = None) -> DictConfig:
+    """The configuration of a study (conf/tune).
+
+    Raises:
+        ReproError: it cannot be composed.
+    """
+    with _composing(config_dir, overrides):
+        return compose("tune", [*_SEARCHED, *overrides])
 
 
 def check_scale(sweep: Sweep) -> None:
@@ -150,6 +182,7 @@ def measured_otherwise(config: Config, overrides: Sequence[str], config_dir: str
         merged: Any = OmegaConf.to_container(readouts.algorithm.readouts)
     algorithm = replace(config.algorithm, readouts={name: readout_of(name, r) for name, r in merged.items()})
     changed = replace(config, evaluation=composed.evaluation, tracking_uri=composed.tracking_uri, algorithm=algorithm)
+    changed = _with_full_keys(changed)
     checks.check_settings(changed)
     check_with_game(changed, game_for_checks(changed))
     check_memory(changed, game_for_checks(changed), trains=False)
@@ -202,30 +235,50 @@ def _searchpath(config_dir: str) -> str:
     return f"hydra.searchpath=[{quoted(f'file://{folder}')}]"
 
 
-def _composed(jobs: Sequence[Sequence[str]]) -> list[DictConfig]:
-    """A configuration per job. Those that differ by `seed=NUMBER` alone are composed once, which takes time."""
+def _composed(jobs: Sequence[Sequence[str]]) -> tuple[list[DictConfig], list[str]]:
+    """A configuration per job, and what is to be said of them.
+
+    Jobs that differ by `seed=NUMBER` alone are composed once, which takes time.
+    """
     composed: dict[tuple[str, ...], DictConfig] = {}
+    notes: dict[str, None] = {}
     configs = []
     for job in jobs:
         without_seed = tuple(override for override in job if not _SEED.fullmatch(override))
         if without_seed not in composed:
-            composed[without_seed] = compose("config", [*_SEARCHED, *without_seed])
+            check_choices(without_seed)
+            composed[without_seed], note = with_defaults([*_SEARCHED, *without_seed], [CONF, *_FOLDERS])
+            notes |= dict.fromkeys([note] if note else [])
         config = composed[without_seed].copy()
         for seed in filter(None, map(_SEED.fullmatch, job)):
             config.seed = int(seed[1])
         configs.append(config)
-    return configs
+    return configs, list(notes)
 
 
 def _run(cfg: DictConfig, job: Sequence[str]) -> Run:
     _check_departures(cfg, job)
     _drop_what_is_not_measured(cfg, job)
     labels = {str(cfg.target): str(cfg.scale)}
-    first = settings(cfg)
+    first = _with_full_keys(settings(cfg))
     if first.seeds is None:
         return Run([first], labels)
     # Each with references of its own to other runs, which follow from the seed.
-    return Run([settings(OmegaConf.merge(cfg, {"seed": seed, "seeds": None})) for seed in sorted(first.seeds)], labels)  # type: ignore[arg-type]
+    of_seeds = [settings(OmegaConf.merge(cfg, {"seed": seed, "seeds": None})) for seed in sorted(first.seeds)]  # type: ignore[arg-type]
+    return Run([_with_full_keys(config) for config in of_seeds], labels)
+
+
+def _with_full_keys(config: Config) -> Config:
+    """A configuration whose evaluations name other trainings in full.
+
+    Raises:
+        ReproError: a key that is abbreviated is so of several runs.
+    """
+
+    def full(key: str) -> str:
+        return full_key(config.output_dir, key)
+
+    return replace(config, evaluation={name: e.with_full_keys(full) for name, e in config.evaluation.items()})
 
 
 def _check_departures(cfg: DictConfig, job: Sequence[str]) -> None:
@@ -279,7 +332,10 @@ def _jobs(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
             continue
         values.pop(key, None)
         if override.is_discrete_sweep():
-            swept = islice(override.sweep_string_iterator(), MOST_RUNS + 1)
+            choices = islice(override.sweep_string_iterator(), MOST_RUNS + 1)
+            # A glob finds the schemas, too, which files of choices are made of.
+            globbed = override.value_type is ValueType.GLOB_CHOICE_SWEEP
+            swept = [value for value in choices if not (globbed and value.startswith("schema"))]
             values[key] = [f"{key}={value}" for value in swept]
         elif override.is_sweep_override():
             raise ReproError(f"{override.input_line}: a sweep must name its values, such as 1,2,3 or range(3).")
@@ -350,12 +406,20 @@ def _key_of(*overrides: Any, _root_: DictConfig) -> str:
     if named not in _KEYS:
         if composed not in _REFERENCED:
             with nullcontext() if GlobalHydra().is_initialized() else _composing(None):
-                _REFERENCED[composed] = compose("config", [*composed])
+                _REFERENCED[composed], _ = with_defaults(composed, [CONF, *_FOLDERS])
         _KEYS[named] = training_key(settings(OmegaConf.merge(_REFERENCED[composed], same)))  # type: ignore[arg-type]
     return _KEYS[named]
 
 
+def _quotient(number: float, divisor: float) -> int:
+    """`${quotient:A,B}`: A / B, rounded up; for lengths that follow from how much an iteration does."""
+    if not divisor > 0:
+        raise ReproError(f"quotient: the divisor is {divisor}; it must be greater than 0.")
+    return math.ceil(number / divisor)
+
+
 OmegaConf.register_new_resolver("run_key", _key_of, replace=True)
+OmegaConf.register_new_resolver("quotient", _quotient, replace=True)
 
 
 def quoted(text: str) -> str:

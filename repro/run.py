@@ -1,8 +1,9 @@
-"""Train and evaluate: `python -m repro.run [-m] KEY=VALUE ...`.
+"""Train and evaluate: `python -m repro.run [-m] [--dry-run] KEY=VALUE ...`.
 
 Before any work every run that the command line asks for is composed and checked (`repro.planning`) and the output
 folder and the tracking store are tried. Then `repro.launching.execute` does each, with `-m` through Hydra's launcher:
-skip what is finished, continue what is not, train, measure, and leave a record for the table at the end.
+skip what is finished, continue what is not, train, measure, and leave a record for the table at the end. `--dry-run`
+says instead what would be done, and how long it may take.
 """
 
 from __future__ import annotations
@@ -12,31 +13,55 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from repro.config.composed import one_sentence
-from repro.config.keys import register_schemas
+from repro.config.composed import CONF, check_first_words, one_sentence
 from repro.errors import ReproError
 from repro.faults import disk_faults_told
-from repro.launching import Command, prepare_output
-from repro.planned import stages
-from repro.planning import CONF, Sweep, check_scale, check_sizes, is_about_launching, plan
 from repro.stopping import CAN_BE_REPEATED, stoppable
+
+if TYPE_CHECKING:
+    from repro.planning import Sweep
 
 
 @hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")
-def _show(config: DictConfig) -> None:
-    """Only reached by Hydra's own questions, such as --cfg job, which it answers itself."""
+def _job(config: DictConfig) -> float | None:
+    """A run that a sweeper of Hydra's asks for; returns its headline metric (`repro.measuring.headline_value`).
+
+    Hydra's own questions, such as --cfg job, it answers itself.
+
+    Raises:
+        ReproError: the run did not finish.
+    """
+    from repro.measuring import headline_value  # noqa: PLC0415  (imports torch and Lightning, which takes seconds)
+    from repro.planning import planned_job  # noqa: PLC0415
+
+    del config  # Composed without what a game wants by default (`repro.config.game_defaults`).
+    job = HydraConfig.get()
+    folders = [source.path for source in job.runtime.config_sources if source.provider == "command-line"]
+    sweep = planned_job(list(job.overrides.task), *folders)
+    if run(sweep):
+        raise ReproError(f"the run {sweep.runs[0].key} did not finish.")
+    return headline_value(sweep.runs[0].config)
+
+
+def _has_sweeper(overrides: Sequence[str]) -> bool:
+    """Whether a sweeper is asked for that decides by results what comes next; a plain sweep is expanded here."""
+    return any(line.startswith("hydra/sweeper=") and line != "hydra/sweeper=basic" for line in overrides)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--multirun", "-m", action="store_true")
     parser.add_argument("--config-dir", "-cd")
+    parser.add_argument("--dry-run", action="store_true")
     return parser
 
 
@@ -49,10 +74,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     options, overrides = _parser().parse_known_args(words)
     try:
-        if any(text.startswith("-") for text in overrides):
+        if any(text.startswith("-") for text in overrides) or (options.multirun and _has_sweeper(overrides)):
             _ask_hydra()
             return 0
-        return run(plan(overrides, options.multirun, options.config_dir))
+        check_first_words(overrides)
+        from repro.planning import plan  # noqa: PLC0415  (as above)
+
+        sweep = plan(overrides, options.multirun, options.config_dir)
+        return foresee(sweep) if options.dry_run else run(sweep)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         print(f"error: {one_sentence(error)}", file=sys.stderr)
         return 2
@@ -62,21 +91,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _ask_hydra() -> None:
-    """Let Hydra answer what is about it: --help, --cfg, --info, --hydra-help, shell completion."""
+    """Let Hydra do what is about it: --help, --cfg, --info, --hydra-help, shell completion, sweepers of its own."""
+    from repro.config.keys import register_schemas  # noqa: PLC0415  (as above)
+
     register_schemas()
-    _show()
+    _job()
+
+
+def foresee(sweep: Sweep) -> int:
+    """Print what a command line would do, without doing it; returns the exit status."""
+    from repro.outlook import outlooks, show  # noqa: PLC0415  (as above)
+    from repro.planning import check_scale, check_sizes, is_about_launching  # noqa: PLC0415
+
+    check_scale(sweep)
+    check_sizes(sweep.runs)
+    for note in sweep.notes:
+        print(note, file=sys.stderr)
+    at_once = [line.partition("=")[2] for line in sweep.overrides if "hydra.launcher.n_jobs=" in line]
+    joblib = any("joblib" in line for line in sweep.overrides if is_about_launching(line))
+    cores = os.cpu_count() or 1
+    jobs = (int(at_once[-1]) if at_once else -1) if joblib and sweep.multirun else 1
+    show(outlooks(sweep.runs, Path(sweep.runs[0].config.output_dir).absolute()), cores if jobs < 1 else jobs)
+    return 0
 
 
 @disk_faults_told()
 def run(sweep: Sweep) -> int:
     """Do the runs of a command line; returns the exit status."""
+    from repro.launching import Command, prepare_output  # noqa: PLC0415  (as above)
+    from repro.planned import stages  # noqa: PLC0415
+    from repro.planning import check_scale, check_sizes, is_about_launching  # noqa: PLC0415
+
     check_scale(sweep)
     check_sizes(sweep.runs)
     first = sweep.runs[0].config
     output = prepare_output(first.output_dir)
     launcher = [line for line in sweep.overrides if is_about_launching(line)]
     command = Command(output, first.tracking_uri, launcher if sweep.multirun else None)
-    return command.do(stages(sweep.runs))
+    for note in sweep.notes:
+        print(note, file=sys.stderr)
+    status = command.do(stages(sweep.runs))
+    command.show(sweep.runs)
+    return status
 
 
 if __name__ == "__main__":

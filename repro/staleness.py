@@ -9,7 +9,8 @@ in `conf/` and `repro.config` (a run's settings are compared on their own), and 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,8 +19,9 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from repro.config.keys import SCHEMA, register_schemas
-from repro.config.schema import ALGORITHMS
+from repro.config.schema import ALGORITHMS, Config
 from repro.tracking import provenance
+from repro.tracking.record import RunRecord
 
 PACKAGE = "repro"
 _EVERY_RUN = ("repro.training", "repro.measuring")
@@ -194,6 +196,38 @@ def staleness(sweep: Mapping[str, Any], now: str | None = None) -> Staleness:
             return Staleness(None, why=f"commit {commit[:_DIGITS]} is not in this history")
         changed |= found
     return Staleness(sorted(changed & files), len(files))
+
+
+# -- finished runs ---------------------------------------------------------------------------------------------------
+
+
+def made_at(trainings: Iterable[tuple[Config, RunRecord]]) -> list[str]:
+    """Of each finished training, at which commit it was made, and whether code that determines it has changed since.
+
+    Seconds for all together: what trainings share is looked at once.
+    """
+    answers: dict[str, str] = {}
+    told = []
+    for config, record in trainings:
+        algorithm = {SCHEMA: next(n for n, schema in ALGORITHMS.items() if type(config.algorithm) is schema)}
+        sweep: dict[str, Any] = {key: record.made_with.get(key, []) for key in ("git_commit", "git_dirty")}
+        sweep["config"] = {"algorithm": algorithm}
+        key = json.dumps(sweep, sort_keys=True)
+        if key not in answers:
+            answers[key] = _made_at(sweep)
+        told.append(answers[key])
+    return told
+
+
+def _made_at(sweep: Mapping[str, Any]) -> str:
+    at = ", ".join(commit[:_DIGITS] for commit in commits(sweep)) or "unknown"
+    found = staleness(sweep)
+    if found.changed is None:
+        return f"made at commit {at}; whether code has changed since is unknown: {found.why}"
+    if not found.changed:
+        return f"made at commit {at}"
+    changed = str(found).partition(" ")[2]
+    return f"made at commit {at}; code that determines it has changed since {changed}"
 
 
 # -- on pages --------------------------------------------------------------------------------------------------------

@@ -91,6 +91,8 @@ def plan_target(target: str, options: Options) -> tuple[list[PlannedSweep], list
     Raises:
         ReproError: a sweep cannot be composed.
     """
+    from repro.planned import titled_together  # noqa: PLC0415
+
     planned: list[PlannedSweep] = []
     runs: list[Run] = []
     for sweep in (s for s in module_of(target).SWEEPS if options.scale in (s.only or (options.scale,))):
@@ -100,7 +102,7 @@ def plan_target(target: str, options: Options) -> tuple[list[PlannedSweep], list
         command = "python -m repro.run -m " + shlex.join([*overrides, "hydra/launcher=joblib"])
         planned.append(PlannedSweep(sweep.name, command, configs, tuple(sweep.arguments("paper"))))
         runs += sweep_runs
-    return planned, runs
+    return planned, titled_together(runs)
 
 
 def _where(options: Options) -> list[str]:

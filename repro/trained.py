@@ -7,10 +7,12 @@ anywhere.
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +21,13 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from repro import durable
-from repro.config.checks import game_for_checks, game_of
+from repro.config.checks import game_for_checks
 from repro.config.keys import from_plain, training_config, training_key
 from repro.config.schema import Config, ReadoutConfig
 from repro.engine.sampling import SamplingEngine
 from repro.errors import ReproError, told_as
 from repro.games.game import Game
-from repro.policies.files import check_same_game
+from repro.policies.files import check_same_game, load_strategy
 from repro.policies.readout import Readout, Seat
 from repro.policies.snapshot import History, Snapshot, SnapshotFolder, load_whole, save_durably
 from repro.seeding import generator
@@ -38,6 +40,8 @@ PORTABLE = "snapshot.pt"
 """A training's last snapshot in one file, whatever its history."""
 
 _TRIAL_HANDS = 100
+_FEW = 4
+"""Keys that a sentence names."""
 
 
 def run_folder(output_dir: str | Path, key: str) -> Path:
@@ -45,9 +49,29 @@ def run_folder(output_dir: str | Path, key: str) -> Path:
     return Path(output_dir).absolute() / "runs" / key
 
 
+def full_key(output_dir: str | Path, text: str) -> str:
+    """The key of the run that a text abbreviates by its first digits; the text itself where no run begins so.
+
+    Raises:
+        ReproError: several runs do.
+    """
+    runs = run_folder(output_dir, "")
+    if not re.fullmatch("[0-9a-f]{1,11}", text):
+        return text
+    keys = sorted(path.parent.name for path in runs.glob(f"{text}*/{CONFIG}"))
+    if len(keys) > 1:
+        raise ReproError(f"the key {text!r} is ambiguous in {runs}: {', '.join(keys[:_FEW])} begin so; add digits.")
+    return keys[0] if keys else text
+
+
 def folder_of(config: Config) -> Path:
     """The folder of a training."""
     return run_folder(config.output_dir, training_key(config))
+
+
+def rerun_command(keys: Sequence[str]) -> str:
+    """What repeats trainings, and compares, where their output folder is."""
+    return " ".join(["python -m repro.rerun", *keys])
 
 
 def snapshots_of(folder: Path) -> SnapshotFolder:
@@ -97,12 +121,12 @@ class Trained:
 
     @classmethod
     def open(cls, output_dir: str | Path, key: str) -> Trained:
-        """A training by its key.
+        """A training by its key, or by as many of its first digits as no other run has.
 
         Raises:
-            ReproError: there is none, or its configuration cannot be read.
+            ReproError: there is none, or several, or its configuration cannot be read.
         """
-        folder = run_folder(output_dir, key)
+        folder = run_folder(output_dir, full_key(output_dir, key))
         if not (folder / CONFIG).is_file():
             runs = [path.parent.name for path in folder.parent.glob(f"*/{CONFIG}")]
             raise ReproError(
@@ -138,6 +162,17 @@ class Trained:
         """
         self.check_finished()
         check_same_game(self.folder, "a run", game_for_checks(self.config), game)
+        return self.read_out(game, readout)
+
+    def read_out(self, game: Any, readout: str = "") -> OtherReadout:
+        """A read-out of the snapshots that there are, be the training finished or not.
+
+        Args:
+            game: the training's.
+
+        Raises:
+            ReproError: it has no such read-out.
+        """
         return OtherReadout(self.snapshots, _readout(game, self.config, _chosen(self.config, readout)))
 
 
@@ -188,6 +223,44 @@ class OtherReadout:
                 del self._kept[earlier]
             self._kept[iteration] = seats
         return self._kept[iteration]
+
+
+@dataclass
+class FileReadout:
+    """What a `strategy.csv` or `snapshot.pt` plays, to measure against; see `repro.evaluation.base.Other`.
+
+    Args:
+        game: the measured training's.
+        path: of the file.
+        readout: of a snapshot, which has a name; empty: its only one.
+    """
+
+    game: Game
+    path: Path
+    readout: str = ""
+
+    @property
+    def iterations(self) -> Sequence[int]:
+        """None: it is met as it is, at any time."""
+        return ()
+
+    @cached_property
+    def _seats(self) -> Sequence[Seat]:
+        if not self.path.is_file():
+            raise ReproError(f"there is no file {self.path}.")
+        if self.path.suffix == ".csv":
+            table = load_strategy(self.game, self.path)
+            return table, table
+        return portable_readout(self.game, self.path, self.readout)
+
+    def seats(self, iteration: int | None = None) -> Sequence[Seat]:
+        """A player for each seat.
+
+        Raises:
+            ReproError: the file cannot be read, or is for another game.
+        """
+        assert iteration is None
+        return self._seats
 
 
 def _checked_seats(path: Path, readout: Readout, snapshot: Snapshot, sound_rows: int = 0) -> Sequence[Seat]:
@@ -348,6 +421,6 @@ def portable_readout(game: Game, path: Path, readout: str = "") -> Sequence[Seat
     """
     config, snapshot = load_portable(path)
     with _as_configured(path):
-        check_same_game(path, "a snapshot", game_of(config), game)
+        check_same_game(path, "a snapshot", game_for_checks(config), game)
         chosen = _readout(game, config, _chosen(config, readout))
     return _checked_seats(path, chosen, snapshot)

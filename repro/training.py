@@ -27,7 +27,7 @@ from repro.algorithms.base import Training
 from repro.config.checks import check_with_game, game_of
 from repro.config.keys import training_key
 from repro.config.schema import Config
-from repro.errors import ReproError, StorageError
+from repro.errors import ReproError, StoppedEarlyError, StorageError
 from repro.evaluation.base import Measured
 from repro.faults import causes, disk_fault, disk_faults_told
 from repro.one_seed import Seed, closing_when_stopped
@@ -43,7 +43,9 @@ _NO_FAULT_OF_A_CHECKPOINT = (OSError, StorageError, MemoryError, torch.OutOfMemo
 
 
 @disk_faults_told()
-def train(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, record: RunRecord) -> str:
+def train(
+    configs: Sequence[Config], labels: Mapping[str, str], folder: Path, record: RunRecord, title: str = ""
+) -> str:
     """Do a run, or continue it, or measure what lacks of it; returns its state.
 
     Args:
@@ -51,6 +53,7 @@ def train(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, re
         labels: target -> scale, of what asked for it.
         folder: where checkpoints are: the training's, or of several seeds one for all.
         record: of the run: that of the training itself, or one for all seeds.
+        title: of the run.
 
     Raises:
         ReproError: the run cannot be done as asked.
@@ -62,7 +65,7 @@ def train(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, re
     with threadpool_limits(config.threads):
         game = game_of(config)
         check_with_game(config, game)
-        seeds = [Seed.open(game, one, labels, record if len(configs) == 1 else None) for one in configs]
+        seeds = [Seed.open(game, one, labels, record if len(configs) == 1 else None, title) for one in configs]
         _note_trained(filter(Seed.is_trained_unnoted, seeds))
         state = SKIPPED
         for together in _begun_together([seed for seed in seeds if not seed.record.trained]):
@@ -174,6 +177,8 @@ def _train(model: Training, seeds: Sequence[Seed], reporting: Reporting, checkpo
     trainer.callbacks.append(Checkpoints(place, keys, config.checkpoint_every_seconds))  # type: ignore[attr-defined]
     trainer.fit(model, datamodule=model.datamodule, ckpt_path=checkpoint, weights_only=True)
     if model.iteration < model.iterations:
+        for stopped in (c for c in trainer.callbacks if isinstance(c, EndsEarly) and c.reason):  # type: ignore[attr-defined]
+            raise StoppedEarlyError(f"{stopped.reason}; repeat the command to continue.")
         raise ReproError(
             f"training was stopped by a callback after iteration {model.iteration} of {model.iterations}; repeat "
             "the command without it to continue."
@@ -220,6 +225,16 @@ def _quiet_lightning() -> None:
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="pytorch_lightning")
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+
+
+class EndsEarly(pl.Callback):
+    """A callback that may stop a training on purpose (`trainer.should_stop`), which is interrupted then, not failed.
+
+    Attributes:
+        reason: why it has; empty if it has not.
+    """
+
+    reason = ""
 
 
 class Reporting(pl.Callback):
@@ -289,6 +304,8 @@ class Reporting(pl.Callback):
     def _report(self, training: Training) -> None:
         self._record.headline = _headline(self._seeds)
         self._record.iteration = training.iteration
-        iterations = training.iteration - self._first
-        self._record.seconds_per_iteration = (time.monotonic() - self._started) / iterations
+        work = self._seeds[0].config.algorithm.work
+        done, left = work(training.iteration) - work(self._first), training.iterations - training.iteration
+        to_do = (work(training.iterations) - work(training.iteration)) / left if left else done / training.iteration
+        self._record.seconds_per_iteration = (time.monotonic() - self._started) / done * to_do
         records.write(self._folder, self._record)

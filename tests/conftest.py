@@ -9,6 +9,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from repro.tracking import store
+from tests.browser_fixture import browser  # noqa: F401  (a fixture of all tests)
 
 torch.set_num_threads(1)
 

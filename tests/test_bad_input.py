@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from repro import evaluate, run
@@ -51,11 +54,19 @@ def refused(*overrides: str, multirun: bool = False) -> str:
         (["+netwrk=fc"], "netwrk is no key of this configuration (did you mean network?)."),
         (["+xyz=1"], "xyz is no key of this configuration (the keys there are game, algorithm, network, seed, "),
         (["+game.rank=4"], "game leduc has no parameter 'rank' (did you mean ranks?); its parameters are ranks, "),
+        (["algorithm=schema_deep_cfr"], "Could not find 'algorithm/schema_deep_cfr' (did you mean "),
+        (["algorithm=base/mccfr"], "Could not find 'algorithm/base/mccfr' (did you mean os_mccfr?); there are cfr,"),
+        (["network=schema"], "Could not find 'network/schema'; there are brown, deep_cfr"),
+        (["evaluation=[costs,schema_match]"], "Could not find 'evaluation/schema_match'; there are costs,"),
         (["game=river_subgames", "algorithm=dcvn", "+game.leastpot=4"], "'leastpot' (did you mean least_pot?)"),
         (["+algorithm.readouts.x={kinds: ensemble}"], "with the keys kind and capacity (did you mean kind?)."),
         (["algorithm.readouts.x={kind: ensemble}"], "algorithm.readouts.x is not there; write +algorithm.readouts.x="),
         (["algorithm.average='${seed}'"], "algorithm.average is 0; it must have the keys of a RegressionConfig."),
         (["seed='${sede}'"], "seed: Interpolation key 'sede' not found"),
+        (["seed=abc"], "seed is 'abc'; it must be a whole number."),
+        (["algorithm.value.learning_rate=x"], "algorithm.value.learning_rate is 'x'; it must be a number."),
+        (["force=5x"], "force is '5x'; it must be true or false."),
+        (["seed=null"], "seed is null; it must have a value."),
         (["algorithm.module=nonsense"], "algorithm.module is 'nonsense'; it must be a file that can be imported ("),
         (["algorithm.readouts.sd_cfr.kind=5"], "algorithm.readouts.sd_cfr.kind is 5; it must be the name of a kind"),
         (["departures=foo"], "departures=foo: departures follow from scale and experiment, leave them out."),
@@ -87,7 +98,7 @@ def test_a_misspelt_key_is_refused_whatever_it_is_typed_with(overrides, sentence
         ("algorithm.memory=resevoir", "one of reservoir, aggregated (did you mean reservoir?)."),
         (
             "+algorithm.readouts.x={kind: ensembel}",
-            "must be one of ensemble, average_network (did you mean ensemble?).",
+            "must be one of ensemble, as_collected, average_network (did you mean ensemble?).",
         ),
         ("game.name=leducc", "game 'leducc' is unknown (did you mean leduc?)"),
     ],
@@ -259,3 +270,12 @@ def test_exponents_may_be_infinite():
 )
 def test_sweeps_that_no_command_can_do(overrides, sentence):
     assert sentence in refused(*SMALL, *overrides, multirun=True)
+
+
+@pytest.mark.parametrize("line", ["forse=1", "+forse=1", "experment=figure1", "sedd=3"])
+def test_a_misspelt_key_is_told_before_the_algorithms_are_imported(line):
+    """Which takes seconds."""
+    code = f"import sys; from repro import run; run.main([{line!r}]); assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "is no key of this configuration (did you mean " in done.stderr

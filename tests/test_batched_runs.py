@@ -22,7 +22,17 @@ from repro.tracking import record as records
 from repro.tracking.mlflow_runs import MLflowRuns
 from repro.tracking.record import RunRecord
 from repro.trained import Trained
-from tests.helpers.commands import call, executed, folder_of, key_of, killed_after, planned, results, tracked
+from tests.helpers.commands import (
+    call,
+    executed,
+    folder_of,
+    in_a_child,
+    key_of,
+    killed_after,
+    planned,
+    results,
+    tracked,
+)
 
 SMALL = (
     "game=fhp", "game.ranks=5", "game.suits=2", "algorithm=sd_cfr_and_deep_cfr", "network=deep_cfr",
@@ -40,11 +50,7 @@ def done(output: Path, *overrides: str) -> str:
 
 def done_in_a_child(output: Path, *overrides: str) -> int:
     """The exit status of a process that does a run."""
-    child = os.fork()
-    if child == 0:
-        done(output, *overrides)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return in_a_child(lambda: done(output, *overrides))
 
 
 def left(output: Path, seed: int) -> Trained:

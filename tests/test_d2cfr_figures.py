@@ -5,15 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from paper_figures import d2cfr_choices, d2cfr_curves, figure6, figure7, figure8, figure9, frame, table3
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from paper_figures.d2cfr_ablation import lower_loss
-from paper_figures.exploitability_curves import difference
 from repro.config.keys import training_key
 from repro.evaluation.measures import Exploitability
+from repro.evaluation.statistics import difference
 from repro.targets import module_of
 from tests.helpers import figures
 from tests.helpers.commands import configs
@@ -68,6 +70,29 @@ def test_nearly_everywhere(lower_at, expected):
 def test_nearly_everywhere_is_open_where_noise_decides():
     noisy = pd.DataFrame({t: [1.0, -1.2, 0.3, -0.2] for t in range(20)})
     assert d2cfr_curves.share_below(noisy) == (1.0, UNDECIDED)
+
+
+def test_nearly_everywhere_is_as_sure_as_the_least_sure_of_those_it_needs():
+    """Nine at 30 to 110 standard errors, the tenth to twentieth at 1 to 11: 19 of 20 are needed, and 2 others for its
+    opposite."""
+    spread = np.array([-1.0, 0.0, 1.0, 2.0])
+    levels = [-30.0 - 10 * i for i in range(9)] + [-3.0 - i for i in range(11)]
+    below = pd.DataFrame({t: level + spread for t, level in enumerate(levels)})
+    p_values = sorted(stats.ttest_1samp(below[t], 0).pvalue for t in below)
+    assert d2cfr_curves.share_below(below)[1].p == pytest.approx(2 * p_values[18])
+    opposite = d2cfr_curves.share_below(-below)[1]
+    assert opposite == DID_NOT_HOLD
+    assert opposite.p == pytest.approx(19 * p_values[1])
+    alone = d2cfr_curves.share_below(below.iloc[:1])[1]
+    assert (alone, alone.p) == (HELD, None)
+
+
+def test_nearly_everywhere_errs_rarely():
+    """Where two of 20 evaluations are no lower, "nearly all are" is said with a p-value below 5% in less than 5%."""
+    draws = np.random.default_rng(0)
+    drawn = [pd.DataFrame(draws.normal([0.0] * 2 + [-9.0] * 18, 1, (5, 20))) for _ in range(400)]
+    p_values = [d2cfr_curves.share_below(table)[1].p for table in drawn]
+    assert 0 < sum(p is not None and p < 0.05 for p in p_values) / len(drawn) < 0.05
 
 
 def test_independent_runs_are_not_paired_and_those_of_one_training_are():

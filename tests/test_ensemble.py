@@ -8,15 +8,19 @@ import pytest
 import torch
 from torch import Tensor
 
+from repro.config import ReadoutConfig
 from repro.engine.sampling import SamplingEngine
 from repro.evaluation import expected_value
+from repro.evaluation.averages import tabulated
 from repro.evaluation.exploitability import exact_engine
 from repro.games import Game, load
 from repro.games.betting import CALL, FOLD, RAISE
 from repro.policies import TabularPolicy, deterministic_policy, random_policy
-from repro.policies.ensemble import reservoir_members
+from repro.policies.ensemble import BM, AsCollected, reservoir_members
+from tests.helpers.deep_cfr import small_model
 from tests.helpers.draws import seeded
 from tests.helpers.policies import average_of, ensemble_of, strategies_that_differ
+from tests.helpers.training import advanced, config_of_model
 
 
 def with_part(game: Game, table: Tensor, player: int, part: Tensor) -> TabularPolicy:
@@ -186,3 +190,24 @@ def test_a_hand_keeps_to_its_strategy():
     share = matches.double().mean(0)
     expected = torch.arange(1, 6) / 15.0
     assert bool(((share - expected).abs() < 4 * (expected * (1 - expected) / hands).sqrt()).all())
+
+
+# -- as B^s collects -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("iterations", [1, 5])
+def test_as_collected_is_what_b_s_was_told(iterations):
+    """The collected strategies' mean at an infoset, linearly weighted, tends to this average, and not to B^M's."""
+    game = load("leduc")
+    model = advanced(small_model(game, memory="aggregated", traversals=10_000, iterations=iterations), iterations)
+    config, apart = config_of_model(model), {}
+    for name, kind in (("as_collected", AsCollected), ("sd_cfr", BM)):
+        table = tabulated(game, kind(game, config, ReadoutConfig("ensemble")).seats(model.snapshot())).table
+        for player, memory in enumerate(model.strategy_memories):
+            told = memory.state_dict()
+            weight, part = told["weight"], game.player_slice[player]
+            difference = (told["sum"] / weight.clamp(min=1) - table[part]).abs().sum(1)
+            apart[name, player] = float((weight[:, 0] * difference).sum() / weight.sum())
+    assert apart["as_collected", 0] == apart["sd_cfr", 0] < 0.01
+    assert apart["as_collected", 1] < 0.01
+    assert apart["sd_cfr", 1] > 0.1

@@ -10,7 +10,7 @@ from repro.measuring import evaluated_with
 from repro.tracking import provenance
 from repro.tracking import record as records
 from repro.trained import run_folder
-from tests.helpers.commands import SMALL, call, executed, key_of, planned, results
+from tests.helpers.commands import SMALL, call_here, executed, key_of, planned, results
 
 HOLDEM = (
     "game=fhp", "game.ranks=4", "game.suits=2", "algorithm=sd_cfr_and_deep_cfr", "network=deep_cfr", "network.width=8",
@@ -96,15 +96,15 @@ def test_a_folder_of_configurations_and_another_store_can_be_named(outputs, tmp_
 
 
 def test_what_is_no_finished_run_is_refused_in_one_sentence(outputs):
-    done = call("0123456789ab", "--output", str(outputs), module="evaluate")
+    done = call_here("0123456789ab", "--output", str(outputs), module="evaluate")
     assert done.returncode == 2
     assert "there is no run with the key '0123456789ab'" in done.stderr
     assert done.stderr.count("\n") == 1
     unfinished = run_folder(outputs, key_of(*SMALL, "seed=7"))
     unfinished.mkdir()
-    done = call(unfinished.name, "--output", str(outputs), module="evaluate")
+    done = call_here(unfinished.name, "--output", str(outputs), module="evaluate")
     assert done.returncode == 2
-    done = call(key_of(*SMALL), "seed=3", "--output", str(outputs), module="evaluate")
+    done = call_here(key_of(*SMALL), "seed=3", "--output", str(outputs), module="evaluate")
     assert done.returncode == 2
     assert "only evaluation, algorithm.readouts and tracking_uri can be given" in done.stderr
 
@@ -122,6 +122,6 @@ def test_what_is_measured_later_names_the_commit_that_measured_it(outputs, monke
 
 def test_a_read_out_of_a_run_cannot_become_another_one(outputs):
     other = "algorithm.readouts.sd_cfr.capacity=3"
-    done = call(key_of(*SMALL), other, "evaluation=costs", "--output", str(outputs), module="evaluate")
+    done = call_here(key_of(*SMALL), other, "evaluation=costs", "--output", str(outputs), module="evaluate")
     assert done.returncode == 1
     assert "choose another name" in done.stderr

@@ -25,7 +25,7 @@ from repro.tracking import mlflow_runs, store
 from repro.tracking import record as records
 from repro.tracking.rows import TrainingRows
 from repro.trained import run_folder
-from tests.helpers.commands import SMALL, planned, results, tracked
+from tests.helpers.commands import SMALL, in_a_child, planned, results, tracked
 
 SHORT = (*SMALL, "algorithm.iterations=6", "algorithm.snapshot_every=2", "checkpoint_every_seconds=0")
 
@@ -247,13 +247,13 @@ def test_back_in_the_first_store_a_run_finds_its_runs_again(straight, tmp_path):
 
 def killed(run: Run, patch) -> None:
     """Do a run in a process that is killed where `patch` says."""
-    child = os.fork()
-    if child == 0:
+
+    def does() -> None:
         with pytest.MonkeyPatch.context() as patched:
             patch(patched)
             execute(run)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+    assert in_a_child(does) == 9
 
 
 def dying(kind: type, name: str, calls: int, **changes):
@@ -286,7 +286,7 @@ def test_a_killed_run_logs_no_step_twice(straight, tmp_path):
     with sqlite3.connect(tmp_path / "mlflow.db") as database:
         database.execute("DELETE FROM metrics")
         database.execute("DELETE FROM latest_metrics")
-    killed(run, dying(mlflow_runs.MLflowRuns, "_write", 3, _METRICS_AT_ONCE=2))
+    killed(run, dying(mlflow_runs.MLflowRuns, "_write", 3, METRICS_AT_ONCE=2))
     killed(run, dying(Seed, "report", 1))
     assert execute(run) == records.FINISHED
     check_mirrored(tmp_path, run)

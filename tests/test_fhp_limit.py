@@ -17,7 +17,10 @@ LINES = {"player 0": 3.0, "player 1 raise call -": 9.0, "player 0 raise call - c
 def read_out(readout: str, last: float, length: int, **where: Any) -> pd.DataFrame:
     parts = {"before_board": 0.3 * last, "on_board": 0.6 * last}
     parts |= {f"line/{line}": worth for line, worth in LINES.items()}
-    frames = [rows(readout, "deviations/everywhere", {10: 400.0, length: last}, **where)]
+    anywhere = {10: 400.0, length: last}
+    frames = [rows(readout, "deviations/everywhere", anywhere, **where)]
+    # On all flops, where deviations are worth a little less than on some.
+    frames += [rows(readout, "exploitability", anywhere, **where)] if readout == "deep_cfr" else []
     frames += [rows(readout, metric, {10: 1.0, length: 60.0}, **where) for metric in ("nodes_touched", "wall_seconds")]
     frames += [rows(readout, f"deviations/{part}", {length: worth}, **where) for part, worth in parts.items()]
     return pd.concat(frames)

@@ -209,7 +209,11 @@ def test_ctrl_c_stops_everything(done, tmp_path, monkeypatch, capsys):
             ["figure1", "--scale", "smok"],
             "--scale is 'smok'; it must be one of smoke, laptop, night, paper (did you mean",
         ),
-        (["figure1", "--draw", "--output", "nowhere"], "data.csv does not exist; make the figure first, or copy there"),
+        (
+            ["figure1", "--draw", "--output", "nowhere", "--scale", "smoke"],
+            "data.csv does not exist, and nothing is published of figure1 at scale smoke; make the figure first.",
+        ),
+        (["kuhn", "--draw", "--output", "/dev/null/x"], "/dev/null/x/figures/kuhn-laptop cannot be made (Not a dir"),
         (["figure1", "--publish", "--output", "nowhere"], "holds no finished figure; make it first with `make figure1"),
     ],
 )

@@ -75,9 +75,9 @@ def test_uniform_splits_evenly_over_legal_actions():
 
 def test_describe():
     kuhn = load("kuhn")
-    assert kuhn.describe(0) == "player 0, hand 0, betting "
+    assert kuhn.describe(0) == "player 0, hand J, betting "
     assert kuhn.describe(int(kuhn.infoset(kuhn.tree.child[0, RAISE], torch.tensor(0), torch.tensor(2)))) == (
-        "player 1, hand 2, betting raise"
+        "player 1, hand K, betting raise"
     )
     leduc = load("leduc")
     # Check, bet, call; then the public card, number 3, which is of rank 1.
@@ -85,10 +85,11 @@ def test_describe():
     for action in (CALL, RAISE, CALL):
         node = leduc.tree.child[node, action]
     infoset = int(leduc.infoset(node, torch.tensor(3), torch.tensor(5)))
-    assert leduc.describe(infoset) == "player 0, hand 2, board 1, betting call raise call / "
+    assert leduc.describe(infoset) == "player 0, hand K, board Q, betting call raise call / "
+    assert leduc.describe(infoset, numbered=True) == "player 0, hand 2, board 1, betting call raise call / "
     by_card = load("leduc", **BY_CARD)
     infoset = int(by_card.infoset(node, torch.tensor(3), torch.tensor(5)))
-    assert by_card.describe(infoset) == "player 0, hand 5, board 3, betting call raise call / "
+    assert by_card.describe(infoset) == "player 0, hand Kd, board Qd, betting call raise call / "
     for game in (kuhn, leduc, by_card):
         assert len({game.describe(i) for i in range(game.infosets)}) == game.infosets
 

@@ -142,11 +142,12 @@ def test_figure4_is_drawn_and_listed():
     assert [number(cell) for cell in listed[3][1:3]] == [1e6, 404]
 
 
-def figure2_data(won: dict[int, float], error: float, memory: dict[int, float]) -> pd.DataFrame:
+def figure2_data(won: dict[int, float], error: float, memory: dict[int, float], late: float = 0.5) -> pd.DataFrame:
     return pd.concat(
         [
             rows("sd_cfr", "match/deep_cfr/value", won),
             rows("sd_cfr", "match/deep_cfr/standard_error", dict.fromkeys(won, error)),
+            rows("as_collected", "match/deep_cfr/value", {t: late * value for t, value in won.items()}),
             rows("training", "memory/strategy", memory),
         ],
         ignore_index=True,
@@ -160,20 +161,24 @@ def test_figure2_claims():
     assert set(verdicts(figure2, data).values()) == {HELD}
     lost = verdicts(figure2, figure2_data({2: 30.0, 4: -20.0}, 4.0, memory))
     assert lost == {
-        "wins": HELD, "wins_everywhere": DID_NOT_HOLD, "wins_after_full": DID_NOT_HOLD, "precise": DID_NOT_HOLD,
+        "wins": HELD, "wins_everywhere": DID_NOT_HOLD, "wins_after_full": DID_NOT_HOLD, "beyond_the_lag": HELD,
+        "precise": DID_NOT_HOLD,
     }  # fmt: skip
+    only_late = verdicts(figure2, figure2_data({2: 30.0, 4: 20.0}, 3.0, memory, late=-0.1))
+    assert {name for name, verdict in only_late.items() if verdict == DID_NOT_HOLD} == {"beyond_the_lag"}
     growing = figure2_data({2: 30.0, 4: 20.0}, 3.0, {1: 100.0, 2: 200.0, 3: 300.0, 4: 400.0})
     assert np.isnan(figure2.full_from(growing))
     assert verdicts(figure2, growing)["wins_after_full"] == NOT_TESTABLE
     (axes,) = figure2.draw(data).axes
     assert "memories of strategies full" in legend(axes)
-    assert [number(cell) for cell in cells(figure2.table(data))[1][:2]] == [2, 30.3]
+    assert [number(cell) for cell in cells(figure2.table(data))[1][:3]] == [2, 30.3, 15.2]
 
 
 def table1_data(means: tuple[float, ...]) -> pd.DataFrame:
     frames = []
     for depth, mean in enumerate(means):
-        frames += [rows("sd_cfr", f"disagreement/{depth}/{s}", {20: mean * f})
+        frames += [rows(readout, f"disagreement/{depth}/{s}", {20: mean * f * part})
+                   for readout, part in (("sd_cfr", 1.0), ("as_collected", 0.5))
                    for s, f in (("mean", 1), ("std", 2), ("decisions", 1e5))]  # fmt: skip
     return pd.concat(frames, ignore_index=True)
 

@@ -14,7 +14,7 @@ from repro.evaluation.base import Costs
 from repro.evaluation.measures import Exploitability, Match
 from repro.planned import Run, stages
 from repro.planning import check_scale, plan
-from tests.helpers.commands import SMALL, call, configs, key_of
+from tests.helpers.commands import SMALL, call_here, configs, key_of
 
 # -- keys ------------------------------------------------------------------------------------------------------------
 
@@ -228,14 +228,14 @@ def test_a_read_out_can_be_added_on_the_command_line():
 
 
 def test_one_bad_value_in_a_sweep_stops_all_of_it_before_any_work(tmp_path):
-    done = call("-m", *SMALL, "algorithm.traversals=200,-5", f"output_dir={tmp_path / 'never'}")
+    done = call_here("-m", *SMALL, "algorithm.traversals=200,-5", f"output_dir={tmp_path / 'never'}")
     assert done.returncode == 2
     assert done.stderr == "error: algorithm.traversals is -5; it must be at least 1.\n"
     assert not (tmp_path / "never").exists()
 
 
 def test_an_unfinished_list_is_one_sentence(tmp_path):
-    done = call("-m", "seed=[1", f"output_dir={tmp_path}")
+    done = call_here("-m", "seed=[1", f"output_dir={tmp_path}")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("error: ")

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from repro.games import load
 from repro.planning import plan
+from repro.policies import save_strategy, uniform
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -18,7 +20,11 @@ README = (ROOT / "README.md").read_text()
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", README, re.DOTALL))
-def test_code_blocks_run(block):
+def test_code_blocks_run(block, tmp_path):
+    strategy = tmp_path / "strategy.csv"
+    game = load("leduc")
+    save_strategy(game, uniform(game), strategy)
+    block = block.replace("outputs/runs/<key>/sd_cfr/strategy.csv", str(strategy))
     done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
@@ -36,7 +42,8 @@ def test_every_make_target_it_names_exists():
 def test_every_run_it_shows_composes(line):
     words = shlex.split(line.replace("=KEY", "=0123456789ab"), comments=True)
     config_dir = words[words.index("--config-dir") + 1] if "--config-dir" in words else None
-    overrides = [word for word in words if word not in ("-m", "--cfg", "job", "--config-dir", config_dir)]
+    flags = ("-m", "--dry-run", "--cfg", "job", "--config-dir", config_dir)
+    overrides = [word for word in words if word not in flags]
     assert plan(overrides, "-m" in words, config_dir).runs
 
 

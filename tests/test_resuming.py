@@ -24,7 +24,7 @@ from repro.tracking import record as records
 from repro.tracking.mlflow_runs import READOUT_TAG, MLflowRuns
 from repro.tracking.record import RunRecord
 from repro.trained import Trained, load_portable
-from tests.helpers.commands import SMALL, call, command, folder_of, only_folder, results, tracked
+from tests.helpers.commands import SMALL, call, call_here, command, folder_of, in_a_child, only_folder, results, tracked
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_a_run_is_tracked(straight):
     assert set(runs) == {"training", "sd_cfr", "deep_cfr"}
     for name in ("sd_cfr", "deep_cfr"):
         run = runs[name]
-        assert run.data.tags["mlflow.parentRunId"] == runs["training"].info.run_id
+        assert run.data.tags["repro.key"] == runs["training"].data.tags["repro.key"]
         assert run.info.status == "FINISHED"
         assert run.data.params["algorithm"] == name
         assert run.data.params["game"] == "kuhn"
@@ -89,10 +89,10 @@ def test_a_run_leaves_what_can_be_played(straight):
 
 def test_a_finished_run_is_skipped_and_force_runs_it_again(straight):
     before = results(straight, SMALL)
-    again = call(*SMALL, f"output_dir={straight}")
+    again = call_here(*SMALL, f"output_dir={straight}")
     assert again.returncode == 0
     assert "skipped" in again.stderr
-    forced = call(*SMALL, f"output_dir={straight}", "force=true")
+    forced = call_here(*SMALL, f"output_dir={straight}", "force=true")
     assert forced.returncode == 0
     assert "finished" in forced.stderr
     pd.testing.assert_frame_equal(results(straight, SMALL), before)
@@ -248,12 +248,8 @@ def test_killed_at_the_very_end(straight, tmp_path, monkeypatch, moment):
             patched.setattr(Seed, "_leave_files", lambda *_: os._exit(9))
         else:
             patched.setattr(MLflowRuns, "finish", lambda *_: os._exit(9))
-        child = os.fork()
-        if child == 0:
-            launching.execute(run.configs, run.labels)
-            os._exit(0)
-        _, code = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(code) == 9
+        code = in_a_child(lambda: launching.execute(run.configs, run.labels))
+    assert code == 9
     assert launching.execute(run.configs, run.labels) == records.FINISHED
     pd.testing.assert_frame_equal(results(tmp_path, SMALL), results(straight, SMALL))
     assert (only_folder(tmp_path) / "sd_cfr" / "strategy.csv").exists()

@@ -75,7 +75,7 @@ def test_a_run_is_closed_and_can_be_continued(tmp_path, monkeypatch, capsys, num
         assert run.main(overrides) == SIGNALS[number]
     told = capsys.readouterr().err
     assert told.endswith("interrupted; repeat the command to continue from the last checkpoints.\n")
-    assert "interrupted  repeat the command to continue" in told
+    assert "interrupted  the checkpoint of iteration 6 of 10 is kept; repeat the command to continue" in told
     record = records.read(only_folder(tmp_path))
     assert (record.state, record.iteration, record.trained) == (records.INTERRUPTED, 6, False)
     assert {run.info.status for run in tracked(tmp_path)[1]} == {"KILLED"}
@@ -163,7 +163,7 @@ def test_a_command_that_is_to_outlive_its_terminal_does():
 def worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
     """This process as the worker of a launcher, with a command that is alive: does a run, and returns its state."""
     monkeypatch.setenv(launching.COMMAND_PROCESS, f"{socket.gethostname()}:{os.getppid()}")
-    monkeypatch.setenv(launching._INVOCATION, "this command")
+    monkeypatch.setenv(records.INVOCATION, "this command")
     monkeypatch.setattr(launching, "_interrupted", -math.inf)
 
     def do(*overrides: str) -> str:

@@ -26,7 +26,7 @@ from repro.tracking import store
 from repro.tracking.mlflow_runs import ATTEMPT_TAG, READOUT_TAG, MLflowRuns
 from repro.tracking.record import RunRecord
 from repro.tracking.store import Store, default_uri, experiment_id, open_store
-from tests.helpers.commands import SMALL, call
+from tests.helpers.commands import SMALL, call_here
 
 
 @pytest.mark.makes_a_database
@@ -63,7 +63,7 @@ def test_a_deleted_experiment_is_explained(tmp_path):
 def test_an_output_folder_that_cannot_be_written_is_refused(tmp_path):
     file = tmp_path / "file"
     file.write_text("in the way")
-    done = call(*SMALL, f"output_dir={file}/outputs")
+    done = call_here(*SMALL, f"output_dir={file}/outputs")
     assert done.returncode == 2
     assert done.stderr.startswith("error: output_dir is ")
     assert "must be a folder that can be written" in done.stderr
@@ -73,7 +73,7 @@ def test_an_output_folder_that_cannot_be_written_is_refused(tmp_path):
 def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
     file = tmp_path / "mlflow.db"
     file.write_text("my thesis, the only copy")
-    done = call(*SMALL, f"output_dir={tmp_path}")
+    done = call_here(*SMALL, f"output_dir={tmp_path}")
     assert done.returncode == 2
     assert "must be an MLflow database" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
 
 from repro.engine.compiled import Floats
 
@@ -49,6 +48,8 @@ def _kmeans(points: Floats, weight: Floats, clusters: int) -> NDArray[np.int64]:
     places, which = np.unique(points, axis=0, return_inverse=True)
     if len(places) <= clusters:
         return which.astype(np.int64)
+    from sklearn.cluster import KMeans  # noqa: PLC0415  (takes half a second to import)
+
     total = np.bincount(which, weight)
     fitted = KMeans(clusters, n_init=1, max_iter=30, random_state=0).fit(places, sample_weight=total)
     _, named = np.unique(fitted.labels_, return_inverse=True)

@@ -33,7 +33,7 @@ from repro.networks.modules import Network, average_network, value_network
 from repro.networks.optimizers import FlatAdam
 from repro.networks.purposes import purpose_problems
 from repro.policies.base import Policy
-from repro.policies.ensemble import BM
+from repro.policies.ensemble import BM, AsCollected
 from repro.policies.network import AverageNetwork
 from repro.policies.readout import Readout
 from repro.policies.snapshot import History
@@ -48,7 +48,9 @@ class DeepCFRConfig(AlgorithmConfig):
         DUELING: whether it has a use for the state value of a dueling network.
     """
 
-    READOUTS: ClassVar[Mapping[str, type[Readout]]] = {"ensemble": BM, "average_network": AverageNetwork}
+    READOUTS: ClassVar[Mapping[str, type[Readout]]] = {
+        "ensemble": BM, "as_collected": AsCollected, "average_network": AverageNetwork,
+    }  # fmt: skip
     MANY_SEEDS: ClassVar[bool] = True
     DUELING: ClassVar[bool] = False
 
@@ -148,6 +150,10 @@ class DeepCFRConfig(AlgorithmConfig):
             for key, regression in self.regressions.items():
                 yield f"algorithm.{key}.batch_size", float(entry * regression.batch_size)
         yield from network_bytes(config.network, 2 if self.average is None else 4)
+
+    def work(self, iterations: int) -> float:
+        """Value networks' fits, which may grow, are nearly all of it."""
+        return float(self.value.steps_until(iterations))
 
     def build(self, game: Game, config: Config) -> Training:
         assert config.network is not None

@@ -6,24 +6,54 @@ held against the schema.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 
-from repro.config.schema import EVALUATIONS
+from repro.config.schema import EVALUATIONS, Config
 from repro.errors import ReproError
 from repro.suggestions import did_you_mean, nearest
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+"""The configurations, beside the package."""
+
+_MADE_OF = ("schema", "base/")
+"""How the names of files begin that are no choices, but what choices are made of."""
 
 _DROPPED = (
     "full_key:", "To append to your config", "Config search path", "provider=", "object_type=", "reference_type=",
     "Check that", "See https:", "^", "Either remove", "Or add a second",
 )  # fmt: skip
 """How lines of Hydra's explanations begin that name neither key nor value."""
+
+
+_MISTYPED = re.compile(r"Value '(?P<value>.*)' (of type '\w+' could not be converted to|is not a valid) (?P<kind>\w+)")
+"""What OmegaConf says of a value of another type than its key has."""
+_KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
+
+
+def check_first_words(overrides: Sequence[str]) -> None:
+    """Refuse what looks like a misspelt key or group of a run, before the algorithms are imported, which takes seconds.
+
+    Whatever else is wrong with a key shows when all is composed.
+
+    Raises:
+        ReproError: names the key, and the nearest one that there is.
+    """
+    known = {f.name for f in fields(Config)} | {path.name for path in CONF.iterdir() if path.is_dir()} | {"hydra"}
+    for override in overrides:
+        written, assigned, _ = override.partition("=")
+        key = written.lstrip("+~")
+        near = nearest(key, known) if assigned and re.fullmatch("[a-z_]+", key) and key not in known else None
+        if near is not None:
+            raise ReproError(f"{key} is no key of this configuration (did you mean {near}?).")
 
 
 def check_keys(node: DictConfig, prefix: str = "") -> None:
@@ -90,6 +120,8 @@ def one_sentence(error: BaseException) -> str:
             return (
                 f"bad configuration: {fault.override} is no KEY=VALUE, or has characters that need quotes ({reason})."
             )
+        if isinstance(fault, ValidationError) and (sentence := _mistyped(fault)) is not None:
+            return sentence
     # Hydra explains itself over several lines.
     texts = [str(fault) for fault in faults if not isinstance(fault, ReproError)]
     lines = [line.strip() for text in texts for line in text.splitlines()]
@@ -99,12 +131,43 @@ def one_sentence(error: BaseException) -> str:
     return "bad configuration: " + "".join(unnamed) + "; ".join(kept)
 
 
+def _mistyped(error: ValidationError) -> str | None:
+    """What is said of a value of another type than its key has; None where the fault is another one."""
+    message = str(error).splitlines()[0]
+    if message.endswith("is not Optional"):
+        return f"{error.full_key} is null; it must have a value."
+    found = _MISTYPED.match(message)
+    if found is None or found["kind"] not in _KINDS:
+        return None
+    return f"{error.full_key} is {found['value']!r}; it must be {_KINDS[found['kind']]}."
+
+
+def check_choices(overrides: Sequence[str]) -> None:
+    """Refuse files that choices are made of, which lack values, as choices.
+
+    Hydra must be initialised.
+
+    Raises:
+        ReproError: names the choice, and those that there are.
+    """
+    for override in overrides:
+        group, _, written = override.lstrip("+~").partition("=")
+        for choice in written.strip("[] ").split(","):
+            if choice.strip().startswith(_MADE_OF) and (CONF / group).is_dir():
+                raise ReproError(_no_choice(f"{group}/{choice.strip()}"))
+
+
 def _no_such_choice(error: MissingConfigException) -> str:
-    group, _, choice = str(error.missing_cfg_file).rpartition("/")
+    return _no_choice(str(error.missing_cfg_file))
+
+
+def _no_choice(path: str) -> str:
+    group, _, choice = path.removesuffix(".yaml").rpartition("/")
+    group = group.partition("/base")[0]
     choices = GlobalHydra.instance().config_loader().get_group_options(group)
-    choices = [name for name in choices if not name.startswith("schema")]
+    choices = [name for name in choices if not name.startswith(_MADE_OF)]
     there = f"; there are {', '.join(choices)}" if choices else ""
-    return f"bad configuration: Could not find '{error.missing_cfg_file}'{did_you_mean(choice, choices)}{there}."
+    return f"bad configuration: Could not find '{path}'{did_you_mean(choice, choices)}{there}."
 
 
 def _no_such_key(error: ConfigAttributeError | ConfigKeyError) -> str:

@@ -59,6 +59,10 @@ class RegressionConfig:
         """SGD steps of a fit in a CFR iteration."""
         return self.steps + self.more_steps * (iteration - 1)
 
+    def steps_until(self, iteration: int) -> int:
+        """SGD steps of all fits up to a CFR iteration, it among them."""
+        return self.steps * iteration + self.more_steps * (iteration * (iteration - 1) // 2)
+
 
 @dataclass
 class ReadoutConfig:
@@ -122,6 +126,10 @@ class AlgorithmConfig:
     def bytes_needed(self, config: Config, game: Any) -> Iterator[tuple[str, float]]:
         """Keys, and the bytes that their values take at the least; see `repro.config.memory`."""
         return iter(())
+
+    def work(self, iterations: int) -> float:
+        """What so many iterations cost from the beginning, in any unit: how the time for a run divides among them."""
+        return float(iterations)
 
     def waits_for(self, other: AlgorithmConfig) -> bool:
         """Whether another algorithm's runs in the same plan come first, because this one uses what they leave."""

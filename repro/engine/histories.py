@@ -71,6 +71,29 @@ class Histories:
         weight, infoset, sign = self._beliefs(table)
         return _mean(infoset, weight, sign * self.values(table).double(), self.game.infosets)
 
+    def action_values(self, table: Tensor) -> Tensor:
+        """`[infosets, actions]` expected chips of the player to act when both follow `table` after the action, exact.
+
+        nan at illegal actions. At infosets that the opponent never gets to, she holds any hand that the deal allows.
+        """
+        weight, infoset, sign = self._beliefs(table)
+        tree, won = self.game.tree, self.values(table).double()
+        values = weight.new_full((self.game.infosets, self.game.num_actions), torch.nan)
+        for action in range(self.game.num_actions):
+            nodes = tree.legal[:, action].nonzero().flatten()
+            after = sign[nodes] * won[tree.child[nodes, action]]
+            mean = _mean(infoset[nodes], weight[nodes], after, self.game.infosets)
+            values[:, action] = torch.where(self.game.legal[:, action], mean, torch.nan)
+        return values
+
+    def is_met(self, table: Tensor) -> Tensor:
+        """`[infosets]` whether the opponent's own actions ever lead there."""
+        first_reach, second_reach = self.reach(table.double())
+        reach = torch.where((self.game.tree.player == 1)[:, None], first_reach, second_reach)
+        met = torch.zeros(self.game.infosets, dtype=torch.bool, device=self.game.device)
+        met[self.infoset[(self.infoset >= 0) & (reach > 0)]] = True
+        return met
+
     def played_out(self, table: Tensor, simulations: int, generator: torch.Generator) -> Tensor:
         """`[infosets]` mean chips of the player to act in so many independent play-outs from each infoset.
 

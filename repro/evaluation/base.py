@@ -6,19 +6,24 @@ after the other, while they are made or later, and trains nothing.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import torch
 
+from repro.config.checks import NAME
 from repro.config.fields import one_of
 from repro.config.schema import AlgorithmConfig
 from repro.games.game import Game
 from repro.policies.readout import Readout, Seat
 from repro.policies.snapshot import Snapshot
 from repro.seeding import generator
+
+FILE = re.compile(rf"(?P<path>.+\.csv|.+\.pt(?=$|:))(:(?P<readout>{NAME}))?")
+"""A file as what is measured against: `strategy.csv`, or `snapshot.pt`, perhaps with `:READOUT`."""
 
 Measured = dict[str, dict[str, float]]
 """Name of a read-out -> name of a metric -> value."""
@@ -130,9 +135,19 @@ class Evaluation(ABC):
         return ""
 
     @property
-    def others(self) -> list[str]:
-        """References (`KEY` or `KEY/READOUT`) to the trainings that this needs beside the measured one."""
+    def charted(self) -> list[str]:
+        """Names of the metrics that matter most, the first most of all: what is charted of runs."""
         return []
+
+    @property
+    def others(self) -> list[str]:
+        """References (`KEY` or `KEY/READOUT`, or a `FILE`) to what this needs beside the measured training."""
+        return []
+
+    def with_full_keys(self, full_key: Callable[[str], str]) -> Self:
+        """The same with the keys of other trainings in full, as `full_key` says them: they are part of its identity."""
+        del full_key
+        return self
 
     def problems_with(self, others: Mapping[str, Other], due: Sequence[int]) -> Iterator[str]:
         """What is wrong with other trainings for measuring after these iterations, a sentence each."""

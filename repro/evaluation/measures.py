@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +21,7 @@ from repro.config.fields import at_least, one_of
 from repro.config.schema import AlgorithmConfig, register_evaluation
 from repro.engine.holdem_form import HoldemForm, sample_boards
 from repro.evaluation.averages import Averages, BoardRows, ListedRows, engine_rows
-from repro.evaluation.base import Costs, Evaluation, Measured, Other, Subject
+from repro.evaluation.base import FILE, Costs, Evaluation, Measured, Other, Subject
 from repro.evaluation.disagreement import disagreement
 from repro.evaluation.head_to_head import exact, play_match
 from repro.evaluation.units import exploitability, milli_units, unit_name
@@ -32,6 +35,8 @@ _REPLICATES = 100
 
 _REFERENCE = re.compile(rf"[0-9a-f]{{12}}(/{NAME})?|/{NAME}")
 """A read-out of a training, or another one of the same training."""
+_SHORTENED = re.compile(rf"([0-9a-f]{{1,11}})(?:/{NAME})?")
+_BESIDE = re.compile(rf"/{NAME}")
 
 _FEW_INFOSETS = 16
 """Infosets of the largest game whose strategies are metrics."""
@@ -89,12 +94,21 @@ class _Exact(Evaluation):
         return BoardRows(game, HoldemForm(game, sample_boards(game, self.boards, draw)))
 
     def headline(self, game: Game, measured: Measured) -> str:
-        parts = [f"{name} {m[self.HEADLINE]:.0f}" for name, m in measured.items() if self.HEADLINE in m]
+        parts = [f"{name} {_rounded(m[self.HEADLINE])}" for name, m in measured.items() if self.HEADLINE in m]
         return f"{', '.join(parts[:2])} {unit_name(game)}" if parts else ""
+
+    @property
+    def charted(self) -> list[str]:
+        return [self.HEADLINE]
 
     @abstractmethod
     def _of_table(self, subject: Subject, rows: ListedRows | BoardRows, table: Tensor) -> dict[str, float]:
         """Metrics of a strategy, a table of `rows`."""
+
+
+def _rounded(value: float) -> str:
+    """Whole where that has two digits, and otherwise with two: an exploitability of 0.02 is not 0."""
+    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.2g}"
 
 
 @dataclass
@@ -158,9 +172,10 @@ class Deviations(_Exact):
 class Match(Evaluation):
     """What read-outs win per game against others, in thousandths of the game's unit, mean over both seatings."""
 
-    # Name -> what is played against: KEY or KEY/READOUT, the key (folder in outputs/runs) of a finished training in the
-    # same game, and which of its read-outs, where there are several; or /READOUT, another of the measured training
-    # itself. ${run_key:"OVERRIDE",...} is the key of the run that these overrides ask for, with seed, device and
+    # Name -> what is played against: KEY or KEY/READOUT, the key (folder in outputs/runs; the first digits do where no
+    # other run has them) of a finished training in the same game, and which of its read-outs, where there are several;
+    # /READOUT, another of the measured training itself; or a file, strategy.csv or snapshot.pt[:READOUT], which is met
+    # as it is. ${run_key:"OVERRIDE",...} is the key of the run that these overrides ask for, with seed, device and
     # threads of this one.
     opponents: dict[str, str] = field(default_factory=dict)
     # Opponents as they were after the same iteration, or at their end.
@@ -172,12 +187,20 @@ class Match(Evaluation):
         self._tables: dict[str, Averages] = {}
 
     @property
+    def charted(self) -> list[str]:
+        return [f"match/{opponent}/value" for opponent in self.opponents]
+
+    @property
     def others(self) -> list[str]:
-        return [reference for reference in self.opponents.values() if not reference.startswith("/")]
+        return [reference for reference in self.opponents.values() if not _BESIDE.fullmatch(reference)]
 
     @property
     def beside(self) -> list[str]:
-        return [reference[1:] for reference in self.opponents.values() if reference.startswith("/")]
+        return [reference[1:] for reference in self.opponents.values() if _BESIDE.fullmatch(reference)]
+
+    def identity(self) -> dict[str, Any]:
+        # What a file holds counts, wherever it lies.
+        return {**super().identity(), "opponents": {name: _content(r) for name, r in self.opponents.items()}}
 
     def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
         yield from super().problems(game, algorithm)
@@ -194,15 +217,28 @@ class Match(Evaluation):
         for name, reference in self.opponents.items():
             if not re.fullmatch(NAME, name):
                 yield f"opponents.{name}", reference, "the name must be of a-z, 0-9 and _"
-            if not _REFERENCE.fullmatch(reference):
+            if file := FILE.fullmatch(reference):
+                if not Path(file["path"]).is_file():
+                    yield f"opponents.{name}", reference, "there is no such file"
+                elif self.opponents_at == "same":
+                    yield "opponents_at", "same", f"opponents.{name} is a file, which is met as it is, use last"
+            elif not _REFERENCE.fullmatch(reference):
                 yield (
                     f"opponents.{name}",
                     repr(reference),
-                    "it must be KEY, KEY/READOUT or /READOUT, where KEY is of 12 characters, 0-9 and a-f",
+                    "it must be KEY, KEY/READOUT or /READOUT, where KEY is of 12 characters, 0-9 and a-f, or the first "
+                    "ones of a run that is there, or a file, strategy.csv or snapshot.pt",
                 )
-            elif reference.startswith("/") and reference[1:] not in algorithm.readouts:
+            elif _BESIDE.fullmatch(reference) and reference[1:] not in algorithm.readouts:
                 allowed = ", ".join(algorithm.readouts)
                 yield f"opponents.{name}", reference, f"the read-outs of this run are {allowed}"
+
+    def with_full_keys(self, full_key: Callable[[str], str]) -> Match:
+        full = {}
+        for name, reference in self.opponents.items():
+            found = _SHORTENED.fullmatch(reference)
+            full[name] = reference if found is None else full_key(found[1]) + reference[found.end(1) :]
+        return replace(self, opponents=full)
 
     def problems_with(self, others: Mapping[str, Other], due: Sequence[int]) -> Iterator[str]:
         for name, reference in self.opponents.items() if self.opponents_at == "same" else ():
@@ -235,7 +271,7 @@ class Match(Evaluation):
         return f"{', '.join(parts[-_MOST_MATCHES:])} {unit_name(game)}" if parts else ""
 
     def _opponent(self, subject: Subject, reference: str) -> Any:
-        if reference.startswith("/"):
+        if _BESIDE.fullmatch(reference):
             return subject.seats(reference[1:])
         at = subject.snapshot.iteration if self.opponents_at == "same" else None
         return subject.others[reference].seats(at)
@@ -250,6 +286,23 @@ class Match(Evaluation):
 
     def _policy(self, subject: Subject, whose: str, seats: Any) -> TabularPolicy:
         return TabularPolicy(self._tables.setdefault(whose, Averages(engine_rows(subject.game))).table(seats))
+
+
+def _content(reference: str) -> str:
+    """What determines an opponent: the reference itself, or of a file its SHA-256."""
+    file = FILE.fullmatch(reference)
+    if not file or not Path(file["path"]).is_file():
+        return reference
+    about = Path(file["path"]).stat()
+    return f"sha256:{_sha256(file['path'], about.st_mtime_ns, about.st_size)}:{file['readout'] or ''}"
+
+
+@lru_cache(maxsize=256)
+def _sha256(path: str, changed: int, size: int) -> str:
+    """Of a file, read once in each state of it."""
+    del changed, size
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass
@@ -268,7 +321,7 @@ class Disagreement(Evaluation):
             name = getattr(self, key)
             if name not in algorithm.readouts:
                 yield key, repr(name), f"the read-outs of this run are {', '.join(algorithm.readouts)}"
-            elif (algorithm.readouts[name].kind == "ensemble") != (key == "first"):
+            elif (key == "first") != algorithm.READOUTS[algorithm.readouts[name].kind].ENSEMBLE:
                 yield key, name, "the first must be an ensemble, the second none"
 
     def bytes_needed(self, game: Game) -> Iterator[tuple[str, float]]:
@@ -331,7 +384,7 @@ class Strategy(Evaluation):
 
 def strategy_metric(game: Game, infoset: int, action: int) -> str:
     """Name of the metric of one probability, e.g. `strategy/player 0 hand 2 call raise/call`."""
-    words = _in_metrics(game.describe(infoset).replace(",", "").replace("betting ", ""))
+    words = _in_metrics(game.describe(infoset, numbered=True).replace(",", "").replace("betting ", ""))
     return f"strategy/{words}/{game.actions[action]}"
 
 

@@ -42,6 +42,20 @@ def mean_ci(values: ArrayLike, confidence: float = 0.95) -> Estimate:
     return Estimate(float(x.mean()), float(x.mean() - half), float(x.mean() + half), len(x))
 
 
+def difference(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -> Estimate:
+    """Mean of `a` minus mean of `b`, which are independent runs, with Welch's interval; `n` is the smaller number."""
+    x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    mean, n = float(x.mean() - y.mean()), min(len(x), len(y))
+    if n == 1:
+        return Estimate(mean, float("nan"), float("nan"), 1)
+    variances = np.array([x.var(ddof=1) / len(x), y.var(ddof=1) / len(y)])
+    if not variances.any():
+        return Estimate(mean, mean, mean, n)
+    freedom = float(variances.sum() ** 2 / (variances**2 / [len(x) - 1, len(y) - 1]).sum())
+    half = float(stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(variances.sum()))
+    return Estimate(mean, mean - half, mean + half, n, freedom)
+
+
 def bands(rows: Sequence[ArrayLike]) -> dict[str, Any]:
     """Mean and interval at each point of curves `[runs, points]`, as arrays `mean`, `low`, `high` `[points]`."""
     estimates = [mean_ci(column) for column in np.asarray(rows, dtype=float).T]

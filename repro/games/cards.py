@@ -7,6 +7,7 @@ that memories, tables and policies need to know nothing about cards.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self
 
@@ -34,6 +35,21 @@ class Deals:
 
     def __len__(self) -> int:
         return len(self.sign)
+
+
+@dataclass(frozen=True)
+class NamedDeal:
+    """One deal, and what it is to people.
+
+    Attributes:
+        deals: the deal.
+        hands: of both players per round, what a player sees and the other does not.
+        boards: per round, what both see; empty where that is nothing.
+    """
+
+    deals: Deals
+    hands: tuple[Sequence[str], Sequence[str]]
+    boards: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -82,7 +98,17 @@ class Cards(ABC):
 
     @abstractmethod
     def describe(self, round_: int, cell: int) -> str:
-        """A readable name of a cell, e.g. `hand 2, board 1`."""
+        """A readable name of a cell, e.g. `hand K, board Q`."""
+
+    def numbered(self, round_: int, cell: int) -> str:
+        """As `describe`, with numbers of ranks in games with one card: for metrics, and files of earlier versions."""
+        return self.describe(round_, cell)
+
+    def deal_named(self, generator: torch.Generator) -> NamedDeal:
+        """Deal once, and say what is dealt as people write it."""
+        deals = self.deal(1, generator)
+        seen = [[self.describe(r, int(cell)) for r, cell in enumerate(cells)] for cells in deals.cells[0]]
+        return NamedDeal(deals, (seen[0], seen[1]), [""] * len(seen[0]))
 
     def to(self, device: torch.device | str) -> Self:
         """The same cards with their tensors on `device`."""

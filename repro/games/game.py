@@ -200,11 +200,12 @@ class Game:
             return self
         return Game(self.name, self.parameters, self.rules, self.cards, self.chips_per_unit, device)
 
-    def describe(self, infoset: int) -> str:
-        """A readable name, e.g. `player 0, hand 2, board 1, betting call raise / `."""
+    def describe(self, infoset: int, numbered: bool = False) -> str:
+        """A readable name, e.g. `player 0, hand K, board Q, betting call raise / `; see `Cards.numbered`."""
         node, cell = (int(x) for x in self.locate(torch.tensor([infoset], device=self.device)))
         player, round_ = int(self.tree.player[node]), int(self.tree.round[node])
-        return f"player {player}, {self.cards.describe(round_, cell)}, betting {self.line(node)}"
+        cards = self.cards.numbered(round_, cell) if numbered else self.cards.describe(round_, cell)
+        return f"player {player}, {cards}, betting {self.line(node)}"
 
     def line(self, node: int) -> str:
         """The betting that leads to a node of the tree, e.g. `call raise / `."""

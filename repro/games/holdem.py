@@ -15,13 +15,12 @@ import torch
 from torch import Tensor
 
 from repro.games import hand_strength
-from repro.games.cards import Cards, Deals
+from repro.games.card_names import card_names
+from repro.games.cards import Cards, Deals, NamedDeal
 from repro.games.isomorphism import Coding, canonical_boards, cards_of
 
 _MOST_LISTED = 1 << 25
 """Pairs of board and hand of the largest round whose cells are listed; isomorphism leaves some twentieth of them."""
-
-_RANK_NAMES, _SUIT_NAMES = "23456789TJQKA", "cdhs"
 
 
 @dataclass(frozen=True)
@@ -104,16 +103,25 @@ class HoldemCards(Cards):
 
     def describe(self, round_: int, cell: int) -> str:
         cards = self.cards_of_cells(round_, torch.tensor([cell], device=self._device))[0].tolist()
-        board, hand = cards[:-2], cards[-2:]
-        return f"hand {self._named(hand)}" + (f", board {self._named(board)}" if board else "")
+        words = [self.names[card] for card in cards]
+        board, hand = "".join(words[:-2]), "".join(words[-2:])
+        return f"hand {hand}" + (f", board {board}" if board else "")
 
     @property
     def _device(self) -> torch.device:
         return next((c.device for c in self.codes if c is not None), torch.device("cpu"))
 
-    def _named(self, cards: list[int]) -> str:
-        names = _RANK_NAMES[hand_strength.RANKS - self.ranks :]
-        return "".join(names[c // self.suits] + _SUIT_NAMES[c % self.suits] for c in cards)
+    @property
+    def names(self) -> list[str]:
+        """Of the cards."""
+        return card_names(self.ranks, self.suits)
+
+    def deal_named(self, generator: torch.Generator) -> NamedDeal:
+        cards = self.draw(1, generator)
+        words = [self.names[card] for card in cards[0].tolist()]
+        hands = [[" ".join(words[2 * p : 2 * p + 2])] * len(self.board_cards) for p in range(2)]
+        boards = [" ".join(words[4 : 4 + public]) for public in self.board_cards]
+        return NamedDeal(self.dealt(cards), (hands[0], hands[1]), boards)
 
 
 def holdem_cards(ranks: int, suits: int, streets: tuple[int, ...]) -> HoldemCards:

@@ -6,13 +6,15 @@ once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from repro.games.cards import Cards, Deals
+from repro.games.card_names import RANKS, card_names, rank_names
+from repro.games.cards import Cards, Deals, NamedDeal
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,40 @@ class OneCard(Cards):
         return Deals(torch.stack(cells, 2), (strength[:, 0] - strength[:, 1]).sign().float())
 
     def describe(self, round_: int, cell: int) -> str:
-        board = f", board {int(self.cell_board[round_][cell])}" if self.board_cards[round_] else ""
-        return f"hand {int(self.cell_hand[round_][cell])}{board}"
+        return self._described(round_, cell, self.class_names)
+
+    def numbered(self, round_: int, cell: int) -> str:
+        return self._described(round_, cell, [str(number) for number in range(self.hands)])
+
+    def _described(self, round_: int, cell: int, names: Sequence[str]) -> str:
+        board = f", board {names[int(self.cell_board[round_][cell])]}" if self.board_cards[round_] else ""
+        return f"hand {names[int(self.cell_hand[round_][cell])]}{board}"
+
+    @property
+    def names(self) -> list[str]:
+        """Of the cards; where there is one suit, their ranks'."""
+        return card_names(self.ranks, self.suits, self._highest) if self.suits > 1 else self._rank_names
+
+    @property
+    def class_names(self) -> list[str]:
+        """Of what tells hands, and boards, apart: cards, or only their ranks."""
+        by_rank = int(self.hand_class.max()) + 1 == self.ranks
+        return self._rank_names if by_rank else self.names
+
+    @property
+    def _rank_names(self) -> list[str]:
+        return rank_names(self.ranks, self._highest)
+
+    @property
+    def _highest(self) -> str:
+        # Decks of fewer than 13 ranks end with the king, as Kuhn's and Leduc's do.
+        return "K" if self.ranks < len(RANKS) else "A"
+
+    def deal_named(self, generator: torch.Generator) -> NamedDeal:
+        hands, boards = self.draw(1, generator)
+        own = [[self.names[int(hand)]] * len(self.board_cards) for hand in hands[0]]
+        public = [self.names[int(b)] if count else "" for b, count in zip(boards[0], self.board_cards, strict=True)]
+        return NamedDeal(self.dealt(hands, boards), (own[0], own[1]), public)
 
 
 def one_card_each(ranks: int, suits: int, board_cards: tuple[int, ...], suit_isomorphism: bool) -> OneCard:

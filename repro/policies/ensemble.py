@@ -74,6 +74,8 @@ class NetworkSampling(Mixture):
         opening: of every iteration, `[opening infosets, actions]` probabilities in the first betting round, for players
             whose networks are about the others only; `first` is the player's first infoset.
         members: numbers of the iterations, from 0, that may be drawn; default all.
+        late: by how many iterations later each counts than it was trained in; before the first there is number -1, the
+            uniform strategy.
 
     Attributes:
         weight: `[members]` how often each is drawn, relatively.
@@ -89,6 +91,7 @@ class NetworkSampling(Mixture):
         opening: Sequence[Tensor] | Tensor | None = None,
         first: int = 0,
         members: Sequence[int] | None = None,
+        late: int = 0,
     ) -> None:
         self._network, self._parameters, self._inputs = network, parameters, inputs
         self._opening, self._first = opening, first
@@ -97,11 +100,14 @@ class NetworkSampling(Mixture):
         self._flat = parameters_to_vector(network.parameters()).detach()
         vector_to_parameters(self._flat, network.parameters())
         self.members = range(len(parameters)) if members is None else members
-        self.weight = torch.tensor([m + 1.0 for m in self.members], device=self._flat.device)
+        self.weight = torch.tensor([m + 1.0 + late for m in self.members], device=self._flat.device)
 
     @torch.no_grad()
     def strategy(self, position: int, infosets: Tensor) -> Tensor:
         member = self.members[position]
+        if member < 0:
+            _, legal = self._inputs(infosets)
+            return legal / legal.sum(1, keepdim=True)
         self._flat.copy_(self._parameters[member])
         if self._opening is None:
             features, legal = self._inputs(infosets)
@@ -134,6 +140,8 @@ class BM(Readout):
     networks leave the first betting round to tables, the strategy played there.
     """
 
+    ENSEMBLE = True
+
     @cached_property
     def _inputs(self) -> tuple[Inputs, FeatureColumns]:
         return network_inputs(self.game)
@@ -155,10 +163,28 @@ class BM(Readout):
                 f"{parameter_count(network)}."
             )
         opening = snapshot.history["opening"][player] if "opening" in snapshot.history else None
-        first, members = game.player_slice[player].start, self._members(snapshot.iteration, player)
+        first, late = game.player_slice[player].start, self._late(player)
+        members = self._members(snapshot.iteration, player)
         when_no_positive = self.config.algorithm.when_no_positive
-        return NetworkSampling(network, parameters, inputs, when_no_positive, opening, first, members)
+        return NetworkSampling(network, parameters, inputs, when_no_positive, opening, first, members, late)
+
+    def _late(self, player: int) -> int:
+        return 0
 
     def _members(self, count: int, player: int) -> Sequence[int]:
         capacity = self.readout.capacity
         return range(count) if capacity is None else reservoir_members(count, capacity, self.config.seed, player)
+
+
+class AsCollected(BM):
+    """The average of what B^s, from which S-hat learns, is told: player 1's strategies count an iteration late.
+
+    A player's strategy is collected in the opponent's traversals, and player 1's are traversed against before she has
+    learned in an iteration. So the uniform strategy counts as her first, and her last network does not count yet.
+    """
+
+    def _late(self, player: int) -> int:
+        return player
+
+    def _members(self, count: int, player: int) -> Sequence[int]:
+        return range(-self._late(player), count - self._late(player))

@@ -47,8 +47,9 @@ def load_strategy(game: Game, path: Path | str) -> TabularPolicy:
         table = torch.tensor(frame[list(game.actions)].to_numpy(dtype=float), device=game.device)
     except Exception as error:  # A file of another kind fails in as many ways as there are bytes.
         raise ReproError(f"{path} cannot be read as a strategy.csv.") from error
-    described = [game.describe(i) for i in range(game.infosets)]
-    if frame.get("description", pd.Series(dtype=str)).tolist() != described:
+    found = frame.get("description", pd.Series(dtype=str)).tolist()
+    # Files of earlier versions have numbers instead of names of cards.
+    if not any(found == [game.describe(i, numbered) for i in range(game.infosets)] for numbered in (False, True)):
         raise ReproError(f"{path} is not a strategy for game {game.name} with {game.parameters}.")
     # A file may have been edited: an action that is not legal would lead out of the tree.
     proper = (table >= 0).all(1) & (table * ~game.legal == 0).all(1) & ((table.sum(1) - 1).abs() < _ROUNDING)

@@ -30,9 +30,11 @@ class Readout(ABC):
 
     Attributes:
         PLAYS: whether it gives players; others predict values.
+        ENSEMBLE: whether they are mixtures, whose average strategy can be taken.
     """
 
     PLAYS: ClassVar[bool] = True
+    ENSEMBLE: ClassVar[bool] = False
 
     def __init__(self, game: Game, config: Config, readout: ReadoutConfig) -> None:
         self.game, self.config, self.readout = game, config, readout

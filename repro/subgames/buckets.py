@@ -17,8 +17,6 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from sklearn.cluster import KMeans, kmeans_plusplus
-from sklearn.metrics import pairwise_distances_argmin
 from threadpoolctl import threadpool_limits
 
 from repro.abstraction.showdown_strength import full_board_shares
@@ -138,6 +136,8 @@ def cluster_centres(points: Array, clusters: int, draw: np.random.Generator, clu
     centres = np.unique(points, axis=0)
     if len(centres) > clusters:
         start = int(draw.integers(1 << 31))
+        from sklearn.cluster import KMeans, kmeans_plusplus  # noqa: PLC0415  (takes half a second to import)
+
         # Sums of several threads would depend on their order.
         with threadpool_limits(1):
             if clustering == K_MEANS:
@@ -163,6 +163,8 @@ def _medians(points: Array, centres: Array) -> Array:
 def nearest(points: Array, centres: Array, clustering: str = K_MEANS) -> Array:
     """`[n]` int32 the nearest centre of each of `[n, d]` points."""
     if points.shape[1] > 1:
+        from sklearn.metrics import pairwise_distances_argmin  # noqa: PLC0415  (takes half a second to import)
+
         index: Array = pairwise_distances_argmin(points, centres, metric=_METRIC[clustering]).astype(np.int32)
         return index
     # In one dimension, of which rivers have a hundred million, the place among the middles between centres.

@@ -192,10 +192,8 @@ class SubgameData(pl.LightningDataModule):
         training, validation, truths, ideal = list[Batch](), list[Batch](), list[Truth](), list[Tensor]()
         learned_from = 0
         for samples in self._store.shards(self._algorithm.subgames, torch.get_num_threads()):
-            bucket = self._buckets(samples.board)
-            matchup = samples.matchups(self._subgames.deck).astype(np.float32)
-            truth = Truth(*(torch.from_numpy(x) for x in (samples.cfv, matchup, samples.ranges, bucket)))
-            whole, held = self._encoded(samples, truth), torch.from_numpy(self._held_out(samples.board))
+            whole, truth = self.encoded(samples)
+            held = torch.from_numpy(self._held_out(samples.board))
             learned_from += int((~held).sum())
             if stage != "validate":
                 training.append(parts_of(whole, ~held))
@@ -268,6 +266,13 @@ class SubgameData(pl.LightningDataModule):
         if self._stored_buckets is not None:
             return self._stored_buckets.of_boards(boards).astype(np.int64)
         return self._subgames.deck.remaining_hands(boards)
+
+    def encoded(self, samples: SubgameSamples) -> tuple[Batch, Truth]:
+        """Solved subgames as networks see them, and what predictions are measured against."""
+        bucket = self._buckets(samples.board)
+        matchup = samples.matchups(self._subgames.deck).astype(np.float32)
+        truth = Truth(*(torch.from_numpy(x) for x in (samples.cfv, matchup, samples.ranges, bucket)))
+        return self._encoded(samples, truth), truth
 
     def _encoded(self, samples: SubgameSamples, truth: Truth) -> Batch:
         pot = torch.from_numpy(samples.pot / (2 * STACK)).float()[:, None]

@@ -84,14 +84,19 @@ class PredictedValues(SubgameReadout):
 
     def values(self, snapshot: Snapshot, data: SubgameData) -> Iterator[tuple[Truth, Tensor]]:
         """Of the validation subgames, a batch at a time, the truth and `[n, 2, hands]` predicted CFVs in pots."""
-        algorithm, architecture = self.config.algorithm, self.config.network
-        assert architecture is not None
         device = torch.device(self.config.device)
-        network = ValueModule(data.inputs, architecture, data.buckets, algorithm.predicts).to(device)
-        network.load_state_dict(snapshot.state["network"])
+        network = self.network(snapshot, data).to(device)
         for inputs, truth in data.validation():
             with torch.no_grad():
                 yield truth, self.predicted(network, inputs.to(device), truth.to(device)).cpu()
+
+    def network(self, snapshot: Snapshot, data: SubgameData) -> ValueModule:
+        """The network of a snapshot, on the CPU; of the data, its shape is used."""
+        algorithm, architecture = self.config.algorithm, self.config.network
+        assert architecture is not None
+        network = ValueModule(data.inputs, architecture, data.buckets, algorithm.predicts)
+        network.load_state_dict(snapshot.state["network"])
+        return network
 
     def predicted(self, network: ValueModule, inputs: Tensor, truth: Truth) -> Tensor:
         """`[n, 2, hands]` counterfactual values, from `[n, inputs]`; of the truth, ranges and matchups are used."""
@@ -133,6 +138,10 @@ class ValueErrors(Evaluation):
     def headline(self, game: Game, measured: Measured) -> str:
         parts = [f"{name} {m['unbucketed']:.3f}" for name, m in measured.items() if "unbucketed" in m]
         return f"{', '.join(parts)} % of the pot" if parts else ""
+
+    @property
+    def charted(self) -> list[str]:
+        return ["unbucketed", "best"]
 
     def measure(self, subject: Subject) -> Measured:
         return {name: self._of_readout(subject, name) for name in self.names(subject.readout_names)}

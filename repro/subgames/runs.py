@@ -177,6 +177,10 @@ class EncodingErrorMetrics(Evaluation):
         if not isinstance(algorithm, EncodingErrorConfig):
             yield "readouts", self.readouts, f"the algorithm {algorithm.name} measures no buckets, leave it out"
 
+    @property
+    def charted(self) -> list[str]:
+        return ["encoding_error"]
+
     def headline(self, game: Game, measured: Measured) -> str:
         parts = [f"{name} {m['encoding_error']:.3f}" for name, m in measured.items() if "encoding_error" in m]
         return f"{', '.join(parts)} % of the pot" if parts else ""

@@ -101,6 +101,14 @@ def trainings(folder: Path) -> set[str]:
     return keys
 
 
+def newest(folder: Path) -> int | None:
+    """The iteration of the newest checkpoint in a folder that can be read; None if there is none."""
+    for path in kept(folder):
+        with suppress(Exception):
+            return int(load_mapped(path)["algorithm"]["iteration"])
+    return None
+
+
 def finished(folder: Path) -> list[str]:
     """Keys of the trainings whose last iteration is in a checkpoint, so that nothing is left to train."""
     for path in kept(folder):

@@ -1,7 +1,9 @@
 """A training's runs in MLflow, which mirror what its folder holds.
 
-Experiment = game. One run per training, and under it one per read-out, all with the same metric keys, so that the
-MLflow UI overlays algorithms as they are. Targets, scales and commands that asked for a training are tags of its runs.
+Experiment = game. One run per training and one per read-out, all with the same metric keys, so that the MLflow UI
+overlays algorithms as they are. They are not nested: the UI's table hides what is below a run, and takes a training for
+one of the runs wherever one of its read-outs is found. What belongs together has the same `repro.key`; targets, scales
+and the command that asked for a training last are tags, too.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.entities import Run as MlflowRun  # `Run` is what a command does
 from mlflow.exceptions import MlflowException
 
-from repro.config.checks import TRAINING
 from repro.errors import StorageError
 from repro.tracking.record import RunRecord
 from repro.tracking.store import Store
@@ -25,16 +26,27 @@ from repro.tracking.store import Store
 KEY_TAG = "repro.key"
 READOUT_TAG = "repro.readout"
 ATTEMPT_TAG = "repro.attempt"
-COST = "wall_seconds"
-"""A metric that every run has at every step."""
+RERUN_TAG = "repro.rerun"
+"""The command that repeats a training."""
+CURVE_TAG, CURVE_OF_TARGET = "repro.curve", "curve."
+"""Whatever a run's name says but its seed, so that runs of one curve share it; as the newest command called it, and,
+followed by a target's name, as that target does."""
+_PARENT_TAG = "mlflow.parentRunId"
+"""Of runs in stores of earlier versions, which nested them."""
+INVOCATION_TAG = "repro.invocation"
+"""The command that took the run up last."""
+MEAN_TAG = "repro.mean"
+"""Target and scale that a run is the mean of, over seeds."""
+COST, NODES = "wall_seconds", "nodes_touched"
+"""Metrics that curves are drawn against; the first one every run has at every step."""
 _MESSAGE_TAG = "repro.message"
-_PARAMS_AT_ONCE, _METRICS_AT_ONCE = 100, 1000
+_PARAMS_AT_ONCE, METRICS_AT_ONCE = 100, 1000
 _LONGEST_TAG = 5000
 _MOST_RUNS = 50_000
 
 
 class MLflowRuns:
-    """One training in MLflow: a run of its own, `TRAINING`, and below it one per read-out.
+    """One training in MLflow: a run of its own, `TRAINING`, and one per read-out.
 
     It mirrors what the training's folder holds, and catches up with it where it lags behind: after a kill, or in a
     store that is new.
@@ -47,6 +59,8 @@ class MLflowRuns:
         names: read-out -> name of its run; `TRAINING` comes first.
         params: by read-out.
         tags: of every run.
+        curves: read-out -> what its runs with other seeds share.
+        renames: whether runs that there are get these names and curves, too.
     """
 
     def __init__(
@@ -59,17 +73,22 @@ class MLflowRuns:
         names: Mapping[str, str],
         params: Mapping[str, Mapping[str, Any]],
         tags: Mapping[str, str],
+        curves: Mapping[str, str] | None = None,
+        renames: bool = False,
     ) -> None:
         self._client, self._last = client, dict.fromkeys(names, -1)
         self._ids: dict[str, str] = {}
         for readout, name in names.items():
             run = self._active_run(record.mlflow.get(readout)) or self._made_before(experiment, record.attempt, readout)
             if run is None:
-                above = {"mlflow.parentRunId": self._ids[TRAINING]} if readout != TRAINING else {}
-                run_tags = {KEY_TAG: key, ATTEMPT_TAG: record.attempt, READOUT_TAG: readout, **above}
+                run_tags = {KEY_TAG: key, ATTEMPT_TAG: record.attempt, READOUT_TAG: readout}
                 run = client.create_run(experiment, tags=run_tags, run_name=name)
             self._ids[readout] = record.mlflow[readout] = str(run.info.run_id)
-            self._bring_up_to_date(readout, run, params[readout], tags)
+            if renames and run.info.run_name != name:
+                client.update_run(self._ids[readout], name=name)
+            has_new_curve = curves and (renames or CURVE_TAG not in run.data.tags)
+            curve = {CURVE_TAG: curves[readout]} if curves and has_new_curve else {}
+            self._bring_up_to_date(readout, run, params[readout], {**tags, **curve})
 
     def _active_run(self, run_id: str | None) -> MlflowRun | None:
         """The run of an id; None if this store has none, or it was deleted in the UI."""
@@ -92,8 +111,9 @@ class MLflowRuns:
         changed = [RunTag(key, value) for key, value in tags.items() if run.data.tags.get(key) != value]
         if changed:
             self._client.log_batch(run_id, tags=changed)
-        if _MESSAGE_TAG in run.data.tags:
-            self._client.delete_tag(run_id, _MESSAGE_TAG)
+        for tag in (_MESSAGE_TAG, _PARENT_TAG):
+            if tag in run.data.tags:
+                self._client.delete_tag(run_id, tag)
         if COST in run.data.metrics:
             self._last[readout] = max(m.step for m in self._client.get_metric_history(run_id, COST))
 
@@ -117,8 +137,8 @@ class MLflowRuns:
             logged_steps = {metric.step for metric in self._client.get_metric_history(run_id, name)}
             lacking_steps = [step for step, metrics in rows.items() if name in metrics and step not in logged_steps]
             lacking += [m for step in lacking_steps for m in self._metrics({name: rows[step][name]}, step)]
-        for start in range(0, len(lacking), _METRICS_AT_ONCE):
-            self._write(readout, lacking[start : start + _METRICS_AT_ONCE])
+        for start in range(0, len(lacking), METRICS_AT_ONCE):
+            self._write(readout, lacking[start : start + METRICS_AT_ONCE])
         self._last[readout] = max([self._last[readout], *rows])
 
     def _metrics(self, metrics: Mapping[str, float], step: int) -> list[Metric]:
@@ -150,6 +170,31 @@ def get_run(client: Store, run_id: str) -> MlflowRun | None:
             return None
         raise
     return run
+
+
+def call_as(
+    client: Store, experiment: str, target: str, scale: str, curves: Mapping[tuple[str, str], tuple[str, str]]
+) -> None:
+    """Tag a target's runs with the curves that they are of; those of earlier versions are brought up to date.
+
+    Args:
+        curves: (key of a training, read-out) -> the curve, and the name of a run that has none.
+    """
+    of_target = f"tags.`target.{target}` = '{scale}'"
+    for run in client.search_runs([experiment], of_target, max_results=_MOST_RUNS):
+        tags = run.data.tags
+        known = curves.get((tags.get(KEY_TAG, ""), tags.get(READOUT_TAG, "")))
+        if known is None:
+            continue
+        curve, name = known
+        lacking = {CURVE_OF_TARGET + target: curve, CURVE_TAG: tags.get(CURVE_TAG, curve)}
+        changed = [RunTag(tag, value) for tag, value in lacking.items() if tags.get(tag) != value]
+        if changed:
+            client.log_batch(run.info.run_id, tags=changed)
+        if CURVE_TAG not in tags:
+            client.update_run(run.info.run_id, name=name)
+        if _PARENT_TAG in tags:
+            client.delete_tag(run.info.run_id, _PARENT_TAG)
 
 
 def last_attempt(client: Store, experiment: str, key: str) -> str:

@@ -30,6 +30,10 @@ DONE = (FINISHED, SKIPPED)
 """States in which nothing is left to do."""
 ENDED = (*DONE, FAILED, INTERRUPTED)
 """States in which no process does anything."""
+
+INVOCATION = "REPRO_INVOCATION"
+"""Environment variable: id of the command that this process does runs of."""
+
 _FILE, _ANEW = "run.json", "anew"
 
 
@@ -40,7 +44,7 @@ class RunRecord:
     Attributes:
         state: one of the constants above; `SKIPPED` is what a command says that found it finished.
         iteration, iterations: CFR iterations done and planned.
-        seconds_per_iteration: mean over this process's iterations, 0 before the first.
+        seconds_per_iteration: of those to come, by what this process's took; 0 before the first.
         headline: newest value of the headline metric, with its name and unit, e.g. "sd_cfr 112 mA/g".
         message: why it failed or was interrupted, or what is being done after training.
         invocation: id of the command that wrote this.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from paper_figures import frame, page
-from repro import drawing, figure
+from repro import drawing, figure, published
 
 PUBLISHED = Path(frame.__file__).parent / "results"
 
@@ -101,6 +101,8 @@ def publish(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     output = folder.parents[1]
     monkeypatch.setattr(drawing, "ROOT", output)
     monkeypatch.setattr(page, "HERE", output / "paper_figures")
+    # Of all pages, of which there is one here.
+    monkeypatch.setattr(published, "refresh_readme", lambda: None)
     (output / "paper_figures").mkdir(exist_ok=True)
     shutil.copy(PUBLISHED.parent / "figure1.md", output / "paper_figures")
     monkeypatch.setattr(sys, "argv", ["figure", "figure1", "--publish", "--scale", "laptop", "--output", str(output)])

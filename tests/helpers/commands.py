@@ -6,6 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +43,14 @@ def call(*overrides: str, module: str = "run") -> subprocess.CompletedProcess[st
     return subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=300)
 
 
+def call_here(*overrides: str, module: str = "run") -> subprocess.CompletedProcess[str]:
+    """The same in this process, which has imported already what takes a new one seconds."""
+    out, err = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        status = import_module(f"repro.{module}").main(overrides)
+    return subprocess.CompletedProcess(overrides, status, out.getvalue(), err.getvalue())
+
+
 def configs(*overrides: str, multirun: bool = True) -> list[Config]:
     """Of the runs that a command line asks for."""
     return [config for run in plan(overrides, multirun).runs for config in run.configs]
@@ -56,6 +68,18 @@ def executed(*overrides: str) -> str:
     return execute(without_force(run.configs), run.labels)
 
 
+def in_a_child(does: Callable[[], object]) -> int:
+    """What a process ends with that does something: 0, 1 if it raises, -9 if it is killed."""
+    child = os.fork()
+    if child == 0:
+        try:
+            does()
+            os._exit(0)
+        finally:
+            os._exit(1)  # Or this process would go on with the tests.
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 def killed_after(checkpoints: int, *overrides: str) -> None:
     """Do this run in a process that is killed when it has written so many checkpoints."""
     save, calls = Checkpoints._save, []
@@ -66,12 +90,11 @@ def killed_after(checkpoints: int, *overrides: str) -> None:
         if len(calls) == checkpoints:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    child = os.fork()
-    if child == 0:
+    def killed() -> None:
         Checkpoints._save = saved  # type: ignore[method-assign,assignment]
         executed(*overrides, "checkpoint_every_seconds=0")
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+    assert in_a_child(killed) == -signal.SIGKILL
 
 
 def key_of(*overrides: str) -> str:

@@ -1,0 +1,143 @@
+"""The trainings of an output folder: found by key, by hyperparameters, by state, or by the target that asked for them.
+
+A filter is a list of words. A word is a key, or as many of its first digits as no other run has, or
+`FIELD=VALUE[,VALUE]`, with a field of `game`, `algorithm`, `seed`, `state`, a hyperparameter (`traversals`,
+`algorithm.value.steps`), or `target.NAME`, whose values are scales. Keys add to each other; fields must all hold.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf.errors import OmegaConfBaseException
+
+from repro.config.keys import flatten, from_plain, hyperparameters
+from repro.config.schema import Config
+from repro.errors import ReproError
+from repro.suggestions import did_you_mean
+from repro.tracking import record as records
+from repro.tracking.record import FINISHED, SKIPPED, RunRecord
+from repro.trained import CONFIG, Trained, run_folder
+
+_NAMES = {"game": "game.name", "algorithm": "algorithm.name"}
+_STATE, _TARGET = "state", "target."
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One training of an output folder.
+
+    Attributes:
+        folder: `outputs/runs/<key>`.
+        plain: its configuration, as its file has it.
+        record: what became of it.
+    """
+
+    folder: Path
+    plain: Mapping[str, Any]
+    record: RunRecord
+
+    @property
+    def key(self) -> str:
+        return self.folder.name
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it is trained."""
+        return self.record.trained
+
+    @cached_property
+    def config(self) -> Config:
+        """Checked, with defaults of keys that were added since."""
+        config = from_plain(self.plain)
+        config.output_dir = str(self.folder.parents[1])
+        return config
+
+    @cached_property
+    def hyperparameters(self) -> dict[str, Any]:
+        """Dotted, the seed apart."""
+        return hyperparameters(self.config)
+
+    @cached_property
+    def fields(self) -> dict[str, str]:
+        """What a filter can ask for, as text."""
+        flat = {k: "null" if v is None else str(v) for k, v in flatten(self.plain).items() if ".readouts." not in k}
+        short = {key.removeprefix("algorithm."): value for key, value in flat.items() if key not in _NAMES.values()}
+        named = {name: flat[key] for name, key in _NAMES.items()}
+        labels = {f"{_TARGET}{target}": scale for target, scale in self.record.labels.items()}
+        return {**short, **flat, **named, **labels, _STATE: self.state}
+
+    @property
+    def state(self) -> str:
+        """What became of it; a finished one that a later command found finished is finished."""
+        return FINISHED if self.record.state == SKIPPED else self.record.state
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether its configuration can be read; where it cannot, as with a key that has gone, that is told."""
+        try:
+            return bool(self.config)
+        except (ReproError, OmegaConfBaseException, ValueError, TypeError) as error:
+            why = " ".join(str(error).split())
+            print(f"warning: {self.folder / CONFIG} cannot be read, it is left out ({why}).", file=sys.stderr)
+            return False
+
+
+def entries(output: Path | str) -> list[Entry]:
+    """All trainings of an output folder, by key. One whose configuration cannot be read is told and left out.
+
+    Raises:
+        ReproError: there is no such folder.
+    """
+    if not Path(output).is_dir():
+        raise ReproError(f"--output is {str(output)!r}; there is no such folder.")
+    found = []
+    for path in sorted(run_folder(output, "").glob(f"*/{CONFIG}")):
+        try:
+            # Much faster than OmegaConf, and the files have no interpolations.
+            plain = yaml.load(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            named = plain["game"]["name"], plain["algorithm"]["name"]
+        except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError) as error:
+            print(f"warning: {path} is not the configuration of a run ({type(error).__name__}).", file=sys.stderr)
+            continue
+        if all(named):
+            found.append(Entry(path.parent, plain, records.read(path.parent)))
+    return found
+
+
+def chosen(output: Path | str, words: Sequence[str]) -> list[Entry]:
+    """The trainings that a filter asks for; all, where it is empty.
+
+    Raises:
+        ReproError: a key or field is unknown, or nothing is left.
+    """
+    every = entries(output)
+    keys = [Trained.open(output, word).folder.name for word in words if "=" not in word]
+    found = [entry for entry in every if not keys or entry.key in keys]
+    for word in (word for word in words if "=" in word):
+        field, _, values = word.partition("=")
+        known = {name for entry in every for name in entry.fields}
+        if field not in known:
+            raise ReproError(f"{word}: no run has the field {field}{did_you_mean(field, known)}.")
+        wanted = values.split(",")
+        found = [entry for entry in found if any(_alike(entry.fields.get(field), value) for value in wanted)]
+    found = [entry for entry in found if entry.is_readable]
+    if not found:
+        raise ReproError(f"in {output} there is no run of {' '.join(words) or 'any kind'}.")
+    return found
+
+
+def _alike(value: str | None, wanted: str) -> bool:
+    """Whether two texts are the same, or the same number, whatever way it is written."""
+    if value is None:
+        return False
+    try:
+        return value == wanted or float(value) == float(wanted)
+    except ValueError:
+        return value.lower() == wanted.lower()

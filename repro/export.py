@@ -1,0 +1,135 @@
+"""Measurements of any runs as one tidy table: `python -m repro.export [KEY | FIELD=VALUE ...] --to runs.parquet`.
+
+A row is one number. Columns, in this order:
+
+- `key`, `game`, `algorithm`, `seed`, `state`; `commit`, that of the code that trained, several joined by a space;
+- one column per hyperparameter, named after it without a leading `algorithm.` and with underscores for dots (as in
+  figures' data, `paper_figures/frame.py`); null, which is no limit, is infinity in a column of numbers;
+- `readout`, what was measured, or `training`; `evaluation`, by what, and `evaluation_key`, which tells apart
+  evaluations of one name that measure something else (more boards, other opponents);
+- `metric`, `step` (iteration), `value`.
+
+The words say which runs (`repro.catalogue`): keys, or fields with their values. Without `--unfinished` only finished
+trainings are taken. The ending of the file decides its kind: `.csv`, `.csv.gz` or `.parquet`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from paper_figures import frame
+from repro import catalogue, durable
+from repro.catalogue import Entry
+from repro.config.checks import TRAINING
+from repro.errors import ReproError, faults_told
+from repro.faults import disk_faults_told
+from repro.stopping import stoppable
+from repro.tracking.record import load_json
+from repro.tracking.rows import EvaluationRows, TrainingRows
+
+_MEASURED = ("readout", "evaluation", "evaluation_key", *frame.MEASURED)
+_ENDINGS = (".csv", ".csv.gz", ".parquet")
+
+
+def tidy(entries: Sequence[Entry]) -> pd.DataFrame:
+    """Everything that was measured of trainings, as described above."""
+    hyperparameters = [entry.hyperparameters for entry in entries]
+    every = {key for flat in hyperparameters for key in flat} - {"game.name", "algorithm.name"}
+    (columns,) = frame.hyperparameter_columns([hyperparameters], every)
+    parts = [_of_run(entry, swept) for entry, swept in zip(entries, columns, strict=True)]
+    return pd.concat(parts, ignore_index=True)
+
+
+def _of_run(entry: Entry, hyperparameters: dict[str, Any]) -> pd.DataFrame:
+    about = {
+        "key": entry.key, "game": entry.config.game["name"], "algorithm": entry.config.algorithm.name,
+        "seed": entry.config.seed, "state": entry.state,
+        "commit": " ".join(entry.record.made_with.get("git_commit", [])),
+    }  # fmt: skip
+    # Names of hyperparameters that are those of other columns have more of themselves: of subgames, `algorithm.seed`.
+    named = {f"algorithm_{name}" if name in about else name: value for name, value in hyperparameters.items()}
+    measured = pd.DataFrame(measurements(entry), columns=list(_MEASURED))
+    settings = pd.DataFrame({**about, **named}, index=measured.index)
+    return pd.concat([settings, measured], axis=1)
+
+
+def measurements(entry: Entry) -> Iterator[tuple[str, str, str, str, int, float]]:
+    """Every number that is stored of a training: read-out, evaluation, its key, metric, iteration, value."""
+    for step, metrics in TrainingRows(entry.folder).read().items():
+        for metric, value in metrics.items():
+            yield TRAINING, TRAINING, "", metric, step, value
+    for path in sorted((entry.folder / "evaluations").glob("*.json")):
+        content = load_json(path)
+        rows = EvaluationRows(entry.folder, path.stem)
+        if rows.damaged or not isinstance(content, dict):
+            print(f"warning: {path} is damaged; what it held is missing.", file=sys.stderr)
+            continue
+        readout, evaluation = (str(content[part]["name"]) for part in ("readout", "evaluation"))
+        for step, metrics in sorted(rows.rows.items()):
+            for metric, value in metrics.items():
+                yield readout, evaluation, path.stem, metric, step, value
+
+
+def write(data: pd.DataFrame, path: Path) -> None:
+    """A table to a file of the kind that its ending says.
+
+    Raises:
+        ReproError: the folder is not there, or cannot be written.
+    """
+    content = io.BytesIO()
+    if path.name.endswith(".parquet"):
+        data.to_parquet(content, index=False)
+    else:
+        compression: Any = "gzip" if path.name.endswith(".gz") else None
+        data.to_csv(content, index=False, compression=compression)
+    try:
+        durable.write(path, content.getvalue(), sync=False)
+    except OSError as error:
+        raise ReproError(f"--to is {str(path)!r}; it must be a file that can be written ({error.strerror}).") from error
+
+
+@disk_faults_told()
+def run(words: Sequence[str], output: Path, to: Path, unfinished: bool) -> None:
+    """Export what the words ask for.
+
+    Raises:
+        ReproError: nothing is, or the file cannot be.
+    """
+    if not to.name.endswith(_ENDINGS):
+        raise ReproError(f"--to is {str(to)!r}; its name must end in {', '.join(_ENDINGS)}.")
+    if not to.absolute().parent.is_dir():
+        raise ReproError(f"--to is {str(to)!r}; there is no folder {to.absolute().parent}.")
+    found = catalogue.chosen(output, words)
+    taken = [entry for entry in found if unfinished or entry.is_finished]
+    if not taken:
+        raise ReproError(f"of {len(found)} run(s) none is finished; --unfinished exports what they have.")
+    data = tidy(taken)
+    write(data, to)
+    left = f", {len(found) - len(taken)} left out, which are not finished" if len(taken) < len(found) else ""
+    print(f"{to}: {len(data):,} numbers of {len(taken)} run(s){left}")
+
+
+@stoppable("")
+@faults_told
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status: 0, or 2 if the request was at fault."""
+    parser = argparse.ArgumentParser(prog="python -m repro.export", description=__doc__, allow_abbrev=False,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("words", metavar="KEY | FIELD=VALUE", nargs="*", help="which runs (default: all)")
+    parser.add_argument("--to", type=Path, default=Path("runs.csv"), help="file to write (default: %(default)s)")
+    parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder (default: %(default)s)")
+    parser.add_argument("--unfinished", action="store_true", help="take runs that are not finished, too")
+    options = parser.parse_intermixed_args(arguments)
+    run(options.words, options.output, options.to, options.unfinished)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

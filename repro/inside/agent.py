@@ -1,0 +1,80 @@
+"""An agent: a read-out of a run, or of its `snapshot.pt`, with the game that it plays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from repro.config.checks import game_for_checks
+from repro.config.schema import Config
+from repro.errors import ReproError
+from repro.games.game import Game
+from repro.policies.readout import Seat
+from repro.suggestions import did_you_mean
+from repro.trained import Trained, load_portable, portable_readout
+
+
+@dataclass(frozen=True)
+class Agent:
+    """What can sit in a seat.
+
+    Attributes:
+        name: of whom, for headings.
+        game: that it plays.
+        seats: a player for each seat.
+    """
+
+    name: str
+    game: Game
+    seats: Sequence[Seat]
+
+    @classmethod
+    def open(cls, text: str, output: str, readout: str = "", iteration: int | None = None) -> Agent:
+        """The agent of a run's `KEY` (of its folder in `output`/runs) or of a `snapshot.pt`.
+
+        Args:
+            readout: its name; empty: the first one.
+            iteration: after which it is met; None: the newest snapshot, also of a training that is not finished.
+
+        Raises:
+            ReproError: there is none, or it does not play.
+        """
+        path = Path(text)
+        if path.suffix == ".pt":
+            return cls._of_file(path, readout, iteration)
+        trained = Trained.open(output, text)
+        # On the CPU, wherever it was trained.
+        name, game = _chosen(trained.config, readout), game_for_checks(trained.config)
+        if not isinstance(game, Game):
+            raise ReproError(
+                f"KEY is {text}, a run of {trained.config.algorithm.name} about {game.name}, which plays no game; "
+                "python -m repro.predict shows what it predicts."
+            )
+        number = max(trained.snapshots.iterations, default=0) if iteration is None else iteration
+        seats = trained.read_out(game, name).seats(number)
+        return cls(f"{name} of {trained.folder.name} after iteration {number}", game, seats)
+
+    @classmethod
+    def _of_file(cls, path: Path, readout: str, iteration: int | None) -> Agent:
+        if not path.is_file():
+            raise ReproError(f"there is no file {path}.")
+        config, snapshot = load_portable(path)
+        if iteration not in (None, snapshot.iteration):
+            raise ReproError(f"--iteration is {iteration}; {path} holds that of iteration {snapshot.iteration} alone.")
+        name, game = _chosen(config, readout), game_for_checks(config)
+        if not isinstance(game, Game):
+            raise ReproError(f"{path} is about {game.name}, which nobody plays.")
+        return cls(f"{name} of {path} after iteration {snapshot.iteration}", game, portable_readout(game, path, name))
+
+
+def _chosen(config: Config, readout: str) -> str:
+    """A read-out's name; the first one's where none is named."""
+    readouts: dict[str, Any] = config.algorithm.readouts
+    if readout and readout not in readouts:
+        hint = did_you_mean(readout, readouts)
+        raise ReproError(f"--readout is {readout!r}; {config.algorithm.name} has {', '.join(readouts)}{hint}.")
+    if not readouts:
+        raise ReproError(f"the algorithm {config.algorithm.name} has no read-outs: it leaves nothing that plays.")
+    return readout or next(iter(readouts))

@@ -1,0 +1,253 @@
+"""What a command would do, without doing it: the state of each training, and what it may take.
+
+Nothing is run, made or written. Minutes are of training alone, evaluations not counted, and come from what is most like
+a training among finished ones in the output folder, and then among published ones: the same at another seed or length,
+or else the one that differs in the fewest hyperparameters. They are of the machine that made those, and of what else it
+did. Disk is what the folder of a training takes when it is finished.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from repro import catalogue, leftovers, staleness
+from repro.config.keys import flatten, hyperparameters, training_key
+from repro.config.schema import Config
+from repro.measuring import is_done
+from repro.planned import Run, labels, union
+from repro.tracking import record as records
+from repro.tracking.rows import TrainingRows
+from repro.trained import folder_of
+
+FINISHED, BUSY, NEW, ANEW = "finished", "being done by another command", "new", "to begin anew"
+TO_MEASURE = "trained, to be measured"
+_LENGTHS = ("algorithm.iterations", "algorithm.snapshot_every")
+"""Hyperparameters that leave alone what an iteration does."""
+_SAME = ("game.name", "algorithm.name", "device", "threads")
+_UNKNOWN = "?"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A finished training, by which others are judged.
+
+    Attributes:
+        name: what is said of where it is.
+        flat: its hyperparameters, dotted.
+        seconds: iteration -> seconds of training until there.
+        folder: None if it is only published.
+    """
+
+    name: str
+    flat: Mapping[str, Any]
+    seconds: Callable[[], Mapping[int, float]]
+    folder: Path | None = None
+
+    @cached_property
+    def known(self) -> Mapping[int, float]:
+        return self.seconds()
+
+    def taken(self, config: Config) -> float:
+        """Seconds that a training took as far as another one goes; beyond its end in proportion to the work."""
+        iterations, last = config.algorithm.iterations, max(self.known)
+        if iterations in self.known:
+            return self.known[iterations]
+        work = config.algorithm.work
+        return self.known[last] * work(iterations) / work(last)
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """One training that is asked for.
+
+    Attributes:
+        state: one of the constants above, or "to continue from iteration k".
+        minutes: of training that are left; None: unknown.
+        bytes: that its folder will take; None: unknown.
+        source: what these come from; empty where nothing is to be trained or known.
+    """
+
+    key: str
+    label: str
+    state: str
+    minutes: float | None
+    bytes: float | None
+    source: str
+
+
+def outlooks(runs: Sequence[Run], output: Path) -> list[Outlook]:
+    """Of each different training that runs ask for, in their order; nothing is written.
+
+    Raises:
+        ReproError: a finished run in the output folder cannot be read.
+    """
+    different = union(runs)
+    configs = [
+        (label, config) for run, label in zip(different, labels(different), strict=True) for config in run.configs
+    ]
+    examples = list(_examples(output))
+    return [_outlook(label, config, examples) for label, config in configs]
+
+
+def _outlook(label: str, config: Config, examples: Sequence[Example]) -> Outlook:
+    state, begun = _state(config)
+    folder = folder_of(config)
+    if state in (FINISHED, TO_MEASURE):
+        return Outlook(training_key(config), label, state, 0.0, _bytes(folder), "")
+    alike, others = _nearest(hyperparameters(config), examples)
+    if not alike:
+        return Outlook(training_key(config), label, state, None, None, "")
+    iterations, work = config.algorithm.iterations, config.algorithm.work
+    seconds = sum(example.taken(config) for example in alike) / len(alike)
+    left = seconds * (1 - work(begun) / work(iterations))
+    sizes = [_bytes(e.folder) * iterations / max(e.known) for e in alike if e.folder is not None]
+    disk = sum(sizes) / len(sizes) if sizes else None
+    more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
+    differs = f", different in {', '.join(others)}" if others else ""
+    return Outlook(training_key(config), label, state, left / 60, disk, f"{alike[0].name}{more}{differs}")
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+# -- states ----------------------------------------------------------------------------------------------------------
+
+
+def _state(config: Config) -> tuple[str, int]:
+    """What is to be done of a training, and the iteration that it goes on after."""
+    folder = folder_of(config)
+    record = records.read(folder)
+    if _is_held(folder):
+        return BUSY, record.iteration
+    if config.force or records.is_asked_anew(folder):
+        return (ANEW if record.iteration else NEW), 0
+    if is_done(config):
+        return FINISHED, config.algorithm.iterations
+    if record.trained:
+        return TO_MEASURE, config.algorithm.iterations
+    iteration = _checkpointed(folder.parent / (record.checkpoints or folder.name))
+    return (f"to continue from iteration {iteration}", iteration) if iteration else (NEW, 0)
+
+
+def _is_held(folder: Path) -> bool:
+    """Whether a process does this training now. The lock is only looked at, and where there is none, none is made."""
+    try:
+        with (folder / leftovers.LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # There is none.
+        return False
+    return False
+
+
+def _checkpointed(place: Path) -> int:
+    """The iteration of the newest checkpoint that can be read; 0 where there is none."""
+    if not any(place.glob("*.ckpt")):
+        return 0
+    from repro.tracking import checkpoints  # noqa: PLC0415  (imports Lightning, which takes seconds)
+
+    return checkpoints.newest(place) or 0
+
+
+# -- what is known of others -----------------------------------------------------------------------------------------
+
+
+def _examples(output: Path) -> Iterator[Example]:
+    """Finished trainings of an output folder, and then published ones."""
+    for entry in catalogue.entries(output) if output.is_dir() else ():
+        if entry.is_finished:
+            yield Example(f"run {entry.key}", entry.hyperparameters, _clock(entry), entry.folder)
+    for folder in staleness.results():
+        for sweep in json.loads((folder / "provenance.json").read_text())["sweeps"]:
+            flat = {key: value for key, value in flatten(sweep["config"]).items() if key != "seed"}
+            mean = sum(sweep["wall_seconds"]) / len(sweep["wall_seconds"])
+            last = flat.get("algorithm.iterations")
+            # Of a sweep over lengths, or over what is not known to be alike, there is one sum.
+            if isinstance(last, int) and mean:
+                yield Example(f"published {folder.name}", _settings(flat), partial(dict, {last: mean}))
+
+
+def _clock(entry: catalogue.Entry) -> Callable[[], Mapping[int, float]]:
+    def seconds() -> Mapping[int, float]:
+        rows = TrainingRows(entry.folder).read()
+        known = {step: metrics["wall_seconds"] for step, metrics in rows.items() if metrics.get("wall_seconds")}
+        return {**known, entry.config.algorithm.iterations: entry.record.wall_seconds}
+
+    return seconds
+
+
+def _settings(flat: Mapping[str, Any]) -> dict[str, Any]:
+    without = ("algorithm.readouts.", "algorithm.module", "algorithm.schema", "game.module")
+    return {key: value for key, value in flat.items() if not key.startswith(without)}
+
+
+def _nearest(flat: Mapping[str, Any], examples: Sequence[Example]) -> tuple[list[Example], list[str]]:
+    """The examples that differ in the fewest hyperparameters, and in which the first does; lengths count least.
+
+    None of another algorithm, game, device or number of threads. Where there are some in the output folder, none that
+    are only published and no nearer.
+    """
+    by_rank: dict[tuple[int, int, bool], list[tuple[Example, list[str]]]] = {}
+    for example in (e for e in examples if all(e.flat.get(key) == flat.get(key) for key in _SAME)):
+        # A key that only one of them has was added, or is of another version.
+        others = [key for key in flat.keys() & example.flat.keys() if flat[key] != example.flat[key]]
+        settings = sorted(key for key in others if key not in _LENGTHS)
+        rank = len(settings), len(others), example.folder is None
+        by_rank.setdefault(rank, []).append((example, settings))
+    if not by_rank:
+        return [], []
+    best = by_rank[min(by_rank)]
+    return [example for example, _ in best], best[0][1]
+
+
+# -- shown -----------------------------------------------------------------------------------------------------------
+
+
+def show(planned: Sequence[Outlook], jobs: int) -> None:
+    """Print a line per training, and the totals as the last line."""
+    from rich.table import Table  # noqa: PLC0415
+
+    from repro.tracking.progress import console  # noqa: PLC0415
+
+    table = Table("key", "training", "state", "minutes left", "MB", "by", box=None)
+    for each in planned:
+        table.add_row(each.key, each.label, each.state, _number(each.minutes), _megabytes(each.bytes), each.source)
+    console(sys.stdout).print(table)
+    print(totals(planned, jobs))
+
+
+def totals(planned: Sequence[Outlook], jobs: int) -> str:
+    """One line: how many are in which state, and what all that is left takes."""
+    states: dict[str, int] = {}
+    for each in planned:
+        state = each.state.partition(" from iteration")[0]
+        states[state] = states.get(state, 0) + 1
+    counted = ", ".join(f"{count} {state}" for state, count in states.items())
+    known = [each.minutes for each in planned if each.minutes is not None]
+    longest = max(known, default=0.0)
+    at_once = max(longest, sum(known) / jobs)
+    unknown = len(planned) - len(known)
+    beside = f" (and {unknown} of unknown length)" if unknown else ""
+    sizes = [each.bytes for each in planned if each.bytes is not None]
+    at_least = "at least " if len(sizes) < len(planned) else ""
+    return (
+        f"{len(planned)} training(s): {counted}; about {sum(known):.1f} minutes of training left, {at_once:.1f} with "
+        f"{jobs} at once{beside}; {at_least}{sum(sizes) / 1e9:.2f} GB of disk when all are done"
+    )
+
+
+def _number(minutes: float | None) -> str:
+    return _UNKNOWN if minutes is None else f"{minutes:.1f}"
+
+
+def _megabytes(size: float | None) -> str:
+    return _UNKNOWN if size is None else f"{size / 1e6:.1f}"

@@ -1,0 +1,181 @@
+"""What is published: of every target its finding, and of each of its scales the verdicts and what they cost.
+
+The report, the README's table and `make list` are made of this alone. It comes from the pages in `paper_figures/` and
+from `claims.json` and `provenance.json` in `paper_figures/results/<target>-<scale>/`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+
+from paper_figures import claims as claims_of
+from paper_figures import page
+from paper_figures.claims import NOT_TESTABLE, Claim
+from repro import durable
+from repro.errors import ReproError, told_as
+from repro.targets import ROOT, SCALES, module_of, targets
+
+RESULTS = ROOT / "paper_figures" / "results"
+README = ROOT / "README.md"
+
+SOURCES = ("SD-CFR", "Deep CFR", "D2CFR", "DEVN", "Kuhn")
+"""What targets are of; each target's `TITLE` begins with one of them."""
+
+_TABLE = re.compile(r"(<!-- targets -->\n).*?(<!-- end targets -->)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is published of a target at one scale.
+
+    Attributes:
+        target: its name.
+        scale: one of `repro.targets.SCALES`.
+        folder: where its files are.
+        claims: all of them, checks included, in the order of `claims.json`.
+        provenance: `provenance.json`.
+    """
+
+    target: str
+    scale: str
+    folder: Path
+    claims: Sequence[Claim]
+    provenance: Mapping[str, Any]
+
+    @property
+    def minutes(self) -> float:
+        """What all its runs took, one after another; runs that other targets share are counted in each."""
+        return sum(seconds for sweep in self.provenance["sweeps"] for seconds in sweep["wall_seconds"]) / 60
+
+    @cached_property
+    def verdicts(self) -> list[str]:
+        """Of each claim that is no check, as judged one by one."""
+        return [claim.verdict for claim in self.claims if not claim.check]
+
+    @cached_property
+    def after_holm(self) -> list[str | None]:
+        """Of each claim, checks included: its verdict after Holm's correction, None where none is possible."""
+        return claims_of.after_holm(self.claims)
+
+    @property
+    def picture(self) -> Path:
+        return self.folder / f"{self.target}.png"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A figure or table, and what is published of it.
+
+    Attributes:
+        name: as `make` knows it.
+        heading: of its page.
+        item: which item of which source it is, e.g. "SD-CFR Fig. 2".
+        game: what is played.
+        shows: what it shows.
+        finding: as its page opens.
+        results: by scale, the most advanced one first; empty if there are none.
+    """
+
+    name: str
+    heading: str
+    item: str
+    game: str
+    shows: str
+    finding: page.Finding
+    results: Sequence[Result]
+
+    @property
+    def source(self) -> str:
+        """One of `SOURCES`."""
+        return next(source for source in SOURCES if self.item.startswith(source))
+
+
+def published() -> list[Target]:
+    """All targets, figures first, in the order of their numbers.
+
+    Raises:
+        ReproError: a page does not open with its finding, or published files are damaged.
+    """
+    return [_target(name) for name in sorted(targets(), key=_order)]
+
+
+def _order(name: str) -> tuple[int, str, int]:
+    kind, number = re.fullmatch(r"(.*?)(\d*)", name).groups()  # type: ignore[union-attr]
+    return ("figure", "table").index(kind) if number else 2, kind, int(number or 0)
+
+
+def _target(name: str) -> Target:
+    module = module_of(name)
+    scales = [scale for scale in reversed(SCALES) if (RESULTS / f"{name}-{scale}").is_dir()]
+    results = [_result(name, scale) for scale in scales]
+    return Target(name, page.heading(name), module.TITLE, module.GAME, module.SHOWS, page.finding(name), results)
+
+
+def _result(target: str, scale: str) -> Result:
+    folder = RESULTS / f"{target}-{scale}"
+    with told_as(lambda error: f"{folder} holds no verdicts that can be read ({type(error).__name__}: {error})."):
+        claims = claims_of.read(folder / "claims.json")
+        return Result(target, scale, folder, claims, json.loads((folder / "provenance.json").read_text()))
+
+
+# -- in words --------------------------------------------------------------------------------------------------------
+
+
+def verdicts_in_words(result: Result) -> str:
+    """How many claims there are of each verdict, e.g. "11 held, 6 undecided, 19 not testable"."""
+    return claims_of.counted(result.verdicts).replace(NOT_TESTABLE, "not testable")
+
+
+def minutes_in_words(result: Result) -> str:
+    return f"{result.minutes:,.0f}" if result.minutes >= 1 else f"{result.minutes:.1f}"
+
+
+def in_plain_words(markdown: str) -> str:
+    """Markdown's text, for a terminal: without links and marks of code, and with brackets that are no markup."""
+    return escape(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", markdown).replace("`", ""))
+
+
+def readme_table(every: Sequence[Target]) -> str:
+    """The README's table of targets, at the most advanced scale that is published of each."""
+    lines = [
+        "| `make` | of | game | scale | claims | minutes | we find |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for target in every:
+        cells = [f"[{target.name}](paper_figures/{target.name}.md)", target.item, target.game]
+        if target.results:
+            first = target.results[0]
+            cells += [first.scale, verdicts_in_words(first), minutes_in_words(first)]
+        else:
+            cells += ["–", "–", "–"]
+        lines.append(f"| {' | '.join([*cells, _from_root(target.finding.headline)])} |")
+    return "\n".join(lines) + "\n"
+
+
+def _from_root(markdown: str) -> str:
+    """Links of a page, as the README has them."""
+    return re.sub(r"\]\((?![a-z]+:)([^)#]+)", r"](paper_figures/\1", markdown)
+
+
+def with_table(readme: str, every: Sequence[Target]) -> str:
+    """The README's text with its table of targets brought up to date.
+
+    Raises:
+        ReproError: it has no place for it.
+    """
+    if not _TABLE.search(readme):
+        raise ReproError(f"{README} has no block '<!-- targets -->' ... '<!-- end targets -->' to fill in.")
+    return _TABLE.sub(lambda match: match.group(1) + readme_table(every) + match.group(2), readme)
+
+
+def refresh_readme() -> None:
+    """Bring the README's table of targets up to date."""
+    durable.write(README, with_table(README.read_text(), published()).encode())

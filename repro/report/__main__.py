@@ -1,0 +1,58 @@
+"""Write the report: `python -m repro.report`, or bring the README's table of targets up to date with `--readme`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from repro import durable
+from repro.errors import ReproError, faults_told
+from repro.faults import disk_faults_told
+from repro.published import README, published, refresh_readme
+
+NAME = "report.html"
+
+
+@faults_told
+def main() -> int:
+    """Entry point; exit status 2 for a faulty request, or published files that cannot be read."""
+    parser = argparse.ArgumentParser(prog="python -m repro.report", description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("outputs"), help=f"folder of {NAME} (default: outputs)")
+    parser.add_argument("--readme", action="store_true", help="bring the README's table up to date instead")
+    return _answer(parser.parse_args())
+
+
+@disk_faults_told()
+def _answer(arguments: argparse.Namespace) -> int:
+    if arguments.readme:
+        refresh_readme()
+        print(f"the table of targets in {README} says what is published")
+        return 0
+    if arguments.output == Path():
+        raise ReproError("--output is ''; it must be the name of a folder.")
+    file = write(arguments.output.absolute())
+    print(f"{file} ({file.stat().st_size / 1e6:.1f} MB): open it in a browser, {file.as_uri()}")
+    return 0
+
+
+def write(folder: Path) -> Path:
+    """Write the page into a folder, which is made if it is not there.
+
+    Raises:
+        ReproError: there can be no such folder, or what is published cannot be read.
+    """
+    from repro.report.page import rendered  # noqa: PLC0415  (the README needs none of this)
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ReproError(
+            f"--output is {str(folder)!r}; it must be a folder, and it, or one above it, is a file."
+        ) from error
+    durable.write(folder / NAME, rendered(published(), folder).encode())
+    return folder / NAME
+
+
+if __name__ == "__main__":
+    sys.exit(main())

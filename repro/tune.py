@@ -1,0 +1,238 @@
+"""Tune hyperparameters: `python -m repro.tune NAME [KEY=VALUE ...]`, where NAME is a file in `conf/tune`.
+
+Trials are drawn by Optuna and done in processes of their own, `jobs` at once. Each is one training per seed, worth the
+mean of its metric where the budget is spent, and pruned at points of the budget by what evaluations found. The study is
+in `output_dir`/tune/<study>/: a command that was stopped, by Ctrl-C or by force, continues when it is repeated. At the
+end the best trial and the default are trained on fresh seeds, and the study's page says what was gained
+(`repro.tuning.page`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from repro.errors import ReproError
+from repro.faults import disk_faults_told
+from repro.stopping import CAN_BE_REPEATED, stoppable
+
+if TYPE_CHECKING:
+    from repro.config.schema import Config
+    from repro.tuning.config import StudyConfig
+    from repro.tuning.study import Study
+    from repro.tuning.trials import Task
+    from repro.tuning.workers import Workers
+
+DEFAULT, BEST = "default", "best"
+"""What is trained on fresh seeds."""
+
+
+class Tuning:
+    """One command's work on a study.
+
+    Args:
+        config_dir: a folder of further configurations.
+    """
+
+    def __init__(self, study: Study, workers: Workers, config_dir: str | None) -> None:
+        self._study, self._workers, self._config_dir = study, workers, config_dir
+        self._config = study.config
+        self.left: list[str] = []
+        """What did not end, a sentence each."""
+
+    def search(self) -> None:
+        """Do trials until there are as many as are wanted.
+
+        Raises:
+            ReproError: the study is at fault.
+        """
+        while True:
+            while self._workers.has_room and not self._study.is_full:
+                self._begin()
+            if not self._workers.are_busy:
+                return
+            for task, pipe, message in self._workers.messages():
+                if message[0] == "report":
+                    pipe.send(self._is_pruned(task, message[1], message[2]))
+                else:
+                    self._end(task, message)
+
+    def compare(self) -> dict[str, list[Config]]:
+        """Train the best trial and the default on fresh seeds; returns the trainings of each.
+
+        Raises:
+            ReproError: the study is at fault.
+        """
+        from repro.measuring import is_done  # noqa: PLC0415
+        from repro.tuning.config import runs  # noqa: PLC0415
+
+        best = self._study.best
+        if best is None or not self._config.fresh_seeds:
+            return {}
+        changes: dict[str, list[str]] = {DEFAULT: [], BEST: self._study.changes(best.params)}
+        configs = {n: runs(self._config, c, self._config.fresh_seeds, self._config_dir) for n, c in changes.items()}
+        due = [(name, config) for name, of_seeds in configs.items() for config in of_seeds if not is_done(config)]
+        waiting = [self._task(None, [config], name) for name, config in due]
+        print(f"{len(waiting)} training(s) of {DEFAULT} and {BEST} on fresh seeds", flush=True)
+        while waiting or self._workers.are_busy:
+            while waiting and self._workers.has_room:
+                self._workers.start(waiting.pop(0))
+            for task, _, message in self._workers.messages():
+                self._check(task, message)
+        return configs
+
+    def _begin(self) -> None:
+        from repro.config.keys import training_key  # noqa: PLC0415
+        from repro.tuning.config import runs  # noqa: PLC0415
+        from repro.tuning.study import KEYS  # noqa: PLC0415
+
+        trial = self._study.next_trial()
+        changes = self._study.changes(trial.params)
+        try:
+            configs = runs(self._config, changes, self._config.seeds, self._config_dir)
+        except ReproError as error:
+            self._fail(trial.number, str(error))
+            return
+        trial.set_user_attr(KEYS, [training_key(config) for config in configs])
+        self._workers.start(self._task(trial.number, configs, f"trial-{trial.number}"))
+
+    def _task(self, number: int | None, configs: Sequence[Config], name: str) -> Task:
+        from repro.tuning.trials import Task  # noqa: PLC0415
+
+        labels = {f"tune.{self._config.study}": name}
+        return Task(number, configs, labels, self._config.objective, self._config.budget)
+
+    def _is_pruned(self, task: Task, step: int, value: float) -> bool:
+        from repro.tuning.study import report  # noqa: PLC0415
+
+        assert task.number is not None
+        return report(self._study, task.number, step, value)
+
+    def _end(self, task: Task, message: Sequence[Any]) -> None:
+        from repro.tuning.study import tell  # noqa: PLC0415
+        from repro.tuning.trials import BROKE, DONE_WITH, FAULT, PRUNED  # noqa: PLC0415
+
+        assert task.number is not None
+        if message[0] == FAULT:
+            self._fail(task.number, str(message[1]))
+            return
+        if not self._check(task, message) and message[0] not in (BROKE, PRUNED):
+            return
+        kind, what = message
+        tell(self._study, task.number, what if kind == DONE_WITH else None, pruned=kind == PRUNED)
+        ended = f"{sum(what) / len(what):.4g}" if kind == DONE_WITH else what if kind == PRUNED else f"failed: {what}"
+        best = self._study.best
+        so_far = f" (best {best.value:.4g}, trial {best.number})" if best is not None else ""
+        print(f"trial {task.number}: {ended}{so_far}", flush=True)
+
+    def _fail(self, number: int, why: str) -> None:
+        """Note a trial that cannot be done, so that the study goes on without it.
+
+        Raises:
+            ReproError: it was the first: the study is at fault.
+        """
+        from repro.tuning.study import tell  # noqa: PLC0415
+
+        tell(self._study, number, None)
+        if number == 0:
+            raise ReproError(f"the first trial cannot be done: {why}")
+        self.left.append(f"trial {number}: {why}")
+        print(f"trial {number}: failed: {why}", flush=True)
+
+    def _check(self, task: Task, message: Sequence[Any]) -> bool:
+        """Whether a task was done; if not, that is noted.
+
+        Raises:
+            ReproError: the study is at fault.
+        """
+        from repro.tuning.trials import DONE_WITH, FAULT, PRUNED  # noqa: PLC0415
+
+        if message[0] == FAULT:
+            raise ReproError(str(message[1]))
+        if message[0] not in (DONE_WITH, PRUNED):
+            (name,) = task.labels.values()
+            self.left.append(f"{name}: {message[1]}")
+        return bool(message[0] == DONE_WITH)
+
+
+@disk_faults_told()
+def run(words: Sequence[str], config_dir: str | None) -> int:
+    """Do a study; returns the exit status: 0, or 1 if something did not end.
+
+    Raises:
+        ReproError: the request is at fault.
+    """
+    from repro.tuning import config as config_of  # noqa: PLC0415
+
+    names, overrides = [w for w in words if "=" not in w], [w for w in words if "=" in w]
+    if len(names) != 1:
+        raise ReproError(f"NAME is {' '.join(names)!r}; it must be one file in conf/tune.")
+    study = config_of.read([f"tune={names[0]}", *overrides], config_dir)
+    default = config_of.runs(study, [], study.seeds, config_dir)
+    _check_space(study, config_dir)
+    return _tune(study, default[0], config_dir)
+
+
+def _check_space(study: StudyConfig, config_dir: str | None) -> None:
+    """Compose the corners of a space, so that what cannot be is refused before any work.
+
+    Raises:
+        ReproError: a key is unknown, or a value impossible.
+    """
+    from repro.planned import Run  # noqa: PLC0415
+    from repro.planning import check_sizes  # noqa: PLC0415
+    from repro.tuning.config import parameters, runs  # noqa: PLC0415
+
+    space = list(parameters(study.space))
+    for last in (0, -1):
+        changes = [p.override((p.choices or [p.low, p.high])[last]) for p in space]
+        check_sizes([Run([config], {}) for config in runs(study, changes, study.seeds[:1], config_dir)])
+
+
+def _tune(config: StudyConfig, default: Config, config_dir: str | None) -> int:
+    from repro.launching import COMMAND_PROCESS, Command, prepare_output  # noqa: PLC0415
+    from repro.tuning import page  # noqa: PLC0415
+    from repro.tuning.study import folder_of, opened  # noqa: PLC0415
+    from repro.tuning.workers import Workers  # noqa: PLC0415
+
+    output = prepare_output(config.output_dir)
+    with opened(config) as study:
+        # Opens the store, so that no two trials race for a new one, and shows as ended what is.
+        Command(output, config.tracking_uri, None)
+        study.enqueue_default(default)
+        environment = {name: os.environ[name] for name in os.environ if name.startswith("REPRO_")}
+        workers = Workers(config.jobs, environment | {COMMAND_PROCESS: f"{socket.gethostname()}:{os.getpid()}"})
+        tuning = Tuning(study, workers, config_dir)
+        print(f"study {config.study}: {folder_of(config)}", flush=True)
+        try:
+            tuning.search()
+            fresh = tuning.compare()
+        finally:
+            workers.stop()
+        for sentence in tuning.left:
+            print(f"warning: {sentence}", file=sys.stderr)
+        path = page.write(study, fresh)
+    print(f"page: {path}")
+    return 1 if tuning.left else 0
+
+
+@stoppable(CAN_BE_REPEATED)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status: 0, 1 if a trial did not end or failed, 2 if the request was at fault."""
+    parser = argparse.ArgumentParser(prog="python -m repro.tune", description=__doc__, allow_abbrev=False)
+    parser.add_argument("words", metavar="NAME | KEY=VALUE", nargs="+", help="a file in conf/tune, and changes of it")
+    parser.add_argument("--config-dir", "-cd", help="a folder of further configurations, as for repro.run")
+    try:
+        options = parser.parse_intermixed_args(arguments)
+        return run(options.words, options.config_dir)
+    except ReproError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,245 @@
+"""The MLflow UI: `python -m repro.ui [TARGET] [--scale SCALE]` starts it, and prints a link to a target's runs.
+
+At their ends, commands leave in MLflow what makes their runs easy to compare there: a saved view of them, grouped and
+charted (`repro.tracking.views`), a note of the experiment, and a figure's picture and means (`repro.tracking.figures`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from repro.errors import ReproError, faults_told
+from repro.faults import disk_faults_told
+from repro.suggestions import did_you_mean
+from repro.targets import SCALES, Options, PlannedSweep, module_of, plan_target, targets
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from mlflow.entities import Experiment
+
+    from repro.config.schema import Config
+    from repro.planned import Run
+    from repro.tracking.store import Store
+
+Plan = tuple[Sequence["PlannedSweep"], Sequence["Run"]]
+"""A target's sweeps, and their runs."""
+
+_HOST, DEFAULT_PORT = "127.0.0.1", 5000
+_MOST_CURVES = 100
+_SERVER = ("--workers", "1", "--uvicorn-opts", "--log-level warning")
+_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+"""One process that answers, and none that runs jobs, which are about language models."""
+
+
+# -- what commands leave ---------------------------------------------------------------------------------------------
+
+
+def show_command(client: Store, invocation: str, runs: Sequence[Run]) -> list[str]:
+    """Save views of the runs that a command has taken up; links to them, one per game.
+
+    Raises:
+        StorageError: the store does not work now.
+    """
+    from repro.tracking import views  # noqa: PLC0415  (imports MLflow, which takes seconds)
+
+    links = []
+    curves = _read_out_curves(runs)
+    for experiment, of_game in _by_experiment(client, [config for run in runs for config in run.configs]):
+        view = views.of_command(invocation, _charted(of_game), curves)
+        views.save(client, experiment, view)
+        _describe(client, experiment)
+        links.append(views.link(server_of(of_game[0].tracking_uri), experiment, view.key))
+    return links
+
+
+def show_target(client: Store, target: str, scale: str, plan: Plan, data: pd.DataFrame, folder: Path) -> list[str]:
+    """Save views of a target's runs, and make the runs of its figure; links to the views, one per game.
+
+    Args:
+        data: what it is drawn from.
+        folder: where it is drawn.
+
+    Raises:
+        StorageError: the store does not work now.
+    """
+    from paper_figures import frame  # noqa: PLC0415
+    from repro.tracking import figures, views  # noqa: PLC0415  (imports MLflow, which takes seconds)
+
+    sweeps, runs = plan
+    links = _save_views(client, target, scale, runs)
+    names = (f"{target}.png", frame.data_file(folder).name, "claims.json", "provenance.json")
+    files = [folder / name for name in names]
+    for experiment, of_game in _by_experiment(client, [config for run in runs for config in run.configs]):
+        game, metrics = experiment.name, _charted(of_game)
+        of_sweeps = data["sweep"].isin([s.name for s in sweeps if any(c.game["name"] == game for c in s.configs)])
+        here = data[of_sweeps & (data["game_name"] == game)] if "game_name" in data.columns else data[of_sweeps]
+        about = {"target": target, "scale": scale, "game": game}
+        figures.log(client, experiment, f"{target} {scale}", about, files, list(figures.means(here, metrics)))
+        views.save(client, experiment, views.of_means(target, scale, metrics[:1]))
+    return links
+
+
+def _save_views(client: Store, target: str, scale: str, runs: Sequence[Run]) -> list[str]:
+    from repro.config.checks import TRAINING  # noqa: PLC0415
+    from repro.config.keys import training_key  # noqa: PLC0415
+    from repro.one_seed import readout_names  # noqa: PLC0415
+    from repro.planned import curve_name, run_name  # noqa: PLC0415
+    from repro.tracking import mlflow_runs, views  # noqa: PLC0415
+
+    curves = {
+        (training_key(c), name): (curve_name(run.title, c, name), run_name(run.title, c, name))
+        for run in runs
+        for c in run.configs
+        for name in (TRAINING, *readout_names(c))
+    }
+    links = []
+    for experiment, of_game in _by_experiment(client, [config for run in runs for config in run.configs]):
+        mlflow_runs.call_as(client, experiment.experiment_id, target, scale, curves)
+        view = views.of_target(target, scale, _charted(of_game), _read_out_curves(runs))
+        views.save(client, experiment, view)
+        _describe(client, experiment, {f"{target}-{scale}"})
+        links.append(views.link(server_of(of_game[0].tracking_uri), experiment, view.key))
+    return links
+
+
+def _read_out_curves(runs: Sequence[Run]) -> list[str]:
+    from repro.one_seed import readout_names  # noqa: PLC0415
+    from repro.planned import curve_name  # noqa: PLC0415
+
+    named = {curve_name(run.title, c, name): None for run in runs for c in run.configs for name in readout_names(c)}
+    return list(named)[:_MOST_CURVES]
+
+
+def _by_experiment(client: Store, configs: Iterable[Config]) -> list[tuple[Experiment, list[Config]]]:
+    """Experiments, one per game, with the configurations of their runs; those that MLflow lacks are left out."""
+    by_game: dict[str, list[Config]] = {}
+    for config in configs:
+        by_game.setdefault(config.game["name"], []).append(config)
+    experiments = [(client.get_experiment_by_name(game), of_game) for game, of_game in by_game.items()]
+    return [(e, of_game) for e, of_game in experiments if e is not None and e.lifecycle_stage == "active"]
+
+
+def _charted(configs: Sequence[Config]) -> list[str]:
+    """Metrics that are charted of runs."""
+    metrics = [metric for c in configs for evaluation in c.evaluation.values() for metric in evaluation.charted]
+    return list(dict.fromkeys(metrics)) or ["wall_seconds"]
+
+
+def _describe(client: Store, experiment: Experiment, made: Iterable[str] = ()) -> None:
+    """Write an experiment's note: what is in it, and links to views of the targets that were made."""
+    from repro.tracking import views  # noqa: PLC0415
+
+    kept = {tag.removeprefix(views.VIEW_TAG) for tag in experiment.tags} | set(made)
+    lines = [
+        f"Runs in the game **{experiment.name}**", "",
+        "There is one run per training and one per read-out, a way to play what was trained: those of one training "
+        "have the same `repro.key`. The parameter `algorithm` of a read-out is its name; group by it to compare.", "",
+    ]  # fmt: skip
+    for target in targets():
+        for scale in (scale for scale in SCALES if f"{target}-{scale}" in kept):
+            module = module_of(target)
+            link = views.link("", experiment, f"{target}-{scale}")
+            lines.append(
+                f"- [{target} {scale}]({link}): {module.SHOWS} ({module.TITLE}); its page is paper_figures/{target}.md"
+            )
+    views.describe(client, experiment, "\n".join(lines))
+
+
+def server_of(tracking_uri: str | None, port: int = DEFAULT_PORT) -> str:
+    """Where the UI of a store is: the store's own address, or that of `make ui`."""
+    if tracking_uri is not None and tracking_uri.startswith(("http://", "https://")):
+        return tracking_uri.rstrip("/")
+    return f"http://{_HOST}:{port}"
+
+
+# -- make ui ---------------------------------------------------------------------------------------------------------
+
+
+def links_to(client: Store, target: str, options: Options, port: int) -> list[str]:
+    """Links to a target's views; those that an older version of the suite has not left are saved.
+
+    Raises:
+        ReproError: there is no run of it.
+    """
+    from repro.tracking import views  # noqa: PLC0415
+
+    module_of(target)
+    if options.scale not in SCALES:
+        hint = did_you_mean(options.scale, SCALES)
+        raise ReproError(f"--scale is {options.scale!r}; it must be one of {', '.join(SCALES)}{hint}.")
+    experiments = client.search_experiments()
+    key, server = f"{target}-{options.scale}", server_of(None, port)
+    found = [e for e in experiments if views.VIEW_TAG + key in e.tags]
+    if not found:
+        tagged = f"tags.`target.{target}` = '{options.scale}'"
+        if not client.search_runs([e.experiment_id for e in experiments], tagged, max_results=1):
+            raise ReproError(
+                f"MLflow has no runs of {target} at scale {options.scale}; make it first with `make {target} "
+                f"SCALE={options.scale}`."
+            )
+        _save_views(client, target, options.scale, plan_target(target, options)[1])
+        found = [e for e in client.search_experiments() if views.VIEW_TAG + key in e.tags]
+    return [views.link(server, experiment, key) for experiment in found]
+
+
+def _check_port(port: int) -> None:
+    """Refuse a port that cannot be listened on.
+
+    Raises:
+        ReproError: it cannot.
+    """
+    if not 1 <= port <= 65535:
+        raise ReproError(f"--port is {port}; it must be from 1 to 65535.")
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((_HOST, port))
+        except OSError as error:
+            raise ReproError(
+                f"--port is {port}, which cannot be used ({error.strerror}); take another, as `make ui PORT=5001` does."
+            ) from error
+
+
+def server_command(uri: str, port: int) -> tuple[list[str], Mapping[str, str]]:
+    """The command that serves the UI of a store on this machine alone, and its environment."""
+    where = ["--backend-store-uri", uri, "--host", _HOST, "--port", str(port)]
+    return [sys.executable, "-m", "mlflow", "server", *where, *_SERVER], {**os.environ, **_ENVIRONMENT}
+
+
+@disk_faults_told()
+def _serve(arguments: argparse.Namespace) -> NoReturn:
+    from repro.tracking import views  # noqa: PLC0415
+    from repro.tracking.store import default_uri, open_store  # noqa: PLC0415
+
+    _check_port(arguments.port)
+    output = arguments.output.absolute()
+    uri = default_uri(output)
+    client = open_store(uri)
+    options = Options(arguments.scale, output, 1, "cpu", False)
+    links = [views.front_page(server_of(None, arguments.port))]
+    if arguments.target is not None:
+        links = links_to(client, arguments.target, options, arguments.port)
+    print("in some seconds the MLflow UI is at", *links, sep="\n  ", flush=True)
+    command, environment = server_command(uri, arguments.port)
+    os.execve(command[0], command, environment)
+
+
+@faults_told
+def main() -> int:
+    """Entry point; exit status 2 for a faulty request. Otherwise it becomes the server."""
+    parser = argparse.ArgumentParser(prog="python -m repro.ui", description=__doc__)
+    parser.add_argument("target", nargs="?", help="a target, to whose runs a link is printed")
+    parser.add_argument("--scale", default="laptop", help=f"the target's: {', '.join(SCALES)} (default: %(default)s)")
+    parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder")
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="(default: %(default)s)")
+    _serve(parser.parse_args())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

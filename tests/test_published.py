@@ -1,0 +1,165 @@
+"""What is published, collected: verdicts as in `claims.json`, findings that agree with them, and the README's table."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import yaml
+
+from paper_figures import page
+from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, Verdict, after_holm
+from repro import published as published_module
+from repro.errors import ReproError
+from repro.figure import list_targets
+from repro.published import README, RESULTS, SOURCES, published, readme_table, with_table
+from repro.targets import ROOT, targets
+
+EVERY = published()
+
+
+def test_every_published_claim_is_collected_once_with_its_verdict_and_number():
+    collected = {(r.target, r.scale): r.claims for target in EVERY for r in target.results}
+    folders = sorted(path.parent for path in RESULTS.glob("*/claims.json"))
+    assert len(collected) == len(folders)
+    for folder in folders:
+        target, _, scale = folder.name.rpartition("-")
+        claims, expected = collected[target, scale], json.loads((folder / "claims.json").read_text())
+        assert [(c.id, c.verdict, c.paper, c.p) for c in claims] == [
+            (e["id"], e["verdict"], e["paper"], e["p"]) for e in expected
+        ]
+        assert len({c.id for c in claims}) == len(claims)
+        means = [c.measured and (c.measured.mean, c.measured.n) for c in claims]
+        assert means == [e["measured"] and (e["measured"]["mean"], e["measured"]["n"]) for e in expected]
+
+
+def test_targets_are_all_there_in_order():
+    names = [target.name for target in EVERY]
+    assert sorted(names) == targets()
+    assert names[:11] == [f"figure{number}" for number in range(1, 12)]
+    assert names[11:17] == [f"table{number}" for number in range(1, 7)]
+    assert {target.source for target in EVERY} == set(SOURCES)
+
+
+def test_the_most_advanced_scale_comes_first():
+    figure1 = next(target for target in EVERY if target.name == "figure1")
+    assert [result.scale for result in figure1.results] == ["paper", "laptop"]
+    recorded = json.loads((RESULTS / "figure1-laptop" / "provenance.json").read_text())["sweeps"]
+    assert figure1.results[1].minutes == pytest.approx(sum(sum(sweep["wall_seconds"]) for sweep in recorded) / 60)
+    checks = sum(claim.check for claim in figure1.results[0].claims)
+    assert checks
+    assert len(figure1.results[0].verdicts) == len(figure1.results[0].claims) - checks
+
+
+def test_verdicts_after_holms_correction_claim_by_claim():
+    claims = [
+        Claim("sure", "", "", Verdict(HELD, 0.001), None, ""), Claim("weak", "", "", Verdict(HELD, 0.04), None, ""),
+        Claim("counted", "", "", HELD, None, ""), Claim("not", "", "", Verdict(DID_NOT_HOLD, 0.01), None, ""),
+        Claim("check", "", "", Verdict(HELD, 1e-9), None, "", check=True),
+        Claim("open", "", "", Verdict(UNDECIDED, 0.3), None, ""), Claim("short", "", "", NOT_TESTABLE, None, ""),
+    ]  # fmt: skip
+    assert after_holm(claims) == [HELD, UNDECIDED, None, DID_NOT_HOLD, None, UNDECIDED, None]
+
+
+# -- findings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", EVERY, ids=lambda target: target.name)
+def test_a_finding_is_of_the_most_advanced_scale(target):
+    assert target.finding.scale == (target.results[0].scale if target.results else None)
+    text = page.page_of(target.name).read_text()
+    if target.results:
+        picture = re.search(r"<!-- end finding -->\n\n!\[[^]]*\]\(([^)]+)\)", text)
+        assert picture
+        assert page.HERE / picture.group(1) == target.results[0].picture
+
+
+@pytest.mark.parametrize("target", [target for target in EVERY if target.results], ids=lambda target: target.name)
+def test_intervals_in_a_finding_are_published(target):
+    """Every number with an interval that a finding has stands in what is computed on the page, to the digit."""
+    text = page.page_of(target.name).read_text()
+    computed = text[
+        text.index(f"<!-- results {target.finding.scale} -->") : text.index(f"<!-- end {target.finding.scale} -->")
+    ]
+    for sentence in target.finding.sentences.values():
+        for interval in re.findall(r"-?[\d.,]+ \[[^]]+\](?!\()", sentence):
+            assert interval in computed, interval
+
+
+@pytest.mark.parametrize(
+    "opening",
+    ["", "<!-- finding -->\n**We find** (scale `laptop`): A.\n<!-- end finding -->\n",
+     "<!-- finding -->\n**The paper says**: A.\n\n**We find**: B.\n\n**Why**: C.\n<!-- end finding -->\n",
+     "text before\n\n<!-- finding -->\n**Not run yet**: A.\n<!-- end finding -->\n"],
+)  # fmt: skip
+def test_a_page_that_opens_otherwise_is_refused(tmp_path, monkeypatch, opening):
+    monkeypatch.setattr(page, "HERE", tmp_path)
+    (tmp_path / "figure1.md").write_text(f"# Title\n\n{opening}\ntext\n")
+    with pytest.raises(ReproError, match=r"figure1\.md"):
+        page.finding("figure1")
+
+
+def test_a_newly_published_scale_is_the_picture_on_top(tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "HERE", tmp_path)
+    opening = "# Title\n\n<!-- finding -->\n**Not run yet**: A.\n<!-- end finding -->\n\n"
+    (tmp_path / "figure1.md").write_text(f"{opening}text\n")
+    (tmp_path / "results" / "figure1-laptop").mkdir(parents=True)
+    first = page._with_top_picture(f"{opening}text\n", "figure1", "laptop")
+    assert first == f"{opening}![Title](results/figure1-laptop/figure1.png)\n\ntext\n"
+    assert page._with_top_picture(first, "figure1", "paper") == first.replace("laptop", "paper")
+    assert page._with_top_picture(first, "figure1", "smoke") == first
+
+
+# -- the README, the terminal, and what is cited ---------------------------------------------------------------------
+
+
+def test_the_readmes_table_is_that_of_what_is_published():
+    text = README.read_text()
+    assert with_table(text, EVERY) == text, "bring it up to date with `make report README=1`"
+
+
+def test_the_readmes_table_counts_verdicts_by_hand():
+    row = next(line for line in readme_table(EVERY).splitlines() if line.startswith("| [figure2]"))
+    claims = json.loads((RESULTS / "figure2-laptop" / "claims.json").read_text())
+    assert {claim["verdict"] for claim in claims} == {"held"}
+    assert f"| laptop | {len(claims)} held |" in row
+    assert len({line.count("|") for line in readme_table(EVERY).splitlines()}) == 1
+
+
+def test_a_readme_without_a_place_for_the_table_is_refused():
+    with pytest.raises(ReproError, match="no block"):
+        with_table("text", EVERY)
+
+
+def test_damaged_files_are_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(published_module, "RESULTS", tmp_path)
+    (tmp_path / "figure1-laptop").mkdir()
+    (tmp_path / "figure1-laptop" / "claims.json").write_text("[{}]")
+    with pytest.raises(ReproError, match="figure1-laptop holds no verdicts that can be read"):
+        published()
+
+
+def test_the_list_fits_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr("repro.tracking.progress._WIDTH_IN_A_FILE", 120)
+    list_targets()
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 120
+    figure1 = next(line for line in lines if line.startswith("figure1 "))
+    claims = json.loads((RESULTS / "figure1-paper" / "claims.json").read_text())
+    held = sum(claim["verdict"] == "held" and not claim["check"] for claim in claims)
+    assert re.search(rf"paper +{held} ", figure1)
+    assert all(any(line.startswith(f"{name} ") for line in lines) for name in targets())
+
+
+def test_what_is_cited_agrees():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    entries = (ROOT / "paper_figures" / "reference" / "sources.bib").read_text()
+    titles = {re.sub(r"[{}]", "", title) for title in re.findall(r"title\s*=\s*\{(.*)\},?\n", entries)}
+    assert {reference["title"] for reference in cited["references"]} == titles
+    assert len(titles) == len(SOURCES) + 1
+    assert re.findall(r"arXiv:([\d.]+)", entries) == [
+        reference["url"].removeprefix("https://arxiv.org/abs/")
+        for reference in cited["references"]
+        if "url" in reference
+    ]

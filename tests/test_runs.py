@@ -1,0 +1,195 @@
+"""What a command would do, and what runs left: plans, exports and comparisons, by keys or their first digits."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+
+import pandas as pd
+import pytest
+
+from repro import compare, evaluate, export, figure, outlook, run, runs
+from repro.compare import equal_digits
+from repro.config.schema import RegressionConfig
+from repro.errors import ReproError
+from repro.planning import plan
+from repro.tracking import record as records
+from repro.trained import full_key, run_folder
+from tests.helpers.commands import SMALL, executed, key_of, killed_after
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory):
+    """Three seeds of a training, one of another, and one that was killed."""
+    output = tmp_path_factory.mktemp("outputs")
+    for overrides in (["seed=0"], ["seed=1"], ["seed=2"], ["algorithm.traversals=150"]):
+        assert executed(*SMALL, *overrides, f"output_dir={output}") == records.FINISHED
+    killed_after(12, *SMALL, "seed=7", f"output_dir={output}")
+    return output
+
+
+def files(output):
+    return {path: path.stat().st_mtime_ns for path in output.rglob("*")}
+
+
+# -- plans -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_says_the_state_of_every_run_and_touches_nothing(outputs, capsys):
+    before = files(outputs)
+    words = ["-m", *SMALL, "seed=0,7,8", f"output_dir={outputs}", "--dry-run"]
+    assert run.main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert files(outputs) == before
+    of_key = {line.split()[0]: line for line in lines if line.strip()}
+    assert "finished" in of_key[key_of(*SMALL, "seed=0")]
+    assert "to continue from iteration 12" in of_key[key_of(*SMALL, "seed=7")]
+    new = of_key[key_of(*SMALL, "seed=8")]
+    assert " new " in new
+    assert "and 2 more" in new, "known from three finished seeds"
+    assert lines[-1].startswith("3 training(s): 1 finished, 1 to continue, 1 new; about ")
+
+
+def test_what_is_left_follows_from_finished_runs(outputs):
+    (known,) = (e.seconds() for e in outlook._examples(outputs) if e.name == f"run {key_of(*SMALL)}")
+    assert sorted(known) == list(range(1, 31))
+    found = outlook.outlooks(plan([*SMALL, "seed=8", f"output_dir={outputs}"], False).runs, outputs)
+    seconds = [records.read(run_folder(outputs, key_of(*SMALL, f"seed={seed}"))).wall_seconds for seed in range(3)]
+    assert found[0].minutes == pytest.approx(sum(seconds) / 3 / 60)
+    assert found[0].bytes is not None
+    more = ["algorithm.value.more_steps=10", "seed=8", f"output_dir={outputs}"]
+    (other,) = outlook.outlooks(plan([*SMALL, *more], False).runs, outputs)
+    assert "different in algorithm.value.more_steps" in other.source
+
+
+def test_a_run_that_another_process_does_is_seen(outputs):
+    folder = run_folder(outputs, key_of(*SMALL))
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (found,) = outlook.outlooks(plan([*SMALL, f"output_dir={outputs}"], False).runs, outputs)
+    assert found.state == outlook.BUSY
+
+
+def test_what_nothing_is_like_is_unknown(tmp_path):
+    (found,) = outlook.outlooks(plan([*SMALL[1:], "game=big_leduc"], False).runs, tmp_path / "none")
+    assert (found.state, found.key) == (outlook.NEW, key_of(*SMALL[1:], "game=big_leduc"))
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_target_is_planned_without_being_made(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        "sys.argv", ["figure", "kuhn", "--scale", "smoke", "--plan", "--output", str(tmp_path / "none")]
+    )
+    assert figure.main() == 0
+    assert " new; about " in capsys.readouterr().out.splitlines()[-1]
+    assert not (tmp_path / "none").exists()
+
+
+def test_growing_fits_are_counted():
+    regression = RegressionConfig(steps=5, batch_size=1, start="random", more_steps=3)
+    assert regression.steps_until(7) == sum(regression.steps_at(t) for t in range(1, 8))
+
+
+# -- keys ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_may_be_abbreviated_as_long_as_it_is_one(outputs):
+    key = key_of(*SMALL)
+    assert full_key(outputs, key[:8]) == full_key(outputs, key) == key
+    assert full_key(outputs, "uniform") == "uniform"
+    assert evaluate.run([key[:8], "evaluation=costs"], str(outputs)) == 0
+    opponent = f"+evaluation.match.opponents.other={key[:8]}/sd_cfr"
+    short, whole = (
+        plan([*SMALL, "evaluation=match", text, f"output_dir={outputs}"], False).runs[0].config.evaluation["match"]
+        for text in (opponent, opponent.replace(key[:8], key))
+    )
+    assert short == whole, "so that what was measured by one name is known by the other"
+
+
+def test_an_ambiguous_key_is_refused_in_one_sentence(outputs, tmp_path):
+    shutil.copytree(outputs / "runs" / key_of(*SMALL), tmp_path / "runs" / "abc000000000")
+    shutil.copytree(outputs / "runs" / key_of(*SMALL), tmp_path / "runs" / "abc111111111")
+    with pytest.raises(ReproError, match=r"the key 'abc' is ambiguous in .*: abc000000000, abc111111111 begin so; add"):
+        full_key(tmp_path, "abc")
+
+
+def test_a_run_that_cannot_be_read_is_told_and_left_out_and_one_found_finished_is_finished(outputs, tmp_path, capsys):
+    for name in ("abc000000000", "abd000000000"):
+        shutil.copytree(outputs / "runs" / key_of(*SMALL), tmp_path / "runs" / name)
+    gone = tmp_path / "runs" / "abd000000000" / "config.yaml"
+    gone.write_text(gone.read_text().replace("algorithm:\n", "algorithm:\n  gone: 3\n"))
+    found = tmp_path / "runs" / "abc000000000" / "run.json"
+    found.write_text(found.read_text().replace('"finished"', '"skipped"'))
+    assert runs.main(["--output", str(tmp_path), "state=finished", "seed=0"]) == 0
+    told = capsys.readouterr()
+    assert "abd000000000" in told.err
+    assert "cannot be read, it is left out" in told.err
+    assert "abc000000000" in told.out
+    assert "abd000000000" not in told.out
+
+
+# -- exports ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
+def test_an_export_has_every_number_with_its_hyperparameters(outputs, tmp_path, ending):
+    path = tmp_path / f"runs.{ending}"
+    words = ["game=kuhn", "traversals=200,150", "--to", str(path), "--output", str(outputs)]
+    assert export.main(words) == 0
+    data = pd.read_parquet(path) if ending == "parquet" else pd.read_csv(path)
+    assert set(data.key) == {key_of(*SMALL, *o) for o in ([], ["seed=1"], ["seed=2"], ["algorithm.traversals=150"])}
+    last = data[(data.readout == "sd_cfr") & (data.metric == "exploitability") & (data.step == 30)]
+    assert sorted(last.traversals) == [150, 200, 200, 200]
+    assert (data.value_steps == 30).all()
+    assert not data.duplicated(["key", "readout", "evaluation_key", "metric", "step"]).any()
+
+
+def test_an_export_of_what_is_not_there_is_refused(outputs, tmp_path, capsys):
+    for words, sentence in (
+        (["gam=kuhn"], "gam=kuhn: no run has the field gam (did you mean game?)."),
+        (["seed=99"], "there is no run of seed=99."),
+        (["seed=7"], "of 1 run(s) none is finished; --unfinished exports what they have."),
+        (["--to", str(tmp_path / "runs.xls")], "its name must end in .csv, .csv.gz, .parquet."),
+        (["--to", str(tmp_path / "no" / "runs.csv")], "there is no folder"),
+    ):
+        assert export.main([*words, "--output", str(outputs)]) == 2
+        error = capsys.readouterr().err
+        assert sentence in error
+        assert error.count("\n") == 1
+    assert runs.main(["state=interrupted,running", "--output", str(outputs)]) == 0
+    assert key_of(*SMALL, "seed=7") in capsys.readouterr().out
+
+
+# -- comparisons -----------------------------------------------------------------------------------------------------
+
+
+def test_digits():
+    assert equal_digits(1.0, 1.0) == compare._ALL_DIGITS
+    assert equal_digits(1234.5, 1234.6) == 4
+    assert equal_digits(1.0, -1.0) == 0
+    assert equal_digits(0.1 + 0.2, 0.3) in (15, 16)
+
+
+def test_a_run_done_again_is_the_same_and_another_is_not(outputs, tmp_path, capsys):
+    shutil.copytree(outputs, tmp_path / "both")
+    again = key_of(*SMALL)[::-1]
+    assert executed(*SMALL, f"output_dir={tmp_path / 'again'}") == records.FINISHED
+    shutil.copytree(run_folder(tmp_path / "again", key_of(*SMALL)), run_folder(tmp_path / "both", again))
+    words = ["--output", str(tmp_path / "both")]
+    assert compare.main([key_of(*SMALL), again, *words]) == 0
+    out = capsys.readouterr().out
+    assert "configuration: the same" in out
+    assert "versions and hardware: the same" in out
+    assert compare.main([key_of(*SMALL)[:8], key_of(*SMALL, "algorithm.traversals=150"), *words]) == 1
+    out = capsys.readouterr().out
+    assert "  algorithm.traversals: 200 | 150" in out
+    assert "code that determines A has changed since:" in out
+
+
+def test_several_seeds_are_compared_by_their_means(outputs, capsys):
+    seeds = [key_of(*SMALL, f"seed={seed}") for seed in range(3)]
+    assert compare.main([",".join(seeds[:2]), ",".join(seeds[1:]), "--output", str(outputs)]) == 0
+    assert "B minus A with Welch's 95% interval" in capsys.readouterr().out
+    other = key_of(*SMALL, "algorithm.traversals=150")
+    assert compare.main([f"{seeds[0]},{other}", seeds[1], "--output", str(outputs)]) == 2
+    assert "its runs must differ in their seeds alone" in capsys.readouterr().err

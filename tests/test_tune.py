@@ -1,0 +1,251 @@
+"""Studies: what they are, what a trial is worth, and that one which is killed goes on where it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import optuna
+import pytest
+from mlflow import MlflowClient
+from optuna.trial import TrialState
+
+from repro import tune
+from repro.config.keys import training_key
+from repro.errors import ReproError
+from repro.tracking import record as records
+from repro.trained import run_folder
+from repro.tuning import page, trials
+from repro.tuning.config import BudgetConfig, ObjectiveConfig, Parameter, parameters, read, runs
+from tests.helpers.commands import SMALL, command, executed, planned
+
+STUDY = """# @package _global_
+study: tiny
+overrides: [{overrides}]
+space:
+  algorithm:
+    value:
+      steps: {{kind: int, low: 5, high: 60, log: true}}
+      learning_rate: {{kind: float, low: 1.0e-4, high: 1.0e-2, log: true}}
+    when_no_positive: {{kind: categorical, choices: [argmax, uniform]}}
+objective: {{readout: deep_cfr}}
+budget: {{metric: nodes_touched, limit: 30000, points: 3}}
+seeds: [0]
+fresh_seeds: [5, 6]
+trials: 3
+pruner: {{startup_trials: 1}}
+"""
+
+
+@pytest.fixture(scope="module")
+def conf(tmp_path_factory):
+    """A folder of configurations with a study of trainings of a second or two."""
+    folder = tmp_path_factory.mktemp("conf")
+    (folder / "tune").mkdir()
+    (folder / "tune" / "tiny.yaml").write_text(STUDY.format(overrides=", ".join(SMALL)))
+    return str(folder)
+
+
+def study(conf: str, output: Path, *overrides: str):
+    return read(["tune=tiny", f"output_dir={output}", *overrides], conf)
+
+
+def stored(output: Path) -> optuna.Study:
+    return optuna.load_study(study_name="tiny", storage=f"sqlite:///{output}/tune/tiny/study.db")
+
+
+# -- what a study is -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["trails=3"], "trails is no key of this configuration (did you mean trials?)."),
+        (["seeds=[1,1]"], "seeds is [1, 1]; it must be different whole numbers, none below 0."),
+        (["seeds=[0,1]", "fresh_seeds=[1]"], "fresh_seeds has 1, which is one of seeds: nothing may be tuned on it."),
+        (["trials=0"], "trials is 0; it must be at least 1."),
+        (["objective.direction=up"], "objective.direction is 'up'; it must be one of minimize, maximize."),
+        (
+            ["space.algorithm.value.steps.low=70"],
+            "space.algorithm.value.steps goes from 70 to 60; high must be greater",
+        ),
+        (
+            ["space.algorithm.value.steps.kind=integer"],
+            "is of the kind 'integer'; it must be float, int or categorical",
+        ),
+        (["+space.algorithm.value.steps.hihg=70"], "has the key hihg (did you mean high?)"),
+        (["+space.seed=3"], "space.seed is 3; it must be a mapping with kind, and low and high or choices."),
+        (["seeds=x"], "seeds"),
+        (["space.algorithm.value.steps.low=x"], "goes from 'x' to 60 by None; these must be numbers"),
+        (["+space.algorithm.value.steps.step=-2"], "has a step of -2; it must be above 0"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_one_sentence(conf, tmp_path, overrides, sentence, capsys):
+    assert tune.main(["tiny", *overrides, f"output_dir={tmp_path / 'never'}", "--config-dir", conf]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "never").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["objective.readout=sd_cfrr", "tiny"], "the read-outs of sd_cfr_and_deep_cfr are sd_cfr, deep_cfr (did you m"),
+        (
+            ["tiny", "+space.algorithm.foo={kind: int, low: 1, high: 2}"],
+            "algorithm.foo is no key of this configuration",
+        ),
+        (["tiny", "+space.seed={kind: int, low: 1, high: 2}"], "space has seed, which is no hyperparameter; seeds and"),
+        (["tinny"], "Could not find 'tune/tinny'; there are "),
+        ([], "NAME is ''"),
+    ],
+)
+def test_and_so_is_what_the_runs_cannot_be(conf, tmp_path, words, sentence, capsys):
+    assert tune.main([*words, f"output_dir={tmp_path / 'never'}", "--config-dir", conf]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "never").exists()
+
+
+@pytest.mark.slow
+def test_a_trial_that_cannot_be_is_failed_and_the_study_goes_on(conf, tmp_path, capsys):
+    words = ["tiny", "space.algorithm.when_no_positive.choices=[argmax,typo,uniform]", "fresh_seeds=[]"]
+    words += [f"output_dir={tmp_path}", "--config-dir", conf]
+    assert tune.main([*words, "trials=1"]) == 0
+    drawn = {**stored(tmp_path).trials[0].params, "algorithm.when_no_positive": "typo"}
+    stored(tmp_path).enqueue_trial(drawn)
+    assert tune.main([*words, "trials=3"]) == 1
+    states = [trial.state.name for trial in stored(tmp_path).trials]
+    assert states[:2] == ["COMPLETE", "FAIL"]
+    assert states[2] in ("COMPLETE", "PRUNED")
+    assert "trial 1: algorithm.when_no_positive is 'typo'" in capsys.readouterr().err
+
+
+def test_a_space_has_the_form_of_the_configuration():
+    space = {
+        "network": {"kind": "categorical", "choices": ["fc", None, True]},
+        "algorithm": {"value": {"steps": {"kind": "int", "low": 1, "high": 8}}},
+    }
+    found = {parameter.key: parameter for parameter in parameters(space)}
+    assert list(found) == ["network", "algorithm.value.steps"]
+    texts = [found["network"].override(value) for value in ("fc", None, True)]
+    assert texts == ["network='fc'", "network=null", "network=true"]
+    assert Parameter("a.b", "float", 0.1, 1.0).override(0.25) == "a.b=0.25"
+
+
+def test_a_trials_runs_are_those_of_a_command_line(conf, tmp_path):
+    found = runs(study(conf, tmp_path), ["algorithm.value.steps=7"], [3, 4], conf)
+    wanted = [planned(*SMALL, "algorithm.value.steps=7", f"seed={seed}").key for seed in (3, 4)]
+    assert [training_key(config) for config in found] == wanted
+
+
+def test_pictures_have_short_names_that_tell_hyperparameters_apart():
+    keys = ["algorithm.value.steps", "algorithm.average.steps", "network.width"]
+    assert [page._shortest(key, keys) for key in keys] == ["value.steps", "average.steps", "width"]
+
+
+def test_lengths_can_follow_from_what_an_iteration_does():
+    config = planned(
+        *SMALL, "algorithm.iterations='${quotient:1000,${algorithm.traversals}}'", "algorithm.traversals=30"
+    )
+    assert config.config.algorithm.iterations == 34
+
+
+# -- what a trial is worth -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished training."""
+    output = tmp_path_factory.mktemp("finished")
+    assert executed(*SMALL, f"output_dir={output}") == records.FINISHED
+    return planned(*SMALL, f"output_dir={output}").config
+
+
+def test_between_evaluations_values_are_interpolated(finished):
+    objective, at = ObjectiveConfig(readout="sd_cfr"), BudgetConfig("iteration", 20.0, 4)
+    measured = trials.curve(finished, objective, at)
+    between = trials.curve(finished, objective, replace(at, limit=22.0, points=1))
+    assert sorted(measured) == [0, 1, 2, 3], "evaluated after 5, 10, 15, 20 and more"
+    later = trials.value_of(finished, objective, replace(at, limit=25.0))
+    assert between[0] == pytest.approx(measured[3] + (later - measured[3]) * 2 / 5)
+
+
+def test_a_budget_that_is_not_reached_and_a_metric_that_is_not_measured_are_told(finished):
+    objective = ObjectiveConfig(readout="sd_cfr")
+    with pytest.raises(ReproError, match="give it more iterations"):
+        trials.value_of(finished, objective, BudgetConfig("iteration", 31.0))
+    with pytest.raises(ReproError, match="the metric nodes was not measured of sd_cfr after iteration 5"):
+        trials.value_of(finished, objective, BudgetConfig("nodes", 31.0))
+
+
+# -- studies ---------------------------------------------------------------------------------------------------------
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 600.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.2)
+
+
+def has_ended_trials(database: Path) -> bool:
+    """Whether a study that another process is doing has any; asked of the file alone, which costs little."""
+    if not database.exists():
+        return False
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=10)) as connection:
+        try:
+            (count,) = connection.execute(
+                "SELECT COUNT(*) FROM trials WHERE state IN ('COMPLETE', 'PRUNED')"
+            ).fetchone()
+        except sqlite3.OperationalError:  # Its tables are being made.
+            return False
+    return bool(count)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_with_database")
+def test_a_killed_study_goes_on_and_repeats_no_finished_trial(conf, tmp_path):
+    words = command("tiny", f"output_dir={tmp_path}", "jobs=2", "--config-dir", conf, module="tune")
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        wait_for(lambda: process.poll() is not None or has_ended_trials(tmp_path / "tune" / "tiny" / "study.db"))
+        os.kill(process.pid, signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL, "it was killed in the middle"
+    before = {t.number: t for t in stored(tmp_path).get_trials() if t.state.is_finished()}
+    trained = {key: _written(tmp_path, key) for t in before.values() for key in t.user_attrs["keys"]}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    after = stored(tmp_path).get_trials()
+    assert len(after) == 3
+    assert all(trial.state in (TrialState.COMPLETE, TrialState.PRUNED) for trial in after)
+    for number, trial in before.items():
+        assert after[number] == trial, "what had ended is as it was"
+    assert {key: _written(tmp_path, key) for key in trained} == trained, "and its trainings were not touched"
+    _check_left(tmp_path)
+
+
+def _written(output: Path, key: str) -> float:
+    return (run_folder(output, key) / "run.json").stat().st_mtime
+
+
+def _check_left(output: Path) -> None:
+    """The page, and what MLflow shows of a study's trainings."""
+    folder = output / "tune" / "tiny"
+    text = (folder / "study.md").read_text()
+    assert "3 trials (" in text
+    assert "fresh seeds" in text or "nothing was gained" in text
+    html = (folder / "index.html").read_text()
+    assert "<h2>Which hyperparameters matter</h2>" in html
+    assert 'src="http' not in html, "the page needs no network"
+    client = MlflowClient(f"sqlite:///{output / 'mlflow.db'}")
+    (experiment,) = client.search_experiments(filter_string="name = 'kuhn'")
+    for label in ("trial-0", "default", "best"):
+        found = client.search_runs([experiment.experiment_id], f"tags.`target.tune.tiny` = '{label}'")
+        assert found or label == "default", "the best may be the default"

@@ -1,0 +1,151 @@
+"""The MLflow UI in a browser, as `make ui` serves it: the link opens, runs have names, and two compare."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repro import ui
+from repro.tracking.store import default_uri
+from tests.browser_fixture import browser  # noqa: F401
+from tests.test_views import swept  # noqa: F401
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+
+pytestmark = pytest.mark.slow
+
+_LONGEST_SECONDS = 120
+"""Generous, because it only bounds how long a failure takes."""
+
+
+@pytest.fixture(scope="module")
+def server(browser: Chrome, swept: Path) -> Iterator[str]:  # noqa: F811
+    """Address of the UI of a small store; nothing is started where there is no browser."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "repro.ui", "--output", str(swept), "--port", str(port)]
+    log = swept / "server.log"
+    with log.open("w") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+    until = time.monotonic() + _LONGEST_SECONDS
+    while True:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5)
+            break
+        except OSError:
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < until, log.read_text()
+            time.sleep(0.2)
+    address = f"http://127.0.0.1:{port}"
+    close_assistant(browser, address)
+    yield address
+    process.terminate()
+    process.wait(timeout=60)
+
+
+def close_assistant(browser: Chrome, address: str) -> None:  # noqa: F811
+    """Keep MLflow's assistant from opening at the first visit, where it leaves little room for charts."""
+    browser.get(f"{address}/version")
+    browser.execute_script("localStorage.setItem('mlflow.assistant.fab.autoOpenedOnFirstLoad_v1', 'true')")
+    browser.execute_script("localStorage.setItem('mlflow.assistant.panelOpen_v1', 'false')")
+
+
+def text_of(browser: Chrome) -> str:  # noqa: F811
+    return str(browser.execute_script("return document.body.innerText"))
+
+
+def wait_for(browser: Chrome, *wanted: str) -> str:  # noqa: F811
+    """The page's text, as soon as it has all that is wanted."""
+    until = time.monotonic() + _LONGEST_SECONDS
+    while lacking := [text for text in wanted if text not in text_of(browser)]:
+        assert time.monotonic() < until, f"the page lacks {lacking}: {text_of(browser)}"
+        time.sleep(0.2)
+    return text_of(browser)
+
+
+def wait_for_charts(browser: Chrome, charts: int, lines: int) -> None:  # noqa: F811
+    """Wait until so many charts show so many curves each."""
+    from selenium.webdriver.support.ui import WebDriverWait  # noqa: PLC0415
+
+    script = (
+        "return [...document.querySelectorAll('.js-plotly-plot')].filter("
+        "p => (p.data || []).filter(d => d.x && d.x.length > 1).length >= arguments[0]).length"
+    )
+    WebDriverWait(browser, _LONGEST_SECONDS).until(lambda driver: driver.execute_script(script, lines) >= charts)
+
+
+def link_of_the_command(swept: Path, server: str) -> str:  # noqa: F811
+    from repro.tracking import views  # noqa: PLC0415
+    from repro.tracking.store import open_store  # noqa: PLC0415
+
+    experiment = open_store(default_uri(swept)).get_experiment_by_name("kuhn")
+    (key,) = [tag.removeprefix(views.VIEW_TAG) for tag in experiment.tags if tag.startswith(views.VIEW_TAG)]
+    return views.link(server, experiment, key)
+
+
+def test_the_printed_link_opens_charts_of_two_algorithms_by_three_axes(browser, server, swept):  # noqa: F811
+    browser.get(link_of_the_command(swept, server))
+    text = wait_for(browser, "Runs in the game kuhn", "Group: iterations=8 cfr snapshot_every=2", "matching runs")
+    assert re.search(r"\b8\s+matching runs", text)
+    assert "Group: iterations=8 cfr_plus snapshot_every=2" in text
+    assert "training cfr" not in text, "read-outs alone"
+    wait_for_charts(browser, charts=3, lines=4)
+    axes = browser.execute_script(
+        "return [...document.querySelectorAll('.js-plotly-plot')].map(p => p.layout.xaxis.title.text || '')"
+    )
+    assert {"Step", "nodes_touched", "wall_seconds"} <= set(axes)
+
+
+def test_two_runs_are_selected_in_the_table_and_compared(browser, server, swept):  # noqa: F811
+    from selenium.webdriver.common.by import By  # noqa: PLC0415
+    from selenium.webdriver.support.ui import WebDriverWait  # noqa: PLC0415
+
+    experiment = re.search(r"/experiments/(\d+)/", link_of_the_command(swept, server))
+    assert experiment
+    search = "searchFilter=params.readout%20%21%3D%20%27training%27%20AND%20params.seed%20%3D%20%270%27"
+    browser.get("about:blank")
+    browser.get(f"{server}/#/experiments/{experiment[1]}/runs?workflowType=machine_learning&{search}")
+    names = [f"iterations={n} s0 {name} snapshot_every=2" for n in (4, 8) for name in ("cfr", "cfr_plus")]
+    wait_for(browser, *names)
+    for name in names[2:]:
+        row = browser.find_element(By.XPATH, f"//a[normalize-space()='{name}']/ancestor::div[@role='row']")
+        number = row.get_attribute("row-index")
+        box = f".ag-row[row-index='{number}'] .ag-selection-checkbox input, .ag-row[row-index='{number}'] input"
+        browser.find_element(By.CSS_SELECTOR, box).click()
+    compare = "//button[normalize-space()='Compare']"
+    WebDriverWait(browser, _LONGEST_SECONDS).until(lambda driver: driver.find_elements(By.XPATH, compare))[0].click()
+    text = wait_for(browser, "Comparing 2 Runs", *names[2:])
+    assert names[0] not in text
+
+
+@pytest.mark.skipif("REPRO_UI_LINK" not in os.environ, reason="REPRO_UI_LINK names no page of a UI that is running")
+def test_the_readmes_picture_can_be_taken(browser):  # noqa: F811
+    """`REPRO_UI_LINK=... pytest tests/test_ui.py -k picture`, with the link that `make ui TARGET=figure6` prints."""
+    link = os.environ["REPRO_UI_LINK"]
+    close_assistant(browser, link.partition("/#/")[0])
+    browser.get(link)
+    wait_for(browser, "matching runs")
+    wait_for_charts(browser, charts=3, lines=2)
+    picture = Path(__file__).resolve().parents[1] / "docs" / "mlflow-ui.png"
+    picture.parent.mkdir(exist_ok=True)
+    assert browser.save_screenshot(str(picture))
+    assert picture.stat().st_size < 150_000
+
+
+def test_the_server_is_one_of_this_machine_alone_that_runs_no_jobs(tmp_path):
+    command, environment = ui.server_command(default_uri(tmp_path), 5000)
+    assert command[command.index("--host") + 1] == "127.0.0.1"
+    assert command[command.index("--workers") + 1] == "1"
+    assert environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"

@@ -1,0 +1,254 @@
+"""What commands leave in MLflow for its UI: names, curves, saved views, notes, and figures with their means."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from mlflow import MlflowClient
+
+from paper_figures import frame
+from repro import ui
+from repro.config.keys import hyperparameters
+from repro.errors import ReproError
+from repro.evaluation.statistics import mean_ci
+from repro.launching import Command
+from repro.planned import WHO, Run, curve_name, titled_together, titles
+from repro.planning import plan
+from repro.targets import Options, plan_target
+from repro.tracking import figures, views
+from repro.tracking import record as records
+from repro.tracking.store import default_uri, open_store
+from repro.trained import folder_of
+from tests.helpers.commands import executed, planned, tracked
+
+KUHN = (
+    "game=kuhn",
+    "algorithm=cfr,cfr_plus",
+    "algorithm.iterations=4,8",
+    "algorithm.snapshot_every=2",
+    "seed=range(2)",
+)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory, request) -> Path:
+    """The output folder of a sweep over algorithms, iterations and seeds, as `python -m repro.run -m` leaves it."""
+    output = tmp_path_factory.mktemp("swept")
+    (output / "mlflow.db").write_bytes(request.getfixturevalue("_empty_database").read_bytes())
+    runs = plan([*KUHN, f"output_dir={output}"], multirun=True).runs
+    command = Command(output, None, None)
+    assert command.do([runs]) == 0
+    command.show(runs)
+    return output
+
+
+def state_of(experiment, key: str) -> dict:
+    content = json.loads(experiment.tags[views.VIEW_TAG + key])
+    assert content.keys() == {"name", "createdAt", "updatedAt", "state"}, "what MLflow's page takes for a saved view"
+    return json.loads(content["state"])
+
+
+def test_names_begin_with_what_was_swept_and_tell_all_runs_apart(swept):
+    names = sorted(run.info.run_name for run in tracked(swept)[1])
+    assert len(set(names)) == len(names) == 16
+    assert names[:2] == ["iterations=4 s0 cfr snapshot_every=2", "iterations=4 s0 cfr_plus snapshot_every=2"]
+    assert "iterations=8 s1 training cfr_plus snapshot_every=2" in names
+
+
+def test_runs_of_one_curve_differ_by_their_seed_alone_and_none_is_nested(swept):
+    runs = tracked(swept)[1]
+    curves: dict[str, list[str]] = {}
+    for run in runs:
+        curves.setdefault(run.data.tags["repro.curve"], []).append(run.data.params["seed"])
+        assert "mlflow.parentRunId" not in run.data.tags
+    assert len(curves) == 8
+    assert all(sorted(seeds) == ["0", "1"] for seeds in curves.values())
+    assert len({run.data.tags["repro.invocation"] for run in runs}) == 1
+
+
+def test_a_command_leaves_a_view_of_its_read_outs(swept):
+    client, runs = tracked(swept)
+    (experiment,) = [e for e in client.search_experiments() if e.name == "kuhn"]
+    (key,) = [tag.removeprefix(views.VIEW_TAG) for tag in experiment.tags if tag.startswith(views.VIEW_TAG)]
+    state = state_of(experiment, key)
+    found = client.search_runs([experiment.experiment_id], state["searchFilter"])
+    assert {r.info.run_id for r in found} == {r.info.run_id for r in runs if r.data.params["readout"] != "training"}
+    charted = {(chart["metricKey"], chart["selectedXAxisMetricKey"]) for chart in state["compareRunCharts"]}
+    assert charted == {("exploitability", x) for x in ("", "nodes_touched", "wall_seconds")}
+    assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "repro.curve"}]
+    assert experiment.tags["mlflow.note.content"].startswith("Runs in the game **kuhn**")
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
+
+
+def test_a_note_that_somebody_wrote_stays(tmp_path):
+    client = open_store(default_uri(tmp_path))
+    experiment = client.get_experiment(client.create_experiment("kuhn"))
+    views.describe(client, experiment, "ours")
+    views.describe(client, client.get_experiment_by_name("kuhn"), "ours, later")
+    assert client.get_experiment_by_name("kuhn").tags["mlflow.note.content"] == "ours, later"
+    client.set_experiment_tag(experiment.experiment_id, "mlflow.note.content", "mine")
+    views.describe(client, client.get_experiment_by_name("kuhn"), "ours, again")
+    assert client.get_experiment_by_name("kuhn").tags["mlflow.note.content"] == "mine"
+
+
+def test_of_commands_only_the_newest_views_are_kept(tmp_path, monkeypatch):
+    client = open_store(default_uri(tmp_path))
+    client.create_experiment("kuhn")
+    for number in range(25):
+        monkeypatch.setattr(time, "time", lambda now=number: float(now))
+        view = views.of_command(f"{number:012}", ["exploitability"])
+        views.save(client, client.get_experiment_by_name("kuhn"), view)
+    kept = client.get_experiment_by_name("kuhn").tags
+    assert sorted(kept) == [f"{views.VIEW_TAG}command-{number:012}" for number in range(5, 25)]
+
+
+def test_titles_say_what_differs_first_and_what_is_shared_last():
+    jobs = [
+        ["game=kuhn", f"algorithm.value.steps={steps}", "network.width=8", f"seed={seed}", "scale=smoke"]
+        for steps in (1, 2)
+        for seed in (0, 1)
+    ]
+    assert titles(jobs) == [f"value.steps={steps} {WHO} network.width=8" for steps in (1, 1, 2, 2)]
+    runs = [Run([], {}, f"{said}{WHO} iterations=9") for said in ("", "memory=aggregated ")]
+    assert [run.title for run in titled_together(runs)] == [
+        f"{WHO} iterations=9",
+        f"memory=aggregated {WHO} iterations=9",
+    ]
+
+
+def test_runs_of_different_algorithms_are_different_curves_though_their_read_outs_have_one_name():
+    """D2CFR's baselines: Deep CFR by two experiments, each read as `deep_cfr`."""
+    _, runs = plan_target("d2cfr_baselines", Options("smoke", Path("outputs"), 1, "cpu", False))
+    curves: dict[str, set[str]] = {}
+    for run in runs:
+        alike = {k: v for k, v in hyperparameters(run.config).items() if k != "seed"}
+        for readout in run.config.algorithm.readouts:
+            curves.setdefault(curve_name(run.title, run.config, readout), set()).add(str(alike))
+    assert [name for name, settings in curves.items() if len(settings) > 1] == []
+    assert len(curves) > 5
+
+
+def test_a_run_that_was_killed_goes_on_in_the_same_runs_under_the_newest_commands_name(tmp_path, monkeypatch):
+    """Not below something that failed."""
+    overrides = ("game=kuhn", "algorithm=cfr", "algorithm.iterations=4", f"output_dir={tmp_path}")
+    run = planned(*overrides)
+    monkeypatch.setenv(records.INVOCATION, "first")
+    assert executed(*overrides) == records.FINISHED
+    before = {r.info.run_id for r in tracked(tmp_path)[1]}
+    (again,) = plan([*overrides, "seed=0"], multirun=True).runs
+    client = MlflowClient(default_uri(tmp_path))
+    for run_id in before:
+        client.set_terminated(run_id, "FAILED")
+    record = records.read(folder_of(run.config))
+    record.exported = False
+    records.write(folder_of(run.config), record)
+    command = Command(tmp_path, None, None)
+    assert command.do([[again]]) == 0
+    runs = tracked(tmp_path)[1]
+    assert {r.info.run_id for r in runs} == before
+    assert {r.info.status for r in runs} == {"FINISHED"}
+    assert {r.data.tags["repro.invocation"] for r in runs} == {command.invocation}
+    assert sorted(r.info.run_name for r in runs) == ["s0 cfr iterations=4", "s0 training cfr iterations=4"]
+
+
+# -- figures ---------------------------------------------------------------------------------------------------------
+
+
+def data_of(seeds: int) -> pd.DataFrame:
+    """A figure's data: two values of a swept key, three iterations of which the last lacks a seed."""
+    rows = [
+        ("figure9", "smoke", "", "d2cfr", readout, seed, n, metric, step, 100.0 * n / step + seed)
+        for readout in ("d2cfr", "training")
+        for seed in range(seeds)
+        for n in (1.0, 8.0)
+        for metric in ("exploitability", "nodes_touched", "other")
+        for step in (1, 2, 3)
+        if (seed, step) != (1, 3)
+    ]
+    return pd.DataFrame(rows, columns=[*frame.LEADING, "simulations", *frame.MEASURED])
+
+
+def test_means_are_over_seeds_with_their_interval_at_steps_that_all_have():
+    first, second = figures.means(data_of(3), ["exploitability"])
+    assert (first.name, second.name) == ("simulations=1 mean d2cfr", "simulations=8 mean d2cfr")
+    assert first.curves.keys() == {"exploitability", "exploitability/low", "exploitability/high", "nodes_touched"}
+    expected = mean_ci([400.0, 401.0, 402.0])
+    assert {name: curve.to_dict()[2] for name, curve in second.curves.items() if "/" in name} == {
+        "exploitability/low": pytest.approx(expected.low), "exploitability/high": pytest.approx(expected.high),
+    }  # fmt: skip
+    assert second.curves["exploitability"].to_dict() == {1: 801.0, 2: 401.0}
+    assert second.params["seeds"] == 3
+    (alone, _) = figures.means(data_of(1), ["exploitability"])
+    assert alone.curves.keys() == {"exploitability", "nodes_touched"}
+    assert not list(figures.means(data_of(1), ["best"]))
+
+
+def test_a_figure_is_logged_once_and_again_when_its_files_change(tmp_path):
+    client = open_store(default_uri(tmp_path))
+    experiment = client.get_experiment(client.create_experiment("leduc", artifact_location=(tmp_path / "a").as_uri()))
+    file, curves = tmp_path / "data.csv", list(figures.means(data_of(2), ["exploitability"]))
+    file.write_text("one")
+
+    def log() -> str:
+        return figures.log(client, experiment, "figure9 smoke", {"target": "figure9"}, [file], curves)
+
+    first = log()
+    assert log() == first
+    assert [a.path for a in client.list_artifacts(first)] == ["data.csv"]
+    file.write_text("another")
+    second = log()
+    assert second != first
+    runs = client.search_runs([experiment.experiment_id])
+    assert sorted(run.info.run_name for run in runs) == [
+        "figure9 smoke figure", "simulations=1 mean d2cfr", "simulations=8 mean d2cfr",
+    ]  # fmt: skip
+    (view,) = (views.of_means("figure9", "smoke", ["exploitability"]),)
+    found = client.search_runs([experiment.experiment_id], view.state()["searchFilter"])
+    assert {run.info.run_name for run in found} == {mean.name for mean in curves}
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    history = client.get_metric_history(found[0].info.run_id, "exploitability/low")
+    assert [point.step for point in history] == [1, 2]
+
+
+# -- make ui ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_store_of_an_earlier_version_gets_names_and_a_view_when_it_is_asked_for(tmp_path):
+    """There, read-outs were below their training, and names did not say what was swept."""
+    overrides = ("game=kuhn", "algorithm=kuhn_post", "algorithm.iterations=20", f"output_dir={tmp_path}")
+    options = Options("smoke", tmp_path, 1, "cpu", False)
+    run = planned(*overrides)
+    client = open_store(default_uri(tmp_path))
+    with pytest.raises(ReproError, match="MLflow has no runs of kuhn at scale smoke; make it first"):
+        ui.links_to(client, "kuhn", options, 5000)
+    experiment = client.create_experiment("kuhn")
+    (sweeps, runs) = plan_target("kuhn", options)
+    config = runs[0].config
+    parent = None
+    for name in ("training", *config.algorithm.readouts):
+        tags = {"repro.key": runs[0].key, "repro.readout": name, "target.kuhn": "smoke"}
+        tags |= {"mlflow.parentRunId": parent} if parent else {}
+        made = client.create_run(experiment, run_name="kuhn_post kuhn seed=0", tags=tags)
+        parent = parent or made.info.run_id
+    (link,) = ui.links_to(client, "kuhn", options, 5000)
+    assert link.startswith(f"http://127.0.0.1:5000/#/experiments/{experiment}/runs?viewStateShareKey=kuhn-smoke&")
+    assert ui.links_to(client, "kuhn", options, 5000) == [link]
+    found = client.search_runs([experiment])
+    assert len({r.info.run_name for r in found}) == len(found) == 1 + len(config.algorithm.readouts)
+    assert all("curve.kuhn" in r.data.tags and "mlflow.parentRunId" not in r.data.tags for r in found)
+    assert sweeps
+    assert run
+
+
+def test_what_make_ui_cannot_do_is_told_in_one_sentence(tmp_path):
+    client = open_store(default_uri(tmp_path))
+    with pytest.raises(ReproError, match="--scale is 'laptpo'; it must be one of smoke, laptop, night, paper"):
+        ui.links_to(client, "figure1", Options("laptpo", tmp_path, 1, "cpu", False), 5000)
+    with pytest.raises(ReproError, match="target 'figur1' is unknown"):
+        ui.links_to(client, "figur1", Options("laptop", tmp_path, 1, "cpu", False), 5000)
+    with pytest.raises(ReproError, match="--port is 0; it must be from 1 to 65535"):
+        ui._check_port(0)
