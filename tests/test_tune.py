@@ -222,9 +222,13 @@ def test_a_killed_study_goes_on_and_repeats_no_finished_trial(conf, tmp_path):
     trained = {key: _written(tmp_path, key) for t in before.values() for key in t.user_attrs["keys"]}
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
-    after = stored(tmp_path).get_trials()
-    assert len(after) == 3
-    assert all(trial.state in (TrialState.COMPLETE, TrialState.PRUNED) for trial in after)
+    after = {t.number: t for t in stored(tmp_path).get_trials()}
+    ended = [t for t in after.values() if t.state in (TrialState.COMPLETE, TrialState.PRUNED)]
+    assert len(ended) == 3
+    # Killed between making a trial and drawing all of its values, it leaves one that nothing came of.
+    lost = [t for t in after.values() if t not in ended]
+    assert all(t.state is TrialState.FAIL and len(t.params) < len(ended[0].params) for t in lost)
+    assert len(lost) <= 1
     for number, trial in before.items():
         assert after[number] == trial, "what had ended is as it was"
     assert {key: _written(tmp_path, key) for key in trained} == trained, "and its trainings were not touched"
