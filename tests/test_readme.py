@@ -1,4 +1,4 @@
-"""What the README shows must work."""
+"""What the README and the pages in docs show must work."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from repro.planning import plan
 from repro.policies import save_strategy, uniform
 
 ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXT = "\n".join(page.read_text() for page in PAGES)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", README, re.DOTALL))
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL))
 def test_code_blocks_run(block, tmp_path):
     strategy = tmp_path / "strategy.csv"
     game = load("leduc")
@@ -30,16 +31,16 @@ def test_code_blocks_run(block, tmp_path):
     assert done.stdout.strip()
 
 
-def test_every_make_target_it_names_exists():
-    targets = set(re.findall(r"\bmake ([a-z0-9_]+)", README + (ROOT / "paper_figures" / "figure1.md").read_text()))
+def test_every_make_target_they_name_exists():
+    targets = set(re.findall(r"\bmake ([a-z0-9_]+)", TEXT + (ROOT / "paper_figures" / "figure1.md").read_text()))
     assert {"figure1", "test"} <= targets
     for target in targets:
         done = subprocess.run(["make", "--dry-run", target], capture_output=True, text=True, check=False, cwd=ROOT)
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("line", re.findall(r"^ +python -m repro\.run (.*)$", README, re.MULTILINE))
-def test_every_run_it_shows_composes(line):
+@pytest.mark.parametrize("line", re.findall(r"^ +python -m repro\.run (.*)$", TEXT, re.MULTILINE))
+def test_every_run_they_show_composes(line):
     words = shlex.split(line.replace("=KEY", "=0123456789ab"), comments=True)
     config_dir = words[words.index("--config-dir") + 1] if "--config-dir" in words else None
     flags = ("-m", "--dry-run", "--cfg", "job", "--config-dir", config_dir)
@@ -47,6 +48,7 @@ def test_every_run_it_shows_composes(line):
     assert plan(overrides, "-m" in words, config_dir).runs
 
 
-def test_every_file_it_links_to_exists():
-    for link in re.findall(r"\]\(([^)#]+)\)", README):
-        assert (ROOT / link).exists(), link
+def test_every_file_they_link_to_exists():
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page}: {link}"
