@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from repro import durable
-from repro.evaluation.statistics import Estimate, holm, p_value
+from repro.evaluation.statistics import Estimate, digits, holm, p_value
 
 HELD, DID_NOT_HOLD, NOT_TESTABLE = "held", "did not hold", "not testable at this scale"
 UNDECIDED = "undecided"
@@ -113,16 +113,14 @@ def all_of(verdicts: Sequence[Verdict]) -> Verdict:
 def tally(claims: Sequence[Claim]) -> str:
     """How many claims held and how many did not, as judged one by one, and after Holm's correction for so many."""
     told = f"Judged one by one, {counted([c.verdict for c in claims if not c.check])}."
-    corrected = [(c, now) for c, now in zip(claims, after_holm(claims), strict=True) if now is not None]
+    corrected = [verdict for verdict in after_holm(claims) if verdict is not None]
     if not corrected:
         return f"{told} None of these claims has a p-value, so there is nothing to correct for their number."
-    lost = [f"`{c.id}`" for c, now in corrected if c.verdict != now]
-    no_longer = f" (no longer decided: {', '.join(lost)})" if lost else ""
     checks = " (checks of the runs are not counted)" if any(c.check for c in claims) else ""
     have = "has a p-value" if len(corrected) == 1 else "have a p-value"
     return (
         f"{told} {len(corrected)} of these claims {have}{checks}; with Holm's correction, which bounds the probability "
-        f"of any error among them by 5%, {counted([now for _, now in corrected])}{no_longer}."
+        f"of any error among them by 5%, {counted(corrected)}."
     )
 
 
@@ -167,11 +165,12 @@ def read(path: Path) -> list[Claim]:
 
 
 def markdown(claims: Sequence[Claim]) -> str:
-    """The claims as a Markdown table."""
+    """The claims as a Markdown table; of verdicts that Holm's correction leaves undecided it says so."""
     lines = ["| claim | paper | ours, mean [95% CI] | verdict |", "|---|---|---|---|"]
-    for c in claims:
+    for c, corrected in zip(claims, after_holm(claims), strict=True):
         ours = f"{c.measured} {c.unit}" if c.measured else "–"
-        paper = f"{c.paper:.3g} {c.unit}" if c.paper is not None else "–"
+        paper = f"{digits(c.paper)} {c.unit}" if c.paper is not None else "–"
         note = f" ({c.note})" if c.note else ""
-        lines.append(f"| {c.statement} *({c.source})* | {paper} | {ours} | **{c.verdict}**{note} |")
+        lost = "" if corrected in (None, c.verdict) else ", undecided after Holm's correction"
+        lines.append(f"| {c.statement} *({c.source})* | {paper} | {ours} | **{c.verdict}**{lost}{note} |")
     return "\n".join(lines)

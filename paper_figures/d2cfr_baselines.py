@@ -16,7 +16,7 @@ from paper_figures.d2cfr_curves import LABEL, UNIT
 from paper_figures.exploitability_curves import label_axis, unless_smoke
 from paper_figures.frame import curves, values
 from paper_figures.sweeps import Sweep, against
-from repro.evaluation.statistics import Estimate, mean_ci
+from repro.evaluation.statistics import Estimate, digits, mean_ci
 
 TITLE, GAME = "D2CFR, ours", "Leduc"
 SHOWS = "what D2CFR's margins come from: its baselines with whose hyperparameters, each against each"
@@ -245,8 +245,8 @@ def table(data: pd.DataFrame) -> str:
         exploitability, nodes = player.curves(data, "exploitability"), cost(data, player).iloc[:, -1].mean()
         minutes = player.curves(data, "wall_seconds").iloc[:, -1].mean() / 60
         lines.append(
-            f"| {player.name} | {exploitability.columns[-1]} | {_last(data, player, 'exploitability')} | {nodes:.3g} "
-            f"| {minutes:.1f} |"
+            f"| {player.name} | {exploitability.columns[-1]} | {_last(data, player, 'exploitability')} "
+            f"| {digits(nodes)} | {minutes:.1f} |"
         )
     matrix = [f"| wins [{UNIT}] | {' | '.join(player.name for player in D2CFR)} |", "|---" * (1 + len(D2CFR)) + "|"]
     for other in OTHERS:

@@ -13,7 +13,7 @@ from paper_figures.d2cfr_curves import UNIT, apart, how, late
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import curves, values
 from paper_figures.sweeps import Sweep
-from repro.evaluation.statistics import Estimate, mean_ci
+from repro.evaluation.statistics import Estimate, digits, mean_ci
 
 TITLE, GAME = "D2CFR, ours", "Leduc"
 SHOWS = "what D2CFR's text leaves open: sensitivity to traversals, SGD steps, starts of fits, loss weights"
@@ -196,5 +196,5 @@ def table(data: pd.DataFrame) -> str:
             nodes, seconds = (
                 choice.curves(data, value, metric).iloc[:, -1].mean() for metric in ("nodes_touched", "wall_seconds")
             )
-            lines.append(f"| {choice.name} | {value} | {level} | {apart} | {nodes:.3g} | {seconds / 60:.1f} |")
+            lines.append(f"| {choice.name} | {value} | {level} | {apart} | {digits(nodes)} | {seconds / 60:.1f} |")
     return "\n".join(lines)

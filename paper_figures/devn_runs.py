@@ -21,7 +21,7 @@ from paper_figures.frame import MEASURED, curves
 from paper_figures.frame import values as values_of
 from paper_figures.table4 import MEAN, OVER_ALL, Row
 from paper_figures.table4 import PAPER as PAPER_ERRORS
-from repro.evaluation.statistics import Estimate, mean_ci
+from repro.evaluation.statistics import Estimate, digits, mean_ci
 
 DCVN, DEVN, ZERO_SUM = "dcvn", "devn", "devn_zero_sum"
 NAMES = {DCVN: "DCVN", DEVN: "DEVN", ZERO_SUM: "DEVN, made zero-sum"}
@@ -147,7 +147,7 @@ def learned(data: pd.DataFrame, sweep: str, hidden: int | None = None) -> str:
         best = curves(data, "unbucketed", readout=method, **of_network(sweep, method, hidden)).stack().dropna()
         epochs.append(", ".join(f"{step:.0f}" for step in sorted(best.index.get_level_values("step"))))
         both = losses(data, sweep, method, hidden)
-        training.append(f"{both.train.mean():.3g}")
+        training.append(f"{digits(both.train.mean())}")
         ratios.append(str(mean_ci(both.validation / both.train)))
     return " | ".join([*epochs, *training, *ratios])
 
@@ -189,7 +189,7 @@ def encoding_error(data: pd.DataFrame, setting: Setting, method: str) -> float:
 def predicting_zero(data: pd.DataFrame, sweeps: Iterable[str]) -> str:
     """What the losses of sweeps with the same validation subgames are to be compared with, in words."""
     rows = data[data.sweep.isin(list(sweeps)) & (data.metric == "predicting_zero")]
-    return f"who predicts 0 for every hand errs by {rows.value.iloc[0]:.3g}{UNIT}"
+    return f"who predicts 0 for every hand errs by {digits(rows.value.iloc[0])}{UNIT}"
 
 
 def mean_over(series: Iterable[pd.Series]) -> pd.Series:

@@ -14,7 +14,7 @@ from paper_figures.devn_sweeps import DATA
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
-from repro.evaluation.statistics import bands, mean_ci
+from repro.evaluation.statistics import bands, digits, mean_ci
 
 TITLE, GAME = "DEVN, ours", "river subgames"
 SHOWS = "DEVN against DCVN by the number of SGD steps"
@@ -180,8 +180,8 @@ def table(data: pd.DataFrame) -> str:
             ratios = " | ".join(str(mean_ci(by_heart(data, m, hidden)[epoch])) for m in (DCVN, DEVN))
             lines.append(f"| {hidden} | {epoch} | {losses} | {mean_ci(gains[epoch])} | {ratios} |")
     errors = [encoding_error(data, method) for method in (DCVN, DEVN)]
-    both = " | ".join(f"{x:.3g}" for x in errors)
-    lines.append(f"| – | encoding error | {both} | – | {devn.lower_by(*errors):.3g} | – | – |")
+    both = " | ".join(f"{digits(x)}" for x in errors)
+    lines.append(f"| – | encoding error | {both} | – | {digits(devn.lower_by(*errors))} | – | – |")
     note = (
         f"Lowest losses so far in {devn.UNIT}, the mean over subgames, and bucketed losses of the epoch, with 95% "
         f"intervals over seeds; {devn.predicting_zero(data, [SWEEP])}."

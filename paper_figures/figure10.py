@@ -20,7 +20,7 @@ from paper_figures.devn_runs import DCVN, DEVN, Setting
 from paper_figures.devn_sweeps import sweeps
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import curves
-from repro.evaluation.statistics import bands, mean_ci
+from repro.evaluation.statistics import bands, digits, mean_ci
 
 TITLE, GAME = "DEVN Fig. 2", "river and turn subgames"
 SHOWS = "learning curves of DEVN; unbucketed losses and encoding errors by layers"
@@ -224,7 +224,7 @@ def table(data: pd.DataFrame) -> str:
             best = min(losses, key=lambda n: losses[n].mean)
             paper_value = min(setting.paper_loss(method, n) for n in setting.paper)
             lines.append(
-                f"| {setting} | {devn.NAMES[method]} | {devn.encoding_error(data, setting, method):.3g} | "
+                f"| {setting} | {devn.NAMES[method]} | {digits(devn.encoding_error(data, setting, method))} | "
                 f"{setting.paper_error(method)} | {losses[best]} | {best} | {paper_value} |"
             )
     note = f"In {devn.UNIT}, of the validation subgames; losses with 95% intervals over seeds. {devn.OF_PAPER}"

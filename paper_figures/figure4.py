@@ -18,7 +18,7 @@ from paper_figures.exploitability_curves import label_axis, unless_smoke
 from paper_figures.fhp_curves import LABEL, UNIT, draw_references, sampling_error
 from paper_figures.frame import curves, values
 from paper_figures.sweeps import Sweep
-from repro.evaluation.statistics import Estimate, difference, mean_ci
+from repro.evaluation.statistics import Estimate, difference, digits, mean_ci
 
 TITLE, GAME = "Deep CFR Fig. 2", "FHP"
 SHOWS = "Deep CFR against card abstractions, by nodes touched"
@@ -205,7 +205,7 @@ def _fewer_nodes_than(lossless: pd.DataFrame, traversals: int, runs: pd.DataFram
     if not bounds:
         ratio = mean_ci([nodes / used for nodes, _ in needed])
         return Claim(**parts, verdict=unless_smoke(data, above(ratio, 10)), measured=ratio, note=how)
-    note = f"{how}; by run: " + ", ".join(f"{bound} {nodes / used:.3g}".strip() for nodes, bound in needed)
+    note = f"{how}; by run: " + ", ".join(f"{bound} {digits(nodes / used)}".strip() for nodes, bound in needed)
     if bounds == {"more than"} and min(nodes for nodes, _ in needed) > 10 * used:
         verdict = HELD
     elif bounds == {"at most"} and max(nodes for nodes, _ in needed) < 10 * used:

@@ -12,7 +12,7 @@ from paper_figures.d2cfr_curves import LABEL, NEARLY, UNIT, apart, draw_curves, 
 from paper_figures.exploitability_curves import label_axis, unless_smoke
 from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
-from repro.evaluation.statistics import mean_ci
+from repro.evaluation.statistics import digits, mean_ci
 
 TITLE, GAME = "D2CFR Fig. 4", "Leduc"
 SHOWS = "exploitability of D2CFR, Deep CFR and SD-CFR"
@@ -132,5 +132,5 @@ def table(data: pd.DataFrame) -> str:
         nodes, seconds = (
             curves(data, metric, readout=readout).iloc[:, -1].mean() for metric in ("nodes_touched", "wall_seconds")
         )
-        cost.append(f"| {name} | {nodes:.3g} | {seconds / 60:.1f} |")
+        cost.append(f"| {name} | {digits(nodes)} | {seconds / 60:.1f} |")
     return "\n".join(lines) + "\n\n" + "\n".join(cost)

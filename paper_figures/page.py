@@ -28,6 +28,9 @@ HERE = Path(__file__).parent
 SAYS, FIND, WHY, NOT_RUN = ("The paper says", "The post says", "We ask"), "We find", "Why", "Not run yet"
 """What the paragraphs of a finding begin with; the first with one of several."""
 
+_MOST_LINES = 16
+"""What is longer is folded."""
+
 _FINDING = re.compile(r"\A# [^\n]+\n\n<!-- finding -->\n(.*?)\n<!-- end finding -->\n", re.DOTALL)
 _PARAGRAPH = re.compile(r"\*\*([^*]+)\*\*(?: \(scale `(\w+)`\))?: (.+)", re.DOTALL)
 _TOP_PICTURE = re.compile(r"(<!-- end finding -->\n\n)(?:!\[[^\n]*\n\n)?")
@@ -126,18 +129,26 @@ def _results(target: str, scale: str, module: ModuleType, folder: Path) -> str:
     data = frame.read(frame.data_file(folder))
     claims = read(folder / "claims.json")
     provenance = json.loads((folder / "provenance.json").read_text())
+    sweeps = provenance["sweeps"]
     parts = [
         f"![{target} at scale {scale}](results/{target}-{scale}/{target}.png)",
         module.table(data),
         "### Claims",
-        markdown(claims),
         tally(claims),
+        _folded(f"{len(claims)} claims, one by one", markdown(claims)),
         "### Departures from scale `paper`",
-        *_departures(provenance["sweeps"]),
+        _folded("what departs, by sweep" if len(sweeps) > 1 else "what departs", "\n\n".join(_departures(sweeps))),
         "### Made with",
-        *(_provenance(sweep) for sweep in provenance["sweeps"]),
+        _folded(f"{len(sweeps)} sweeps", "\n\n".join(map(_provenance, sweeps))),
     ]
     return "\n" + "\n\n".join(parts) + "\n\n"
+
+
+def _folded(summary: str, text: str) -> str:
+    """Markdown that a reader opens if it is long."""
+    if len(text.splitlines()) <= _MOST_LINES:
+        return text
+    return f"<details>\n<summary>{summary}</summary>\n\n{text}\n\n</details>"
 
 
 def _departures(sweeps: Sequence[dict[str, Any]]) -> Iterator[str]:

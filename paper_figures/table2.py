@@ -16,7 +16,7 @@ from paper_figures.frame import values
 from paper_figures.matches import QUANTILE, UNIT, draw_runs, errors, winnings
 from paper_figures.sweeps import Sweep, against
 from repro.config import NetworkConfig
-from repro.evaluation.statistics import Estimate, mean_ci
+from repro.evaluation.statistics import Estimate, digits, mean_ci
 from repro.games import Game, load
 from repro.networks.inputs import network_inputs
 from repro.networks.modules import Residual, parameter_count, value_network
@@ -106,7 +106,7 @@ def _beats_the_blueprint(data: pd.DataFrame) -> Claim:
     won, half = _won(data, "blueprint")
     measured, fine = mean_ci(won), buckets(data)["blueprint"]
     verdict = unless_smoke(data, above(measured, 0))
-    note = f"after the last iteration; a match's own 95% interval is at most ±{half:.3g}; holds if above 0"
+    note = f"after the last iteration; a match's own 95% interval is at most ±{digits(half)}; holds if above 0"
     if above(_gap(data), 0) == HELD:
         verdict = NOT_TESTABLE
         note += "; not testable where the coarser abstraction is the harder opponent: this one was not solved"
@@ -122,7 +122,7 @@ def _beats_the_coarse_one(data: pd.DataFrame) -> Claim:
     return Claim(
         "beats_coarse", f"Deep CFR beats the strategy from an abstraction of {coarse:,} buckets per round",
         "ours, after Sec. 6", unless_smoke(data, above(measured, 0)), measured, UNIT,
-        note=f"interval over runs; a match's own 95% interval is at most ±{half:.3g}; holds if above 0",
+        note=f"interval over runs; a match's own 95% interval is at most ±{digits(half)}; holds if above 0",
     )  # fmt: skip
 
 
@@ -153,7 +153,7 @@ def _winnings(data: pd.DataFrame) -> str:
             won, error = winnings(data, opponent, readout=name), errors(data, opponent, readout=name)
             lines += [
                 f"| {step} | {style.NAMES[name]} | {buckets(data)[opponent]:,} buckets | {mean_ci(won[step])} | "
-                f"±{QUANTILE * error[step].max():.3g} |"
+                f"±{digits(QUANTILE * error[step].max())} |"
                 for step in won.columns
             ]
     return "\n".join(lines)
@@ -173,7 +173,7 @@ def _work(data: pd.DataFrame) -> str:
     for name, rows in runs.items():
         last = rows[rows.step == rows.step.max()].groupby("metric").value.mean()
         met = f"{last['infosets_seen']:,.0f} of {sizes[name]:,}" if name in sizes else "–"
-        lines.append(f"| {name} | {last['nodes_touched']:.3g} | {last['wall_seconds'] / 60:.1f} | {met} |")
+        lines.append(f"| {name} | {digits(last['nodes_touched'])} | {last['wall_seconds'] / 60:.1f} | {met} |")
     return "\n".join(lines)
 
 

@@ -20,7 +20,7 @@ from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import curves
 from paper_figures.matches import QUANTILE
 from paper_figures.sweeps import Sweep, against
-from repro.evaluation.statistics import Estimate, mean_ci
+from repro.evaluation.statistics import Estimate, digits, mean_ci
 from repro.evaluation.units import milli_units
 from repro.games import load
 
@@ -161,7 +161,9 @@ def _claims(data: pd.DataFrame, cell: Cell) -> Iterator[Claim]:
     note = "after the last iteration, mean over runs"
     large, how_much = matches.as_large(ours, cell.mean, cell.half)
     if cell.game == "hnlh":
-        note += f"; a match's own 95% interval is at most ±{QUANTILE * _won(data, cell, 'standard_error').max():.3g}"
+        note += (
+            f"; a match's own 95% interval is at most ±{digits(QUANTILE * _won(data, cell, 'standard_error').max())}"
+        )
     note += "; holds if above 0"
     if data.scale.iloc[0] != "paper":
         large, how_much = NOT_TESTABLE, f"{how_much}; judged at the paper's length only"
@@ -206,4 +208,4 @@ def _work(data: pd.DataFrame) -> Iterator[str]:
             curves(data, metric, sweep=sweep, readout=readout).iloc[:, -1].mean()
             for metric in ("nodes_touched", "wall_seconds")
         )
-        yield f"| {name} | {level} | {nodes:.3g} | {seconds / 60:.1f} |"
+        yield f"| {name} | {level} | {digits(nodes)} | {seconds / 60:.1f} |"

@@ -16,7 +16,7 @@ from paper_figures.claims import DID_NOT_HOLD, HELD, UNDECIDED, Claim, above
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import curves, swept
 from paper_figures.sweeps import Sweep
-from repro.evaluation.statistics import Estimate, mean_ci
+from repro.evaluation.statistics import Estimate, digits, mean_ci
 
 TITLE, GAME = "DEVN Table 1", "turn and river subgames"
 SHOWS = "encoding error of buckets, in DCVN and DEVN"
@@ -377,7 +377,7 @@ def table(data: pd.DataFrame) -> str:
             errors = " | ".join(str(error(data, setting, method)) for method in METHODS)
             count, most = (shards(data, setting, m)["training"].max() for m in ("subgames", "exploitability/most"))
             lines.append(
-                f"| {setting} | {count:,.0f} | {most:.3g} | {errors} | {improvement(data, setting)} | "
+                f"| {setting} | {count:,.0f} | {digits(most)} | {errors} | {improvement(data, setting)} | "
                 f"{pooled_improvement(data, setting)} | {paper_cells} |"
             )
     return "\n".join([*lines, "", "Errors in % of the pot, with 95% intervals over shards of subgames."])

@@ -11,7 +11,7 @@ from paper_figures.claims import Claim, above
 from paper_figures.devn_runs import DCVN, DEVN, Setting
 from paper_figures.devn_sweeps import sweeps
 from paper_figures.exploitability_curves import unless_smoke
-from repro.evaluation.statistics import mean_ci
+from repro.evaluation.statistics import digits, mean_ci
 
 TITLE, GAME = "DEVN Table 3 and Supplement Table 6", "river and turn subgames"
 SHOWS = "unbucketed losses of DCVN and DEVN, settings I to VII"
@@ -169,8 +169,8 @@ def table(data: pd.DataFrame) -> str:
             published = setting.paper_row
             paper_cells = f"{published.dcvn}, {published.devn}, {published.improvement}"
             lines.append(
-                f"| {setting} | encoding error | {errors[0]:.3g} | {errors[1]:.3g} | – | "
-                f"{devn.lower_by(*errors):.3g} | – | – | – | {paper_cells} |"
+                f"| {setting} | encoding error | {digits(errors[0])} | {digits(errors[1])} | – | "
+                f"{digits(devn.lower_by(*errors))} | – | – | – | {paper_cells} |"
             )
     note = (
         f"Errors in {devn.UNIT}, with 95% intervals over seeds. {devn.OF_PAPER} So are its encoding errors, with "
@@ -199,7 +199,7 @@ def _labels(data: pd.DataFrame) -> list[str]:
         number = str(sweep).removeprefix("data_")
         same = [setting.sweep for setting in SETTINGS if str(setting.dataset) == number]
         sentences.append(
-            f"Dataset {number}: exploitability of every solution at most {most:.3g}% of the pot, "
+            f"Dataset {number}: exploitability of every solution at most {digits(most)}% of the pot, "
             f"after {iterations:.0f} iterations on average; {devn.predicting_zero(data, same)}."
         )
     return sentences

@@ -17,6 +17,7 @@ from paper_figures import claims as claims_of
 from paper_figures import frame, page
 from repro import durable, published
 from repro.errors import ReproError
+from repro.evaluation.statistics import digits
 from repro.targets import ROOT, Options, module_of
 
 
@@ -71,7 +72,7 @@ def _print_claims(claims: Sequence[claims_of.Claim]) -> None:
     table = Table("claim", "paper", "ours, mean [95% CI]", "verdict", box=None)
     testable = [c for c in claims if c.verdict != claims_of.NOT_TESTABLE]
     for c in testable:
-        paper = "" if c.paper is None else f"{c.paper:.3g}"
+        paper = "" if c.paper is None else f"{digits(c.paper)}"
         table.add_row(c.statement, paper, f"{c.measured} {c.unit}" if c.measured else "", c.verdict)
     if testable:
         console(sys.stdout).print(table)

@@ -75,8 +75,10 @@ def test_verdicts_are_counted_and_corrected():
     assert claims_of.tally(claims) == (
         "Judged one by one, 3 held, 1 did not hold, 1 undecided, 1 not testable at this scale. 4 of these claims have "
         "a p-value; with Holm's correction, which bounds the probability of any error among them by 5%, 1 held, 1 did "
-        "not hold, 2 undecided (no longer decided: `weak`)."
+        "not hold, 2 undecided."
     )
+    table = claims_of.markdown(claims).splitlines()[2:]
+    assert [i for i, line in enumerate(table) if "**, undecided after Holm's correction |" in line] == [1]
     one = claims_of.tally(claims[1:3])
     assert one.startswith("Judged one by one, 2 held. 1 of these claims has a p-value; with Holm's")
     assert one.endswith("by 5%, 1 held.")

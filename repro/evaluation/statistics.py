@@ -10,6 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
+_WRITTEN_OUT = 1e6
+"""Numbers from here on have their power of ten beside them."""
+
+
+def digits(number: float) -> str:
+    """Three significant digits of a number, as people write them: 0.0131, 45.4, 1,130; from a million on 1.13e+06."""
+    rounded = float(f"{number:.3g}")
+    return f"{rounded:,.0f}" if 1000 <= abs(rounded) < _WRITTEN_OUT else f"{number:.3g}"
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -26,7 +35,9 @@ class Estimate:
     freedom: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.mean:.3g} [{self.low:.3g}, {self.high:.3g}]" if self.n > 1 else f"{self.mean:.3g}"
+        if self.n == 1:
+            return digits(self.mean)
+        return f"{digits(self.mean)} [{digits(self.low)}, {digits(self.high)}]"
 
 
 def mean_ci(values: ArrayLike, confidence: float = 0.95) -> Estimate:

@@ -24,6 +24,7 @@ from scipy import stats
 
 from paper_figures import page
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim
+from repro.evaluation.statistics import digits
 from repro.published import SOURCES, Result, Target, minutes_in_words
 from repro.report.curves import AXES, curves_of
 from repro.targets import ROOT, module_of
@@ -81,7 +82,7 @@ class Judged:
 
     @property
     def paper(self) -> str:
-        return f"{self.claim.paper:.3g} {self.claim.unit}".strip() if self.claim.paper is not None else "–"
+        return f"{digits(self.claim.paper)} {self.claim.unit}".strip() if self.claim.paper is not None else "–"
 
     @property
     def p(self) -> str:
