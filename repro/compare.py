@@ -34,7 +34,6 @@ from repro.evaluation.statistics import difference
 from repro.export import measurements
 from repro.stopping import stoppable
 from repro.subgames.data import SubgameDataConfig
-from repro.subgames.dataset import Recipe
 from repro.tracking.progress import console
 
 _ALL_DIGITS = 17
@@ -104,8 +103,7 @@ def data(entry: Entry) -> str | None:
     algorithm = entry.config.algorithm
     if not isinstance(algorithm, SubgameDataConfig):
         return None
-    recipe = Recipe.of(algorithm.load(entry.config.game), algorithm.dataset, algorithm.solver)
-    return f"{algorithm.subgames} subgames of {recipe.name}"
+    return f"{algorithm.subgames} subgames of {algorithm.stored_data(entry.config).name}"
 
 
 # -- results ---------------------------------------------------------------------------------------------------------

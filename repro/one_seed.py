@@ -231,6 +231,7 @@ def _mlflow_runs(store: Store, experiment: str, config: Config, record: RunRecor
         },
         tags=tags,
         renames=bool(title),
+        data=algorithm.stored_data(config),
     )  # fmt: skip
 
 

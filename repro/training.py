@@ -13,6 +13,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -144,9 +145,11 @@ def _fit(game: Any, seeds: Sequence[Seed], folder: Path, record: RunRecord) -> N
     _take_over(seeds, place)
     model = _model(game, seeds)
     passed_over: dict[Path, str] = {}
-    with closing_when_stopped(seeds, lambda: f"iteration {model.iteration}"):
+    with closing_when_stopped(seeds, lambda: f"iteration {model.iteration}"), ExitStack() as stack:
         for seed in seeds:
             seed.mlflow.begin()
+        if seeds[0].config.system_metrics:
+            stack.enter_context(seeds[0].mlflow.with_load())
         for path in checkpoints.kept(place):
             problem = checkpoints.problem(path, keys)
             reporting = Reporting(seeds, folder, record, passed_over)

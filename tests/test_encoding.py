@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mlflow import MlflowClient
 
 from repro.config import Config, ReadoutConfig
 from repro.engine.compiled import Array
@@ -35,6 +37,7 @@ from repro.subgames.encoding import (
 from repro.subgames.runs import EncodingErrorConfig, EncodingErrorMetrics, EncodingErrors
 from repro.subgames.subgames import Deck, Subgames, matchups
 from repro.tracking import record as records
+from repro.tracking.store import default_uri
 from tests.helpers.commands import executed, results
 from tests.helpers.draws import seeded
 from tests.helpers.training import config_of, measured, straight_and_resumed
@@ -282,6 +285,12 @@ def test_a_run_measures_what_the_definition_says(tmp_path: Path):
     own = found[(found.readout == "training") & (found.step == 3)].set_index("metric").value
     assert own["subgames"] == 9
     assert own["exploitability/most"] <= 0.5
+    client = MlflowClient(default_uri(tmp_path))
+    assert executed(*asked, "evaluation=[]", f"output_dir={tmp_path}") == records.SKIPPED
+    for run in client.search_runs([e.experiment_id for e in client.search_experiments()]):
+        (used,) = run.inputs.dataset_inputs
+        assert f"{used.dataset.name}-{used.dataset.digest}" == model.dataset.recipe.name
+        assert (tmp_path / json.loads(used.dataset.source)["uri"]).is_dir()
 
 
 def test_without_a_number_each_description_has_a_bucket(tmp_path: Path):

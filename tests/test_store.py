@@ -22,11 +22,12 @@ from mlflow.exceptions import MlflowException
 import repro
 from repro.errors import ReproError, StorageError
 from repro.launching import Command
+from repro.tracking import record as records
 from repro.tracking import store
 from repro.tracking.mlflow_runs import ATTEMPT_TAG, READOUT_TAG, MLflowRuns
 from repro.tracking.record import RunRecord
 from repro.tracking.store import Store, default_uri, experiment_id, open_store
-from tests.helpers.commands import SMALL, call_here
+from tests.helpers.commands import SMALL, call_here, executed
 
 
 @pytest.mark.makes_a_database
@@ -321,3 +322,13 @@ def test_a_server_that_does_not_answer_is_told_soon_and_others_are_waited_for(mo
                 open_store(f"http://127.0.0.1:{port}")
             assert time.monotonic() - started < 12
     assert "MLFLOW_HTTP_REQUEST_MAX_RETRIES" not in os.environ
+
+
+def test_the_machines_load_is_shown_if_asked(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.01")
+    for name, asked in (("shown", "true"), ("not", "false")):
+        words = [*SMALL, f"system_metrics={asked}"]
+        assert executed(*words, f"output_dir={tmp_path / name}") == records.FINISHED
+        client = MlflowClient(default_uri(tmp_path / name))
+        runs = client.search_runs([e.experiment_id for e in client.search_experiments()])
+        assert any(key.startswith("system/") for run in runs for key in run.data.metrics) == (asked == "true")

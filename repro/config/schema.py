@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from hydra.core.config_store import ConfigStore
@@ -127,6 +128,10 @@ class AlgorithmConfig:
         """Keys, and the bytes that their values take at the least; see `repro.config.memory`."""
         return iter(())
 
+    def stored_data(self, config: Config) -> Path | None:
+        """The folder of stored data that a run reads or adds to; None where it keeps none beside its own folder."""
+        return None
+
     def work(self, iterations: int) -> float:
         """What so many iterations cost from the beginning, in any unit: how the time for a run divides among them."""
         return float(iterations)
@@ -173,6 +178,8 @@ class Config:
     checkpoint_every_seconds: float = at_least(0, 60.0)
     # Begin anew even if this run is finished. What was asked anew and is stopped goes on when it is repeated without.
     force: bool = False
+    # Show in MLflow, while it trains, how busy the machine is (its system metrics: processors, memory, disk, network).
+    system_metrics: bool = False
     # Lightning's Trainer, instantiated: callbacks can be added. Progress, checkpoints and resuming are the suite's own.
     trainer: dict[str, Any] = field(default_factory=dict)
     # Name -> further Lightning loggers, instantiated; MLflow is always there.

@@ -26,7 +26,7 @@ from repro.games.isomorphism import Coding
 from repro.seeding import generator, numpy_generator
 from repro.subgames import buckets
 from repro.subgames.buckets import BucketRecipe, HandBuckets
-from repro.subgames.config import SubgamesConfig
+from repro.subgames.config import SubgamesConfig, folder_of
 from repro.subgames.dataset import Dataset as Store
 from repro.subgames.dataset import Recipe, SubgameSamples
 from repro.subgames.encoding import CFV, averaged, encoding_error, error, expected, sizes, squared_error, summed
@@ -48,6 +48,9 @@ class SubgameDataConfig(SubgamesConfig):
     buckets: int | None = at_least(1, None)
     # Samples per SGD step.
     batch_size: int = at_least(1)
+
+    def stored_data(self, config: Config) -> Path:
+        return folder_of(config) / Recipe.of(self.load(config.game), self.dataset, self.solver).name
 
     def problems(self, config: Config, game: Subgames) -> Iterator[str]:
         yield from super().problems(config, game)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -38,6 +39,9 @@ class SolvedSubgamesConfig(SubgamesConfig):
 
     # Number of the first shard.
     first: int = at_least(0, 0)
+
+    def stored_data(self, config: Config) -> Path:
+        return folder_of(config) / Recipe.of(self.load(config.game), config.seed, self.solver).name
 
     def build(self, game: Subgames, config: Config) -> SolvedSubgames:
         return SolvedSubgames(game, self, config)

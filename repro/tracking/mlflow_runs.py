@@ -8,16 +8,19 @@ and the command that asked for a training last are tags, too.
 
 from __future__ import annotations
 
+import json
 import math
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from mlflow.entities import Metric, Param, RunTag
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 from mlflow.entities import Run as MlflowRun  # `Run` is what a command does
 from mlflow.exceptions import MlflowException
+from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
 from repro.errors import StorageError
 from repro.tracking.record import RunRecord
@@ -61,6 +64,7 @@ class MLflowRuns:
         tags: of every run.
         curves: read-out -> what its runs with other seeds share.
         renames: whether runs that there are get these names and curves, too.
+        data: folder of stored data that the training reads or adds to; None if it makes its own.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class MLflowRuns:
         tags: Mapping[str, str],
         curves: Mapping[str, str] | None = None,
         renames: bool = False,
+        data: Path | None = None,
     ) -> None:
         self._client, self._last = client, dict.fromkeys(names, -1)
         self._ids: dict[str, str] = {}
@@ -89,6 +94,8 @@ class MLflowRuns:
             has_new_curve = curves and (renames or CURVE_TAG not in run.data.tags)
             curve = {CURVE_TAG: curves[readout]} if curves and has_new_curve else {}
             self._bring_up_to_date(readout, run, params[readout], {**tags, **curve})
+            if data is not None and not (run.inputs and run.inputs.dataset_inputs):
+                client.log_inputs(self._ids[readout], datasets=[_dataset(data)])
 
     def _active_run(self, run_id: str | None) -> MlflowRun | None:
         """The run of an id; None if this store has none, or it was deleted in the UI."""
@@ -116,6 +123,17 @@ class MLflowRuns:
                 self._client.delete_tag(run_id, tag)
         if COST in run.data.metrics:
             self._last[readout] = max(m.step for m in self._client.get_metric_history(run_id, COST))
+
+    @contextmanager
+    def with_load(self) -> Iterator[None]:
+        """Log meanwhile how busy the machine is, to the training's run."""
+        run_id = next(iter(self._ids.values()))
+        monitor = SystemMetricsMonitor(run_id, resume_logging=True, tracking_uri=self._client.uri)
+        monitor.start()
+        try:
+            yield
+        finally:
+            monitor.finish()
 
     def begin(self) -> None:
         """Show that the training goes on."""
@@ -159,6 +177,13 @@ class MLflowRuns:
             if message:
                 self._client.log_batch(run_id, tags=[RunTag(_MESSAGE_TAG, message[:_LONGEST_TAG])])
             self._client.set_terminated(run_id, status)
+
+
+def _dataset(folder: Path) -> DatasetInput:
+    """Stored data as MLflow shows them: their name says what they are, and decides what is in them."""
+    name, _, digest = folder.name.rpartition("-")
+    source = json.dumps({"uri": f"{folder.parent.name}/{folder.name}"})  # The output folder can be moved.
+    return DatasetInput(Dataset(name, digest, "local", source), [InputTag(MLFLOW_DATASET_CONTEXT, "training")])
 
 
 def get_run(client: Store, run_id: str) -> MlflowRun | None:
