@@ -29,9 +29,10 @@ from repro import catalogue, staleness
 from repro.catalogue import Entry
 from repro.comparing import CLOCKS
 from repro.config.keys import training_config
-from repro.errors import ReproError, faults_told
+from repro.errors import ReproError
 from repro.evaluation.statistics import difference
 from repro.export import measurements
+from repro.faults import faults_told
 from repro.stopping import stoppable
 from repro.subgames.data import SubgameDataConfig
 from repro.tracking.progress import console

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import ParamSpec
-
-P = ParamSpec("P")
 
 
 class ReproError(Exception):
@@ -46,17 +41,3 @@ def told_as(
         raise
     except Exception as error:
         raise ReproError(sentence(error)) from error
-
-
-def faults_told(main: Callable[P, int]) -> Callable[P, int]:
-    """An entry point that prints what is wrong with a request in one sentence, and returns 2 then."""
-
-    @functools.wraps(main)
-    def told(*arguments: P.args, **named: P.kwargs) -> int:
-        try:
-            return main(*arguments, **named)
-        except ReproError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 2
-
-    return told

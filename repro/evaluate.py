@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from repro.errors import ReproError, faults_told
-from repro.faults import disk_faults_told
+from repro.errors import ReproError
+from repro.faults import faults_told
 from repro.launching import Command, prepare_output
 from repro.planned import Run, union
 from repro.planning import measured_otherwise
@@ -39,7 +39,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run(options.keys, options.output, options.config_dir)
 
 
-@disk_faults_told()
 def run(words: Sequence[str], output: str, config_dir: str | None = None) -> int:
     """Measure, and report; returns the exit status.
 

@@ -16,7 +16,6 @@ trainings are taken. The ending of the file decides its kind: `.csv`, `.csv.gz` 
 from __future__ import annotations
 
 import argparse
-import io
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,17 +24,16 @@ from typing import Any
 import pandas as pd
 
 from paper_figures import frame
-from repro import catalogue, durable
+from repro import catalogue, tables
 from repro.catalogue import Entry
 from repro.config.checks import TRAINING
-from repro.errors import ReproError, faults_told
-from repro.faults import disk_faults_told
+from repro.errors import ReproError
+from repro.faults import faults_told
 from repro.stopping import stoppable
 from repro.tracking.record import load_json
 from repro.tracking.rows import EvaluationRows, TrainingRows
 
 _MEASURED = ("readout", "evaluation", "evaluation_key", *frame.MEASURED)
-_ENDINGS = (".csv", ".csv.gz", ".parquet")
 
 
 def tidy(entries: Sequence[Entry]) -> pd.DataFrame:
@@ -77,41 +75,19 @@ def measurements(entry: Entry) -> Iterator[tuple[str, str, str, str, int, float]
                 yield readout, evaluation, path.stem, metric, step, value
 
 
-def write(data: pd.DataFrame, path: Path) -> None:
-    """A table to a file of the kind that its ending says.
-
-    Raises:
-        ReproError: the folder is not there, or cannot be written.
-    """
-    content = io.BytesIO()
-    if path.name.endswith(".parquet"):
-        data.to_parquet(content, index=False)
-    else:
-        compression: Any = "gzip" if path.name.endswith(".gz") else None
-        data.to_csv(content, index=False, compression=compression)
-    try:
-        durable.write(path, content.getvalue(), sync=False)
-    except OSError as error:
-        raise ReproError(f"--to is {str(path)!r}; it must be a file that can be written ({error.strerror}).") from error
-
-
-@disk_faults_told()
 def run(words: Sequence[str], output: Path, to: Path, unfinished: bool) -> None:
     """Export what the words ask for.
 
     Raises:
         ReproError: nothing is, or the file cannot be.
     """
-    if not to.name.endswith(_ENDINGS):
-        raise ReproError(f"--to is {str(to)!r}; its name must end in {', '.join(_ENDINGS)}.")
-    if not to.absolute().parent.is_dir():
-        raise ReproError(f"--to is {str(to)!r}; there is no folder {to.absolute().parent}.")
+    tables.check("--to", to)
     found = catalogue.chosen(output, words)
     taken = [entry for entry in found if unfinished or entry.is_finished]
     if not taken:
         raise ReproError(f"of {len(found)} run(s) none is finished; --unfinished exports what they have.")
     data = tidy(taken)
-    write(data, to)
+    tables.write(data, to)
     left = f", {len(found) - len(taken)} left out, which are not finished" if len(taken) < len(found) else ""
     print(f"{to}: {len(data):,} numbers of {len(taken)} run(s){left}")
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+import functools
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ParamSpec
 
 from repro.errors import ReproError, StorageError
+
+P = ParamSpec("P")
 
 _FULL_OR_READ_ONLY = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 _OTHERS = frozenset({errno.EIO, errno.ESTALE, errno.EACCES, errno.EPERM})
@@ -66,3 +71,18 @@ def writing(path: Path, beside: Path | None = None) -> Iterator[None]:
         if beside is not None:
             beside.unlink(missing_ok=True)
         raise
+
+
+def faults_told(main: Callable[P, int]) -> Callable[P, int]:
+    """An entry point that prints what is wrong with a request, or with a disk, in one sentence, and returns 2 then."""
+
+    @functools.wraps(main)
+    def told(*arguments: P.args, **named: P.kwargs) -> int:
+        try:
+            with disk_faults_told():
+                return main(*arguments, **named)
+        except ReproError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
+
+    return told

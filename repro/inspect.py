@@ -8,7 +8,6 @@ game, a picture of the range in Hold'em, and the lines of play at which most is 
 from __future__ import annotations
 
 import argparse
-import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,9 +17,10 @@ import torch
 from rich.table import Table
 from torch import Tensor
 
-from repro import durable
-from repro.errors import ReproError, faults_told
+from repro import tables
+from repro.errors import ReproError
 from repro.evaluation.units import milli_units, unit_name
+from repro.faults import faults_told
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards
 from repro.games.lines import action_with_chips, action_word, legal_actions, line_in_words, read_line
@@ -31,6 +31,8 @@ from repro.inside.values import ActionValues, BoardValues, Loss, OneCardValues, 
 from repro.stopping import stoppable
 from repro.tracking.progress import console
 from repro.trained import PORTABLE
+
+_PICTURES = (".png", ".pdf", ".svg")
 
 MOST_LISTED = 100_000
 """Infosets of the largest game whose infosets are all listed."""
@@ -173,7 +175,7 @@ def show_all(agent: Agent, path: Path | None) -> None:
     """Print all infosets, or write them to a CSV file."""
     data = every_infoset(agent)
     if path is not None:
-        _write(path, data)
+        tables.write(data, path)
         print(f"{len(data)} infosets in {path}")
         return
     print(f"{agent.game.name}, {agent.name}; values are chips, both playing as the agent after the action")
@@ -183,12 +185,6 @@ def show_all(agent: Agent, path: Path | None) -> None:
     for row in texts.replace("nan", "").itertuples(index=False):
         table.add_row(*row)
     console(sys.stdout).print(table)
-
-
-def _write(path: Path, data: pd.DataFrame) -> None:
-    text = io.StringIO()
-    data.to_csv(text, index=False)
-    durable.write(path, text.getvalue().encode())
 
 
 # -- pictures, and where most is lost --------------------------------------------------------------------------------
@@ -271,6 +267,10 @@ def run(options: argparse.Namespace) -> None:
         raise ReproError(f"--lost is {options.lost}; it must be at least 1.")
     if options.csv is not None and not options.all:
         raise ReproError("--csv goes with --all, which it writes.")
+    if options.csv is not None:
+        tables.check("--csv", options.csv)
+    if options.grid is not None:
+        tables.check("--grid", options.grid, _PICTURES)
     if options.hand and (options.all or options.grid or options.lost):
         raise ReproError(f"--hand is {options.hand!r}; it goes with --line and --board alone.")
     agent = Agent.open(options.key, options.output, options.readout, options.iteration)

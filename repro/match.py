@@ -15,10 +15,11 @@ from pathlib import Path
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from repro.config.checks import MOST_WHOLE, game_for_checks
-from repro.errors import ReproError, faults_told
+from repro.errors import ReproError
 from repro.evaluation.averages import tabulated
 from repro.evaluation.head_to_head import MatchResult, exact, play_match
 from repro.evaluation.units import milli_units, unit_name
+from repro.faults import faults_told
 from repro.games import Game, load
 from repro.policies.network import Uniform
 from repro.policies.readout import Seat

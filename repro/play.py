@@ -17,8 +17,9 @@ import torch
 
 from repro.config.checks import MOST_WHOLE
 from repro.engine.sampling import SamplingEngine, sample_actions
-from repro.errors import ReproError, faults_told
+from repro.errors import ReproError
 from repro.evaluation.units import milli_units, unit_name
+from repro.faults import faults_told
 from repro.games.cards import NamedDeal
 from repro.games.game import Game
 from repro.games.lines import action_of, action_with_chips, legal_actions

@@ -10,7 +10,6 @@ counterfactual values in % of the pot: predicted, solved, and the difference. Pl
 from __future__ import annotations
 
 import argparse
-import io
 import math
 import sys
 import time
@@ -23,10 +22,11 @@ import pandas as pd
 import torch
 from rich.table import Table
 
-from repro import durable
+from repro import tables
 from repro.config.checks import game_for_checks
 from repro.engine.compiled import Array
-from repro.errors import ReproError, faults_told
+from repro.errors import ReproError
+from repro.faults import faults_told
 from repro.games.card_names import card_names, read_cards
 from repro.stopping import stoppable
 from repro.subgames.config import folder_of
@@ -220,6 +220,8 @@ def run(options: argparse.Namespace) -> None:
     Raises:
         ReproError: the request is at fault.
     """
+    if options.csv is not None:
+        tables.check("--csv", options.csv)
     trained, name, readout = open_readout(options.output, options.key, options.readout)
     tolerance = _number("--tolerance", options.tolerance)
     if not 0 < tolerance <= 1:
@@ -230,9 +232,7 @@ def run(options: argparse.Namespace) -> None:
     prediction = predict(trained, readout, subgame, tolerance)
     tell(f"{name} of {options.key}", prediction)
     if options.csv is not None:
-        text = io.StringIO()
-        prediction.table().to_csv(text, index=False)
-        durable.write(options.csv, text.getvalue().encode())
+        tables.write(prediction.table(), options.csv)
         print(f"{len(prediction.table())} hands in {options.csv}")
 
 

@@ -22,9 +22,9 @@ from repro import comparing, durable, staleness
 from repro.config.checks import check_with_game, game_for_checks
 from repro.config.keys import evaluation_key, training_key
 from repro.config.schema import EVALUATIONS, Config
-from repro.errors import ReproError, faults_told
+from repro.errors import ReproError
 from repro.evaluation.base import Evaluation
-from repro.faults import disk_faults_told
+from repro.faults import faults_told
 from repro.launching import Command, prepare_output
 from repro.measuring import evaluation_rows
 from repro.planned import Run
@@ -264,7 +264,6 @@ def _opened(text: str, output: str) -> Trained:
     return trained
 
 
-@disk_faults_told()
 def run(keys: Sequence[str], output: str, to: Path | None, force: bool = False) -> int:
     """Repeat, compare and tell; returns the exit status: 0 if all are the same to the last bit, else 1.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.table import Table
 
 from repro import catalogue
-from repro.errors import faults_told
+from repro.faults import faults_told
 from repro.planned import Run, labels
 from repro.stopping import stoppable
 from repro.tracking.progress import console

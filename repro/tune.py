@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from repro.errors import ReproError
-from repro.faults import disk_faults_told
+from repro.faults import faults_told
 from repro.stopping import CAN_BE_REPEATED, stoppable
 
 if TYPE_CHECKING:
@@ -159,7 +159,6 @@ class Tuning:
         return bool(message[0] == DONE_WITH)
 
 
-@disk_faults_told()
 def run(words: Sequence[str], config_dir: str | None) -> int:
     """Do a study; returns the exit status: 0, or 1 if something did not end.
 
@@ -221,17 +220,14 @@ def _tune(config: StudyConfig, default: Config, config_dir: str | None) -> int:
 
 
 @stoppable(CAN_BE_REPEATED)
+@faults_told
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, 1 if a trial did not end or failed, 2 if the request was at fault."""
     parser = argparse.ArgumentParser(prog="python -m repro.tune", description=__doc__, allow_abbrev=False)
     parser.add_argument("words", metavar="NAME | KEY=VALUE", nargs="+", help="a file in conf/tune, and changes of it")
     parser.add_argument("--config-dir", "-cd", help="a folder of further configurations, as for repro.run")
-    try:
-        options = parser.parse_intermixed_args(arguments)
-        return run(options.words, options.config_dir)
-    except ReproError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    options = parser.parse_intermixed_args(arguments)
+    return run(options.words, options.config_dir)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from repro.errors import ReproError, faults_told
-from repro.faults import disk_faults_told
+from repro.errors import ReproError
+from repro.faults import faults_told
 from repro.suggestions import did_you_mean
 from repro.targets import SCALES, Options, PlannedSweep, module_of, plan_target, targets
 
@@ -212,7 +212,6 @@ def server_command(uri: str, port: int) -> tuple[list[str], Mapping[str, str]]:
     return [sys.executable, "-m", "mlflow", "server", *where, *_SERVER], {**os.environ, **_ENVIRONMENT}
 
 
-@disk_faults_told()
 def _serve(arguments: argparse.Namespace) -> NoReturn:
     from repro.tracking import views  # noqa: PLC0415
     from repro.tracking.store import default_uri, open_store  # noqa: PLC0415

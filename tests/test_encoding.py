@@ -288,6 +288,7 @@ def test_a_run_measures_what_the_definition_says(tmp_path: Path):
     client = MlflowClient(default_uri(tmp_path))
     assert executed(*asked, "evaluation=[]", f"output_dir={tmp_path}") == records.SKIPPED
     for run in client.search_runs([e.experiment_id for e in client.search_experiments()]):
+        assert run.inputs is not None
         (used,) = run.inputs.dataset_inputs
         assert f"{used.dataset.name}-{used.dataset.digest}" == model.dataset.recipe.name
         assert (tmp_path / json.loads(used.dataset.source)["uri"]).is_dir()

@@ -282,7 +282,7 @@ def test_a_grid_is_the_mean_over_suits(tmp_path):
         assert reached[row, column] == pytest.approx(float(weight.mean()))
         mean = float((weight * probabilities[mine, 0]).sum() / weight.sum())
         assert share[row, column].tolist() == pytest.approx([mean, 0, 1 - mean])
-    path = tmp_path / "pictures" / "grid.png"
+    path = tmp_path / "grid.png"
     grid.draw(game, 0, hands, Played(probabilities, arrival), "a title", path)
     assert path.read_bytes().startswith(b"\x89PNG")
 
@@ -354,6 +354,10 @@ def test_the_end_of_the_input_quits():
         (["x", "--lost", "--boards", "many"], "--boards is 'many'; it must be all"),
         (["x", "--csv", "a.csv"], "--csv goes with --all"),
         (["x", "--hand", "K", "--all"], "--hand is 'K'"),
+        (["x", "--all", "--csv", "a.txt"], "--csv is 'a.txt'; its name must end in .csv, .csv.gz, .parquet."),
+        (["x", "--all", "--csv", "no/a.csv"], "--csv is 'no/a.csv'; there is no folder"),
+        (["x", "--grid", "a"], "--grid is 'a'; its name must end in .png"),
+        (["x", "--grid", "/dev/null/a.png"], "there is no folder /dev/null"),
     ],
 )
 def test_faulty_requests_are_refused_in_one_sentence(arguments, told, tmp_path, capsys):

@@ -90,9 +90,8 @@ def draw(game: Game, node: int, hands: Hands, played: Played, title: str, path: 
     axes.legend(handles=legend, ncols=len(legend), loc="upper center", bbox_to_anchor=(0.5, 0), frameon=False,
                 title="height: how often its own actions bring the hand here", title_fontsize=7.5)  # fmt: skip
     content = io.BytesIO()
-    figure.savefig(content, format=path.suffix[1:] or "png", dpi=150, bbox_inches="tight")
+    figure.savefig(content, format=path.suffix[1:], dpi=150, bbox_inches="tight")
     plt.close(figure)
-    path.parent.mkdir(parents=True, exist_ok=True)
     durable.write(path, content.getvalue())
 
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from repro import durable
-from repro.errors import ReproError, faults_told
-from repro.faults import disk_faults_told
+from repro.errors import ReproError
+from repro.faults import faults_told
 from repro.published import README, published, refresh_readme
 
 NAME = "report.html"
@@ -23,7 +23,6 @@ def main() -> int:
     return _answer(parser.parse_args())
 
 
-@disk_faults_told()
 def _answer(arguments: argparse.Namespace) -> int:
     if arguments.readme:
         refresh_readme()
