@@ -35,7 +35,7 @@ export MKL_NUM_THREADS ?= 1
 # MLflow reports how it is used to its makers unless this is set.
 export MLFLOW_DISABLE_TELEMETRY ?= true
 
-COMMANDS := help list plan report figures draw publish verify claims stale test test-quick chaos bench ui lint format clean
+COMMANDS := help list plan report figures draw publish verify claims stale test test-all test-quick chaos bench ui lint format clean
 .PHONY: $(COMMANDS) $(TARGETS)
 
 help:  ## print this
@@ -73,11 +73,14 @@ claims: $(VENV)/runtime  ## judge all published data, or TARGET's, by today's ru
 stale: $(VENV)/runtime  ## list what code has changed since results were made; REFRESH=1 says so on the pages
 	@$(RUN) -m repro.verify $(TARGET) --stale $(if $(filter-out 0 no false,$(REFRESH)),--refresh) $(PUBLISHED_FLAGS)
 
-test: $(VENV)/test  ## run the tests
+test: $(VENV)/test  ## run the tests, under ten minutes
+	@$(RUN) -m pytest -m "not exhaustive" -n $(JOBS) tests
+
+test-all: $(VENV)/test  ## run all of them, those of half a minute each as well
 	@$(RUN) -m pytest -n $(JOBS) tests
 
 test-quick: $(VENV)/test  ## the quick subset, under two minutes
-	@$(RUN) -m pytest -m "not slow" -n $(JOBS) tests
+	@$(RUN) -m pytest -m "not slow and not exhaustive" -n $(JOBS) tests
 
 chaos: $(VENV)/test  ## kill and disturb all kinds of run 200 times, and see what is left of it (KILLS=200)
 	@$(RUN) -m tests.chaos --kills '$(KILLS)' --report "$$REPRO_OUTPUT/chaos.json"

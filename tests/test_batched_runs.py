@@ -287,6 +287,7 @@ def test_nobody_else_does_a_seed_of_a_batched_run(tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_with_database")
+@pytest.mark.exhaustive
 def test_a_batched_run_from_the_command_line(tmp_path):
     overrides = (*SMALL, f"output_dir={tmp_path}")
     called = call(*overrides, "seeds=[0,1]")

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_quick_benchmark_writes_every_row(tmp_path):
     pytest.importorskip("pyspiel")
     output = tmp_path / "bench.json"
@@ -57,6 +58,7 @@ def test_quick_benchmark_writes_every_row(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_iterations_beside_another_commit(tmp_path):
     output = tmp_path / "against.json"
     command = [sys.executable, "-m", "repro.bench", "--quick", "--against", "HEAD", "--output", str(output)]

@@ -9,6 +9,7 @@ import pytest
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_disturbed_runs_leave_what_undisturbed_ones_do():
     kinds = [word for kind in ("Deep CFR", "solved subgames", "DEVN") for word in ("--only", kind)]
     command = [sys.executable, "-m", "tests.chaos", "--once", "--kills", "10", "--minutes", "3", *kinds]

@@ -173,6 +173,7 @@ def test_experiments_at_all_scales_are_planned_and_no_unknown_key_is_accepted_be
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_what_is_accepted_can_be_built(quickly, monkeypatch):
     """On the smallest games; what is built may take a hundred megabytes."""
     monkeypatch.setattr(memory, "memory_of_machine", lambda device: 1e8)

@@ -71,6 +71,7 @@ def children(process: int) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_with_database")
+@pytest.mark.exhaustive
 def test_one_killed_run_and_one_killed_worker_stop_no_other(tmp_path):
     """As the kernel kills what takes too much memory. Its run is named; a worker's is launched again."""
     overrides = (*SMALL, "algorithm.iterations=400", f"output_dir={tmp_path}", "checkpoint_every_seconds=0")

@@ -146,6 +146,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_continued(straight, tmp_path):
 
 
 @pytest.mark.usefixtures("_with_database")
+@pytest.mark.exhaustive
 def test_a_killed_command_takes_its_workers_along(tmp_path):
     slow = (*SMALL, "algorithm.iterations=30000", f"output_dir={tmp_path}")
     sweep = ("-m", *slow, "seed=0,1", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
@@ -162,6 +163,7 @@ def test_a_killed_command_takes_its_workers_along(tmp_path):
 
 
 @pytest.mark.usefixtures("_with_database")
+@pytest.mark.exhaustive
 def test_a_swept_choice_runs_as_planned(tmp_path):
     sweep = ("-m", "game=kuhn", "algorithm=cfr,dcfr", "algorithm.iterations=4", "algorithm.snapshot_every=2")
     done = call(*sweep, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", f"output_dir={tmp_path}")
@@ -198,6 +200,7 @@ def test_a_record_is_replaced_whole(tmp_path):
 
 
 @pytest.mark.usefixtures("_with_database")
+@pytest.mark.exhaustive
 def test_a_run_that_other_commands_do_is_waited_for_and_not_done_again(tmp_path):
     overrides = (*SMALL, f"output_dir={tmp_path}")
     folder = folder_of(tmp_path, *SMALL)
@@ -221,6 +224,7 @@ def test_a_run_that_other_commands_do_is_waited_for_and_not_done_again(tmp_path)
 
 
 @pytest.mark.usefixtures("_with_database")
+@pytest.mark.exhaustive
 def test_a_sweep_goes_on_when_one_run_fails(tmp_path):
     # The second run diverges, which only shows once it has started.
     done = call(
@@ -267,6 +271,7 @@ def _fit_and_die(*arguments, **keywords):
 
 
 @pytest.mark.usefixtures("_with_database")
+@pytest.mark.exhaustive
 def test_a_store_that_is_gone_costs_nothing(tmp_path, request):
     """Trainings are never done again because MLflow does not know them; it is told what it lacks."""
     overrides = (*SMALL, f"output_dir={tmp_path}")

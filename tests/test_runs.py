@@ -50,6 +50,7 @@ def test_a_dry_run_says_the_state_of_every_run_and_touches_nothing(outputs, caps
     assert lines[-1].startswith("3 training(s): 1 finished, 1 to continue, 1 new; about ")
 
 
+@pytest.mark.exhaustive
 def test_what_is_left_follows_from_finished_runs(outputs):
     (known,) = (e.seconds() for e in outlook._examples(outputs) if e.name == f"run {key_of(*SMALL)}")
     assert sorted(known) == list(range(1, 31))

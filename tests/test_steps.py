@@ -248,6 +248,7 @@ for shape in SHAPES[1::2]:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_who_compiles_and_who_loads_what_was_compiled_get_the_same_bits(tmp_path):
     """What the compiler makes of a function depends on where it inlines it, which differs between the two."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}

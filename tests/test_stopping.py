@@ -251,6 +251,7 @@ def test_a_worker_whose_run_fails_says_what_the_run_says(worker, tmp_path):
 @pytest.mark.slow
 @pytest.mark.usefixtures("_with_database")
 @pytest.mark.parametrize(("number", "of_all"), [(signal.SIGTERM, False), (signal.SIGHUP, True)])
+@pytest.mark.exhaustive
 def test_a_sweep_is_closed(tmp_path, number, of_all):
     """By a signal to the command alone, and to all of its processes, as when a terminal is closed."""
     overrides = (*SMALL, "algorithm.iterations=3000", f"output_dir={tmp_path}", "checkpoint_every_seconds=0")
@@ -275,6 +276,7 @@ def test_a_sweep_is_closed(tmp_path, number, of_all):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_run_on_a_gpu_has_a_process_that_is_not_forked(worker, tmp_path, monkeypatch):
     """Here on the CPU, and only that it can be done."""
     monkeypatch.setattr(launching, "get_context", lambda _: multiprocessing.get_context("spawn"))

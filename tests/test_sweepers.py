@@ -40,6 +40,7 @@ ConfigStore.instance().store(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_with_database")
+@pytest.mark.exhaustive
 def test_a_sweeper_of_hydras_is_told_what_a_run_is_worth(tmp_path):
     (tmp_path / "hydra_plugins").mkdir()
     (tmp_path / "hydra_plugins" / "two_seeds.py").write_text(PLUGIN)

@@ -56,7 +56,13 @@ FASTER_PEERS = {"cfr": pyspiel.CFRSolver, "cfr_plus": pyspiel.CFRPlusSolver}
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "at_100"),
-    [("cfr", 1e-9), ("cfr_plus", 1e-6), ("linear_cfr", 1e-4), ("dcfr", 1e-2), ("cfr_simultaneous", None)],
+    [
+        ("cfr", 1e-9),
+        ("cfr_plus", 1e-6),
+        ("cfr_simultaneous", None),
+        pytest.param("linear_cfr", 1e-4, marks=pytest.mark.exhaustive),
+        pytest.param("dcfr", 1e-2, marks=pytest.mark.exhaustive),
+    ],
 )
 def test_equals_openspiel_on_leduc(variant, at_100):
     """With OpenSpiel's C++ solvers where there are any; its Python ones take a fifth of a second per iteration.
@@ -239,6 +245,7 @@ MONTE_CARLO = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["kuhn", "leduc"])
 @pytest.mark.parametrize("variant", MONTE_CARLO)
+@pytest.mark.exhaustive
 def test_monte_carlo_reaches_what_openspiel_does(name, variant):
     """NashConv of 8 seeds each after the same number of traversals: neither side lies wholly apart, means are close."""
     build, iterations = MONTE_CARLO[variant]

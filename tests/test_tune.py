@@ -115,6 +115,7 @@ def test_and_so_is_what_the_runs_cannot_be(conf, tmp_path, words, sentence, caps
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_trial_that_cannot_be_is_failed_and_the_study_goes_on(conf, tmp_path, capsys):
     words = ["tiny", "space.algorithm.when_no_positive.choices=[argmax,typo,uniform]", "fresh_seeds=[]"]
     words += [f"output_dir={tmp_path}", "--config-dir", conf]
@@ -212,6 +213,7 @@ def has_ended_trials(database: Path) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_with_database")
+@pytest.mark.exhaustive
 def test_a_killed_study_goes_on_and_repeats_no_finished_trial(conf, tmp_path):
     words = command("tiny", f"output_dir={tmp_path}", "jobs=2", "--config-dir", conf, module="tune")
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:

@@ -208,6 +208,7 @@ def test_nothing_of_the_users_own_runs_is_touched(tmp_path):
             assert config.force
 
 
+@pytest.mark.exhaustive
 def test_what_needs_other_trainings_is_left_out_and_told(tmp_path):
     short = shortened(request_for("figure7", tmp_path, sweeps=["d2cfr"]), published("figure7"))
     (sweep,) = short.sweeps
