@@ -72,17 +72,19 @@ def code(a: Sequence[Entry], b: Sequence[Entry]) -> Iterator[str]:
         yield f"commit: {_listed(commits[0])}, the same"
     else:
         yield f"commit: {_listed(commits[0])} | {_listed(commits[1])}"
-        yield f"code that determines them differs: {_between(a[0], b[0])}"
+        yield f"code that determines them differs: {_between(a, b)}"
     for name, side in (("A", a), ("B", b)):
         yield f"code that determines {name} has changed since: {staleness.staleness(_sweep(side))}"
 
 
-def _between(a: Entry, b: Entry) -> str:
-    """Whether what two runs can reach differs between their commits."""
-    (then, *more), (now, *other) = (entry.record.made_with.get("git_commit", [""]) for entry in (a, b))
-    if more or other:
+def _between(a: Sequence[Entry], b: Sequence[Entry]) -> str:
+    """Whether what two sides' runs can reach differs between their commits."""
+    sides = [{commit for e in side for commit in e.record.made_with.get("git_commit", [])} for side in (a, b)]
+    if not all(sides):
+        return "unknown: no commit is recorded"
+    if any(len(commits) > 1 for commits in sides):
         return "unknown: one of them was made with several commits"
-    return str(staleness.staleness(_sweep([a]), now)) if then else "unknown: no commit is recorded"
+    return str(staleness.staleness(_sweep(a), *sides[1]))
 
 
 def _sweep(side: Sequence[Entry]) -> dict[str, Any]:

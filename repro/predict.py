@@ -107,7 +107,10 @@ def read_subgame(subgames: Subgames, board: str, pot: str, ranges: str) -> Subga
     weights = np.ones((2, count)) if ranges == "uniform" else _read_ranges(Path(ranges), deck, cards)
     if not (weights.sum(1) > 0).all():
         raise ReproError(f"--ranges is {ranges!r}; each player needs a hand that this board leaves.")
-    return Subgame(cards, chips, weights / weights.sum(1, keepdims=True), deck)
+    asked = Subgame(cards, chips, weights / weights.sum(1, keepdims=True), deck)
+    if not (asked.matchups() * asked.ranges).any():
+        raise ReproError(f"--ranges is {ranges!r}; no two of these hands can meet, for each pair shares a card.")
+    return asked
 
 
 def _number(option: str, text: str) -> float:

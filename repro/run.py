@@ -38,7 +38,7 @@ def _job(config: DictConfig) -> float | None:
     Hydra's own questions, such as --cfg job, it answers itself.
 
     Raises:
-        ReproError: the run did not finish.
+        _UnfinishedError: the run did not finish.
     """
     from repro.measuring import headline_value  # noqa: PLC0415  (imports torch and Lightning, which takes seconds)
     from repro.planning import planned_job  # noqa: PLC0415
@@ -48,7 +48,7 @@ def _job(config: DictConfig) -> float | None:
     folders = [source.path for source in job.runtime.config_sources if source.provider == "command-line"]
     sweep = planned_job(list(job.overrides.task), *folders)
     if run(sweep):
-        raise ReproError(f"the run {sweep.runs[0].key} did not finish.")
+        raise _UnfinishedError(f"the run {sweep.runs[0].key} did not finish.")
     return headline_value(sweep.runs[0].config)
 
 
@@ -75,8 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options, overrides = _parser().parse_known_args(words)
     try:
         if any(text.startswith("-") for text in overrides) or (options.multirun and _has_sweeper(overrides)):
-            _ask_hydra()
-            return 0
+            return _ask_hydra()
         check_first_words(overrides)
         from repro.planning import plan  # noqa: PLC0415  (as above)
 
@@ -90,12 +89,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _ask_hydra() -> None:
-    """Let Hydra do what is about it: --help, --cfg, --info, --hydra-help, shell completion, sweepers of its own."""
+class _UnfinishedError(Exception):
+    """A run that a sweeper of Hydra's asked for did not finish."""
+
+
+def _ask_hydra() -> int:
+    """Let Hydra do what is about it: --help, --cfg, --info, --hydra-help, shell completion, sweepers of its own.
+
+    Returns:
+        The exit status.
+    """
     from repro.config.keys import register_schemas  # noqa: PLC0415  (as above)
 
     register_schemas()
-    _job()
+    try:
+        _job()
+    except _UnfinishedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def foresee(sweep: Sweep) -> int:

@@ -233,4 +233,7 @@ def test_a_subgame_is_predicted_as_it_is_in_validation(tmp_path, capsys):
     (tmp_path / "twice.csv").write_text("hand,range_0,range_1\nAcKc,1,1\nKcAc,1,1\n")
     assert predict.main([key, *board, "--ranges", str(tmp_path / "twice.csv")]) == 2
     assert "KcAc is listed twice" in capsys.readouterr().err
+    (tmp_path / "apart.csv").write_text("hand,range_0,range_1\nAcKc,1,0\nAcQh,0,1\n")
+    assert predict.main([key, *board, "--ranges", str(tmp_path / "apart.csv")]) == 2
+    assert "no two of these hands can meet" in capsys.readouterr().err
     assert json.loads((run_folder(tmp_path, key) / "run.json").read_text())["trained"]

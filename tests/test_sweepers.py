@@ -54,6 +54,11 @@ def test_a_sweeper_of_hydras_is_told_what_a_run_is_worth(tmp_path):
     assert returned == expected
     assert all(isinstance(value, float) for value in returned)
     assert returned[0] != returned[1]
+    stop = "+trainer.callbacks.stop={_target_: pytorch_lightning.callbacks.Timer, duration: {seconds: 0}}"
+    words = [*words, "algorithm.iterations=7", stop]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, timeout=600)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("error: the run ")
 
 
 def test_what_is_not_measured_has_no_worth(tmp_path):

@@ -24,6 +24,7 @@ from scipy import stats
 
 from paper_figures import page
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim
+from repro.errors import told_as
 from repro.evaluation.statistics import digits
 from repro.published import SOURCES, Result, Target, minutes_in_words
 from repro.report.curves import AXES, curves_of
@@ -141,9 +142,14 @@ class Links:
 
 
 def _picture(path: Path) -> str:
-    """A picture as a data URI, without loss, in half the bytes."""
+    """A picture as a data URI, without loss, in half the bytes.
+
+    Raises:
+        ReproError: it cannot be read.
+    """
     content = io.BytesIO()
-    with Image.open(path) as image:
+    unreadable = told_as(lambda error: f"{path} cannot be read as a picture ({error}); publish it again.")
+    with unreadable, Image.open(path) as image:
         image.convert("RGB").save(content, "WEBP", lossless=True, quality=60)
     return f"data:image/webp;base64,{base64.b64encode(content.getvalue()).decode()}"
 
