@@ -363,6 +363,38 @@ def test_a_choice_that_was_not_run_is_told_and_left_out():
     assert row[1:] == ["not run yet", *["–"] * 4]
 
 
+# -- what is run as published, and what is ours -----------------------------------------------------------------------
+
+
+def test_the_paper_scale_is_the_published_setting():
+    """D2CFR Sec. V.A.2; traversals, SGD steps, their start, clipping, width and the weight of V's error are ours."""
+    leduc, hnlh = (configs(f"experiment=d2cfr_{game}", "scale=paper")[0] for game in ("leduc", "hnlh"))
+    for config in (leduc, hnlh):
+        d2cfr, network = config.algorithm, config.network
+        assert network is not None
+        assert (d2cfr.iterations, d2cfr.simulations, d2cfr.kl_window, d2cfr.kl_weight) == (1000, 800, 10, 0.05)
+        assert d2cfr.value_capacity == d2cfr.strategy_capacity == 100_000
+        assert (d2cfr.mixing, d2cfr.kl_sign, d2cfr.rectified) == ("printed", "minus", "strategies")
+        assert (network.architecture, d2cfr.when_no_positive) == ("dnet", "uniform")
+        for fit in (d2cfr.value, d2cfr.average):
+            assert (fit.batch_size, fit.learning_rate) == (200, 1e-3)
+            assert (fit.start, fit.clip_norm) == ("previous", 10)
+        assert (d2cfr.value.steps, d2cfr.average.steps, d2cfr.policy_every) == (200, 400, 10)
+        assert (network.width, d2cfr.state_loss) == (64, 1.0)
+    assert (leduc.algorithm.traversals, leduc.algorithm.regret_unit) == (100, 1.0)
+    assert (hnlh.algorithm.traversals, hnlh.algorithm.regret_unit) == (1000, 100.0)
+    assert [hnlh.game[key] for key in ("stack", "blinds")] == [20_000, [50, 100]]
+
+
+def test_nfsp_departs_from_its_paper_where_the_page_says_so():
+    leduc, hnlh = (configs(f"experiment=nfsp_{game}", "scale=paper")[0] for game in ("leduc", "hnlh"))
+    for config in (leduc, hnlh):
+        assert config.network is not None
+        assert (config.network.layers, config.network.width) == (1, 128)
+        assert config.algorithm.average_learning_rate == 0.1
+    assert (leduc.algorithm.reward_unit, hnlh.algorithm.reward_unit) == (1.0, 20_000.0)
+
+
 # -- what is compared is comparable -----------------------------------------------------------------------------------
 
 

@@ -72,6 +72,9 @@ def test_strategies_are_matched_to_rectified_regrets(rectified, monkeypatch):
         assert len(infosets.unique()) == len(infosets)
         assert simulations == 3
         played.append(infosets)
+        # Play-outs follow the networks' regrets as they are.
+        unrectified = rectified.strategies.policy(rectified.value_networks).probabilities(infosets)
+        torch.testing.assert_close(policy.probabilities(infosets), unrectified)
         return (infosets % 13 - 6).double() * 100
 
     monkeypatch.setattr(Beliefs, "played_out", made_up)

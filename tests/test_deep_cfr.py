@@ -202,6 +202,18 @@ def test_options_of_the_regret_targets_reach_the_memory(change):
     assert not torch.allclose(plain, changed)
 
 
+def test_strategies_are_uniform_until_a_player_has_learned():
+    game = load("leduc")
+    model = small_model(game)
+    model.iteration = 1
+    for player, mine in enumerate(game.player_slice):
+        assert torch.equal(listed(model).table[mine], game.uniform[mine].float())
+        model.collect(player)
+        model._fit("value", player)
+        model.renew_strategy(player)
+        assert not torch.equal(listed(model).table[mine], game.uniform[mine].float())
+
+
 @pytest.mark.parametrize("name", ["listed", "cards"])
 def test_fits_may_take_more_steps_in_each_iteration(name):
     value = RegressionConfig(steps=8, batch_size=64, start="previous", more_steps=3)

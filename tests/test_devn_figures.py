@@ -12,10 +12,12 @@ from matplotlib.container import ErrorbarContainer
 from paper_figures import devn_samples, devn_steps, figure10, figure11, table5, table6
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from paper_figures.devn_runs import BUCKETED, UNABSTRACTED, all_above
-from paper_figures.devn_sweeps import DATA
+from paper_figures.devn_sweeps import DATA, SETTINGS
+from repro.config.schema import Config
 from repro.evaluation.statistics import mean_ci
 from repro.planned import stages
 from repro.planning import plan
+from tests.helpers.commands import configs
 from tests.helpers.devn import OF_SEEDS, error, expect, judged, loss, runs
 from tests.helpers.figures import cells, number
 
@@ -150,6 +152,35 @@ def test_targets_share_sweeps():
         assert all(sweep in table6.SWEEPS for sweep in target.SWEEPS)
     for target in (devn_samples, devn_steps, table5, table6):
         assert target.SWEEPS[0] is DATA[1]
+
+
+@pytest.mark.parametrize(
+    ("setting", "hidden", "width", "buckets", "dataset"),
+    [
+        ("i", (2, 3, 5, 7), 500, 1000, 0), ("v", (2, 3, 5, 7), 1024, 2000, 1), ("vii", (3, 5, 7), 1024, None, 1),
+    ],
+)  # fmt: skip
+def test_the_paper_scale_is_the_published_setting(setting, hidden, width, buckets, dataset):
+    """DEVN Secs. 5 and 6, Supplement; how subgames are solved, and to what, is ours."""
+    arguments = SETTINGS[f"setting_{setting}"].arguments("paper")
+    assert "seed=range(3)" in arguments
+    planned = configs(*("seed=0" if a.startswith("seed=") else a for a in arguments))
+    assert [(c.algorithm.name, layers_of(c)) for c in planned] == [*product(("dcvn", "devn"), hidden)]
+    for config in planned:
+        algorithm, solver = config.algorithm, config.algorithm.solver
+        assert config.network is not None
+        assert (config.network.architecture, config.network.width) == ("prelu", width)
+        assert (algorithm.buckets, algorithm.dataset) == (buckets, dataset)
+        assert algorithm.subgames == (8_500_000 if dataset else 10_000_000)
+        assert (algorithm.iterations, algorithm.snapshot_every, algorithm.validation) == (400, 10, 0.1)
+        assert (algorithm.batch_size, algorithm.learning_rate) == (24_000, 3e-4)
+        assert [config.game[key] for key in ("name", "ranks", "least_pot")] == ["turn_subgames", 13, 2000]
+        assert (solver.alpha, solver.beta, solver.gamma, solver.tolerance) == (1.25, 0.5, 4, 0.001)
+
+
+def layers_of(config: Config) -> int | None:
+    assert config.network is not None
+    return config.network.layers
 
 
 @pytest.mark.slow

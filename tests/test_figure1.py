@@ -193,7 +193,7 @@ def test_the_page_is_filled_in_and_its_prose_kept(tmp_path, monkeypatch):
 
 
 def test_the_paper_scale_is_the_published_setting():
-    """SD-CFR App. A."""
+    """SD-CFR App. A; below, what is in the authors' code alone."""
     config = configs("experiment=figure1", "scale=paper")[0].algorithm
     assert config.traversals == 1500
     assert (config.value.steps, config.value.batch_size, config.value.start) == (750, 2048, "previous")
@@ -201,6 +201,11 @@ def test_the_paper_scale_is_the_published_setting():
     assert config.value_capacity == config.strategy_capacity == 1_000_000
     assert config.value.learning_rate == 1e-3
     assert config.memory == "reservoir"
+    assert config.value.clip_norm == config.average.clip_norm == 10
+    assert (config.loss_weight, config.divide_by_legal, config.regret_unit) == ("t/T", True, 2.6)
+    assert (config.when_no_positive, config.snapshot_every) == ("argmax", 15)
+    # Both panels read the same trainings.
+    assert [r.capacity for r in config.readouts.values() if r.kind == "ensemble"] == [None, *figure1.CAPACITIES]
 
 
 def test_student_interval_against_a_table():

@@ -167,7 +167,7 @@ def test_the_real_leduc_data_is_there(monkeypatch):
 
 
 def test_the_paper_scale_is_the_published_setting():
-    """SD-CFR App. C."""
+    """SD-CFR App. C; its end is ours, the last three lines are the authors' code's."""
     config = configs("experiment=figure3", "scale=paper")[0]
     game, algorithm, network = config.game, config.algorithm, config.network
     assert [game[key] for key in ("name", "ranks", "suits", "max_raises")] == ["big_leduc", 12, 2, 6]
@@ -178,8 +178,11 @@ def test_the_paper_scale_is_the_published_setting():
     assert algorithm.average.start == "random"
     assert algorithm.value_capacity == algorithm.strategy_capacity == 4_000_000
     assert algorithm.memory == "reservoir"
-    assert algorithm.snapshot_every == 15
     assert (network.architecture, network.width, network.card_width) == ("brown", 64, 64)
+    assert algorithm.iterations == 150
+    assert algorithm.snapshot_every == 15
+    assert algorithm.value.clip_norm == algorithm.average.clip_norm == 10
+    assert (algorithm.loss_weight, algorithm.divide_by_legal, algorithm.regret_unit) == ("t/T", True, 20)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from paper_figures.frame import swept_columns
 from repro.collecting import deviations
 from repro.config.keys import hyperparameters
+from repro.games import load
 from tests.helpers.commands import configs
 from tests.helpers.figures import cells, number, rows, verdicts
 
@@ -195,6 +196,42 @@ def test_figure2_and_table1_at_the_papers_length():
     (config,) = configs("experiment=figure2", "scale=paper", multirun=False)
     assert (config.algorithm.iterations, config.algorithm.snapshot_every) == (150, 15)
     assert table1.PAPER_STEP % config.algorithm.snapshot_every == 0
+
+
+@pytest.mark.parametrize(
+    ("experiment", "value", "average", "clip", "length", "targets"),
+    [
+        # Deep CFR Sec. 5.2; what its text has lost or leaves out is the later version's, or ours.
+        ("fhp_deep_cfr", (4_000, 10_000), (4_000, 10_000), 1.0, (450, 10_000), ("2t/T", False, 100.0)),
+        ("hunl_deep_cfr", (32_000, 20_000), (32_000, 20_000), 1.0, (450, 300_000), ("2t/T", False, 100.0)),
+        # SD-CFR Sec. 6.2, and the authors' code.
+        ("figure2", (4_000, 10_240), (20_000, 20_480), 10.0, (150, 300_000), ("t/T", True, 4_000.0)),
+    ],
+)
+def test_the_paper_scale_is_the_published_setting(experiment, value, average, clip, length, targets):
+    (config,) = configs(f"experiment={experiment}", "scale=paper", multirun=False)
+    algorithm = config.algorithm
+    for fit, expected in ((algorithm.value, value), (algorithm.average, average)):
+        assert (fit.steps, fit.batch_size) == expected
+        assert (fit.learning_rate, fit.clip_norm, fit.start) == (1e-3, clip, "random")
+    assert (algorithm.iterations, algorithm.traversals) == length
+    assert (algorithm.loss_weight, algorithm.divide_by_legal, algorithm.regret_unit) == targets
+    assert algorithm.value_capacity == algorithm.strategy_capacity == 40_000_000
+    assert (algorithm.memory, algorithm.when_no_positive) == ("reservoir", "argmax")
+    # The first betting round is a table, and no network's.
+    assert algorithm.tables_opening(load(config.game["name"]))
+
+
+def test_what_is_swept_at_the_paper_scale():
+    """Deep CFR's "fast" and "slow", its buckets and others, and the later version's traversals of Fig. 3."""
+    found = {}
+    for sweep in (*figure4.SWEEPS, figure5.SWEEPS[-1]):
+        arguments = ["seed=0" if a.startswith("seed=") else a for a in sweep.arguments("paper")]
+        found[sweep.name] = [config.algorithm for config in configs(*arguments)]
+    assert [a.traversals for a in found["deep_cfr"]] == [30_000, 2_000_000]
+    assert [a.buckets for a in found["abstractions"]] == [100, 1_000, 30_000, None]
+    assert [a.traversals for a in found["traversals"]] == [3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
+    assert all(a.linear for a in found["abstractions"])
 
 
 def test_table1_claims():

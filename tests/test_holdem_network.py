@@ -81,6 +81,18 @@ def test_the_network_written_out(card_width, skips):
     assert sum(type(m).__name__ == "Residual" for m in network.body.modules()) == skips
 
 
+def test_embeddings_start_as_linear_layers_do():
+    """Not with unit variance, as `nn.Embedding`'s: uniform within one over the root of the inputs."""
+    network = value_network(NetworkConfig("deep_cfr", 64, None, 64), HoldemFeatures(game_of("fhp")).columns, 3)
+    hand, flop, *_ = [m for m in network.body.modules() if isinstance(m, nn.Linear)]
+    for layer in (hand, flop):
+        assert layer.in_features == 52 + 13 + 4
+        largest = layer.in_features**-0.5
+        weight = layer.weight.detach()
+        assert 0.99 * largest < float(weight.abs().max()) <= largest
+        assert float(weight.std()) == pytest.approx(largest / 3**0.5, rel=0.05)
+
+
 def problem(game: Game, rows: int, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Features and legal mask of drawn infosets, weights (one of them zero) and targets, also at illegal actions."""
     x, legal = HoldemFeatures(game).rows(drawn_infosets(game, rows, seed)[0])

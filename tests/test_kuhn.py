@@ -22,6 +22,7 @@ from repro.evaluation.measures import Strategy, strategy_metric
 from repro.games import load
 from repro.planning import plan
 from repro.policies import TabularPolicy, random_policy, uniform
+from tests.helpers.commands import configs
 from tests.helpers.figures import verdicts
 from tests.helpers.training import advanced, config_of, measured, tables_of
 
@@ -177,6 +178,17 @@ def test_divergence_names_iteration_and_key():
         made.training_step(None, 0)
 
 
+@pytest.mark.parametrize("algorithm", ["kuhn_post", "kuhn_post_corrected"])
+def test_the_paper_scale_is_the_printed_setting(algorithm):
+    """20,000 iterations, those of the post's results; its default argument is 2,000."""
+    (config,) = configs("experiment=kuhn", f"algorithm={algorithm}", "scale=paper", multirun=False)
+    given = config.algorithm
+    assert (given.iterations, given.width, given.learning_rate) == (20_000, 64, 1e-3)
+    assert (given.payoffs, given.perspective) == (
+        ("printed", "player_0") if algorithm == "kuhn_post" else ("kuhn", "own")
+    )
+
+
 def test_it_plays_kuhn_only():
     with pytest.raises(ReproError, match="leduc"):
         plan(["algorithm=kuhn_post", "game=leduc"], multirun=False)
@@ -251,6 +263,13 @@ def test_a_value_is_judged_by_its_interval_on_both_sides():
     assert claim.verdict == claims_of.UNDECIDED
     assert claim.measured is not None
     assert claim.measured.low < -1000 / 18 < claim.measured.high
+
+
+@pytest.mark.parametrize(("mixed", "verdict"), [(0.029, claims_of.HELD), (0.031, claims_of.DID_NOT_HOLD)])
+def test_an_equilibrium_is_what_10_milli_antes_cannot_exploit(mixed, verdict):
+    policy = TabularPolicy((1 - mixed) * kuhn.equilibrium(0.2).table + mixed * uniform(kuhn.kuhn()).table)
+    assert (500 * nash_conv(kuhn.kuhn(), policy) < 10) == (verdict == claims_of.HELD)
+    assert kuhn._is_equilibrium(tidy({"post": policy}), "post", smoke=False).verdict == verdict
 
 
 def test_smoke_is_not_judged():

@@ -144,6 +144,18 @@ def test_passing_the_maximum_up_is_playing_best_against_what_was_sampled(travers
     torch.testing.assert_close((regrets * strategy).sum(1), torch.zeros(len(regrets)))
 
 
+@pytest.mark.parametrize("traverser", [0, 1])
+def test_all_branches_of_a_traversal_see_one_board(traverser):
+    game, decisions = load("leduc"), 0
+    for seed in range(5):
+        drawn = SamplingEngine(game).external_sampling(uniform(game), traverser, 1, seeded(seed))
+        met = torch.cat([drawn.advantages.infosets, drawn.opponent_strategies.infosets])
+        late = met[game.tree.round[game.infoset_node[met]] == 1]
+        assert len(game.infoset_board[late].unique()) == 1
+        decisions += len(late)
+    assert decisions > 25
+
+
 def passive_table(game):
     """Check or fold, always."""
     table = torch.zeros(game.legal.shape, dtype=torch.float64)

@@ -209,6 +209,13 @@ def test_the_networks_size(target: str, layers: int):
     assert (total.abs().max() < 1e-6) == (target == CFV)
 
 
+def test_the_optimiser_is_adam(tmp_path: Path):
+    """As in the text; the authors' code has AdamW, whose weights decay."""
+    optimiser = network(tmp_path).configure_optimizers()
+    assert type(optimiser) is torch.optim.Adam
+    assert optimiser.defaults["weight_decay"] == 0
+
+
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
