@@ -52,3 +52,40 @@ def test_every_file_they_link_to_exists():
     for page in PAGES:
         for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page}: {link}"
+
+
+# -- departures ------------------------------------------------------------------------------------------------------
+
+DEPARTURES = (ROOT / "docs" / "departures.md").read_text()
+ROWS = [row[2:-2].split(" | ") for row in re.findall(r"^\| (?!the source ).*$", DEPARTURES, re.MULTILINE)]
+"""What a source says, what the suite does, of which kind, on which pages, and the tests."""
+
+
+def sections(page: Path) -> dict[str, str]:
+    """The text below each heading of a page, by the anchor that links to it."""
+    _, *parts = re.split(r"^##+ (.+)\n", page.read_text(), flags=re.MULTILINE)
+    anchors = [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in parts[::2]]
+    return dict(zip(anchors, parts[1::2], strict=True))
+
+
+def test_every_departure_has_a_kind_and_names_tests_that_exist():
+    assert {kind for _, _, kind, _, _ in ROWS} == {"fixed", "by choice", "open"}
+    for *_, tests in ROWS:
+        named = re.findall(r"`(tests/\w+\.py)::(\w+)`", tests)
+        assert ", ".join(f"`{file}::{test}`" for file, test in named) == tests or tests == "none", tests
+        for file, test in named:
+            assert re.search(rf"^def {test}\(", (ROOT / file).read_text(), re.MULTILINE), f"{file}::{test}"
+
+
+def test_departures_link_to_every_pages_section_and_to_points_that_it_has():
+    links = re.findall(r"^\[(.+)\]: \.\./(paper_figures/\w+\.md)#(\S+)$", DEPARTURES, re.MULTILINE)
+    text = {name: sections(ROOT / file)[anchor] for name, file, anchor in links}
+    cited = [found for *_, pages, _ in ROWS for found in re.findall(r"\[([^\]]+)\]([\d and]*)", pages)]
+    assert {name for name, _ in cited} == text.keys()
+    for name, points in cited:
+        for point in re.findall(r"\d+", points):
+            assert re.search(rf"^{point}\. ", text[name], re.MULTILINE), f"{name} has no point {point}"
+    linked = {(file, anchor) for _, file, anchor in links}
+    for page in (ROOT / "paper_figures").glob("*.md"):
+        for anchor in sections(page):
+            assert not anchor.startswith("choices") or (f"paper_figures/{page.name}", anchor) in linked, page.name
