@@ -29,7 +29,7 @@ def read_out(readout: str, last: float, length: int, **where: Any) -> pd.DataFra
 def made_up(sd_cfr: float, deep_cfr: float, length: int = 150) -> pd.DataFrame:
     where = {"sweep": "deep_cfr", "algorithm": "deep_cfr"}
     exact = read_out("linear_cfr", 20.0, 150, sweep="linear_cfr", algorithm="linear_cfr")
-    known = rows("linear_cfr", "deviations/everywhere", {20: 115.0, 30: 65.0, 50: 31.5}, sweep="linear_cfr",
+    known = rows("linear_cfr", "exploitability", {20: 115.0, 30: 65.0, 50: 31.5}, sweep="linear_cfr",
                  algorithm="linear_cfr")  # fmt: skip
     frames = [read_out("sd_cfr", sd_cfr, length, **where), read_out("deep_cfr", deep_cfr, length, **where)]
     tables = pd.concat([exact, known])
