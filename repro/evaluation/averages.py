@@ -38,7 +38,7 @@ class Rows(Protocol):
         ...
 
     def proper(self, table: Tensor) -> Tensor:
-        """The table with rows that sum to one."""
+        """The table, which may be changed, with rows that sum to one."""
         ...
 
     def best_response_values(self, table: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ class BoardRows:
         return self.form.own_reach(table)
 
     def proper(self, table: Tensor) -> Tensor:
-        return table / table.sum(1, keepdim=True)
+        return table.div_(table.sum(1, keepdim=True))
 
     def best_response_values(self, table: Tensor) -> Tensor:
         return self.form.best_response_values(table)
@@ -97,7 +97,12 @@ class Averages:
 
     def table(self, seats: Sequence[Seat]) -> Tensor:
         """`[rows, actions]` float64 what both seats play, proper probabilities; a mixture's is its average."""
-        return self._rows.proper(torch.cat([self._of_seat(seat, player) for player, seat in enumerate(seats)]))
+        rows, actions = self._rows, self._rows.game.num_actions
+        # One player's part after the other: of a large game each takes a gigabyte.
+        table = torch.empty(len(rows.infosets), actions, dtype=torch.float64, device=rows.infosets.device)
+        for player, seat in enumerate(seats):
+            table[rows.player_slice[player]] = self._of_seat(seat, player)
+        return rows.proper(table)
 
     def _of_seat(self, seat: Seat, player: int) -> Tensor:
         if isinstance(seat, Mixture):
