@@ -12,6 +12,7 @@ import math
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -24,7 +25,7 @@ from dataclasses import replace
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO
 
 from hydra import initialize_config_dir
@@ -34,10 +35,12 @@ from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, RunMode
 from joblib.externals.loky.backend import resource_tracker  # it has no public name
 from omegaconf import DictConfig
+from rich.markup import escape
 from rich.table import Table
 
 from repro import durable, leftovers
 from repro.config.keys import as_plain, from_plain
+from repro.config.lightning import processes_of
 from repro.config.schema import Config
 from repro.errors import ReproError, StoppedEarlyError, StorageError
 from repro.faults import disk_faults_told
@@ -55,6 +58,9 @@ LOOK_EVERY_SECONDS = 1.0
 _MOST_LAUNCHES = 3
 _PAUSE_SECONDS = 10.0
 """How long a worker that was interrupted begins no other run."""
+
+_OF_RANKS = ("LOCAL_RANK", "RANK", "NODE_RANK", "GROUP_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""Environment variables that tell a process which of several it is; what has started the command may have set them."""
 
 _interrupted = -math.inf
 """When this worker was, by `time.monotonic`."""
@@ -88,7 +94,7 @@ def launched(job: DictConfig) -> str:
     run; if the worker were killed, its pool would end all.
     """
     if _command() in (None, os.getpid()):
-        return execute(*_planned(job.plan, job.number))
+        return execute(*planned(job.plan, job.number))
     return _in_a_child(job.plan, job.number)
 
 
@@ -98,14 +104,15 @@ def write_plan(runs: Sequence[Run], path: Path) -> None:
     path.write_text(json.dumps(planned))
 
 
-def _planned(plan: str, number: int) -> tuple[list[Config], dict[str, str], str]:
-    planned = json.loads(Path(plan).read_text())[number]
-    return [from_plain(plain) for plain in planned["configs"]], planned["labels"], planned["title"]
+def planned(plan: str, number: int) -> tuple[list[Config], dict[str, str], str]:
+    """What `execute` takes, of a run that `write_plan` left."""
+    run = json.loads(Path(plan).read_text())[number]
+    return [from_plain(plain) for plain in run["configs"]], run["labels"], run["title"]
 
 
 def _in_a_child(plan: str, number: int) -> str:
     global _interrupted
-    configs, of, _ = _planned(plan, number)
+    configs, of, _ = planned(plan, number)
     command = _command()
     # What has touched a GPU cannot be forked.
     forks = configs[0].device == "cpu"
@@ -129,10 +136,14 @@ def _in_a_child(plan: str, number: int) -> str:
             if child.pid is not None:
                 child.terminate()
                 child.join()
-    folder = Run(configs, of).folder
+    return _state_after(child.exitcode or 0, Run(configs, of).folder)
+
+
+def _state_after(exit_code: int, folder: Path) -> str:
+    """The state of a run whose process has ended; if it could not say so itself, that it has failed."""
     record = records.read(folder)
-    if child.exitcode:
-        how = _how_it_ended(child.exitcode)
+    if exit_code:
+        how = how_it_ended(exit_code)
         print(f"run {folder.name}: {how}", file=sys.stderr, flush=True)
         if record.invocation == os.environ[INVOCATION] and record.state == records.RUNNING:
             record.state, record.message = FAILED, f"{how}; repeat the command to continue"
@@ -160,10 +171,11 @@ def _prepare_forks(config: Config) -> None:
 def _as_a_child(plan: str, number: int, worker: str) -> None:
     os.environ[COMMAND_PROCESS] = worker
     with suppress(KeyboardInterrupt), stopped_by_signals():  # The record says so.
-        execute(*_planned(plan, number))
+        execute(*planned(plan, number))
 
 
-def _how_it_ended(exit_code: int) -> str:
+def how_it_ended(exit_code: int) -> str:
+    """What an exit status other than 0 says of a run's process."""
     if exit_code >= 0:
         return f"its process ended with exit status {exit_code}"
     memory = "; perhaps out of memory" if -exit_code == signal.SIGKILL else ""
@@ -179,6 +191,31 @@ def execute(configs: Sequence[Config], of: Mapping[str, str], title: str = "") -
         title: of the run.
     """
     end_with_the_command()
+    if processes_of(configs[0]) > 1:
+        return _in_processes(Run(configs, of, title))
+    return execute_here(configs, of, title)
+
+
+def _in_processes(run: Run) -> str:
+    """`execute` of a run that several processes do, of which this one is none: `repro.processes`."""
+    with TemporaryDirectory(prefix="repro-") as folder:
+        plan = Path(folder) / "plan.json"
+        write_plan([run], plan)
+        environment = {k: v for k, v in os.environ.items() if k not in _OF_RANKS} | {
+            COMMAND_PROCESS: f"{socket.gethostname()}:{os.getpid()}", "OMP_NUM_THREADS": str(run.config.threads),
+        }  # fmt: skip
+        process = subprocess.Popen([sys.executable, "-m", "repro.processes", str(plan)], env=environment)
+        try:
+            process.wait()
+        except KeyboardInterrupt:
+            process.terminate()
+            process.wait()
+            raise
+    return _state_after(process.returncode, run.folder)
+
+
+def execute_here(configs: Sequence[Config], of: Mapping[str, str], title: str = "") -> str:
+    """`execute`, by this process (of several, by the first one)."""
     folder = Run(configs, of).folder
     try:
         with disk_faults_told():
@@ -488,7 +525,7 @@ def report(
         # A run without a last word, though nothing has ended the command, is no state that anyone knows.
         state = FAILED if interrupted is None and record.state in (records.RUNNING, records.WAITING) else record.state
         made = (reused or {}).get(job.folder, "")
-        table.add_row(job.label, job.folder.name, state, "; ".join(part for part in (why, made) if part))
+        table.add_row(job.label, job.folder.name, state, escape("; ".join(part for part in (why, made) if part)))
     console(sys.stderr).print(table)
     return failed
 

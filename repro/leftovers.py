@@ -36,7 +36,7 @@ _UNFINISHED = (_BY_A_PROCESS, "writing.ckpt")
 
 _WITHOUT_LOCK = ("figures", "subgames")
 """Folders that several processes write in; each file has a lock while it is written."""
-_NEEDED_UNTIL_FINISHED = ("*.ckpt", "snapshots-unusable-*")
+_NEEDED_UNTIL_FINISHED = ("*.ckpt", "*.part", "snapshots-unusable-*")
 """Names of what may yet be of use for a training that is not finished."""
 
 

@@ -13,7 +13,8 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,17 @@ from threadpoolctl import threadpool_limits
 
 from repro import leftovers
 from repro.algorithms.base import Training
+from repro.algorithms.ranks import Ranks
 from repro.config.checks import check_with_game, game_of
 from repro.config.keys import training_key
+from repro.config.lightning import processes_of
 from repro.config.schema import Config
 from repro.errors import ReproError, StoppedEarlyError, StorageError
 from repro.evaluation.base import Measured
 from repro.faults import causes, disk_fault, disk_faults_told
 from repro.one_seed import Seed, closing_when_stopped
 from repro.planned import Run
+from repro.processes import Processes
 from repro.tracking import checkpoints
 from repro.tracking import record as records
 from repro.tracking.checkpoints import Checkpoints
@@ -78,6 +82,25 @@ def train(
             state = FINISHED if seed.complete() else state
     record.headline = _headline(seeds)
     return state
+
+
+def follow(config: Config, rank: int) -> None:
+    """Do the part that a process other than the first one has in a training of several.
+
+    The first one has chosen the checkpoint to go on from: the newest without a problem, which stays until all processes
+    have read it.
+
+    Args:
+        rank: of this process, above 0.
+    """
+    _quiet_lightning()
+    torch.set_num_threads(config.threads)
+    with threadpool_limits(config.threads):
+        model = config.algorithm.build_rank(game_of(config), config, Ranks(rank, processes_of(config)))
+        place, keys = Run([config], {}).folder, [training_key(config)]
+        sound = (path for path in checkpoints.kept(place) if not checkpoints.problem(path, keys))
+        trainer = _trainer(replace(config, logger={}), model, [], place)
+        _fit_from(next(sound, None), trainer, model, Checkpoints(place, keys, config.checkpoint_every_seconds))
 
 
 def _headline(seeds: Sequence[Seed]) -> str:
@@ -158,7 +181,7 @@ def _fit(game: Any, seeds: Sequence[Seed], folder: Path, record: RunRecord) -> N
                     _train(model, seeds, reporting, path)
                     break
             except Exception as error:
-                if reporting.has_started:
+                if reporting.has_started or processes_of(seeds[0].config) > 1:  # Others are not started again.
                     raise
                 if any(isinstance(cause, _NO_FAULT_OF_A_CHECKPOINT) for cause in causes(error)):
                     raise disk_fault(error) or error  # noqa: B904  (either has the first cause)
@@ -175,10 +198,9 @@ def _train(model: Training, seeds: Sequence[Seed], reporting: Reporting, checkpo
     config, place = seeds[0].config, _place(seeds)
     trainer = _trainer(config, model, [reporting], place)
     keys = [training_key(seed.config) for seed in seeds]
-    # After the user's, and (as one of Lightning's checkpoints) after those that stop: a run that they stop can be
-    # continued.
-    trainer.callbacks.append(Checkpoints(place, keys, config.checkpoint_every_seconds))  # type: ignore[attr-defined]
-    trainer.fit(model, datamodule=model.datamodule, ckpt_path=checkpoint, weights_only=True)
+    strategy = trainer.strategy
+    with strategy.losses_told() if isinstance(strategy, Processes) else nullcontext():
+        _fit_from(checkpoint, trainer, model, Checkpoints(place, keys, config.checkpoint_every_seconds))
     if model.iteration < model.iterations:
         for stopped in (c for c in trainer.callbacks if isinstance(c, EndsEarly) and c.reason):  # type: ignore[attr-defined]
             raise StoppedEarlyError(f"{stopped.reason}; repeat the command to continue.")
@@ -188,16 +210,27 @@ def _train(model: Training, seeds: Sequence[Seed], reporting: Reporting, checkpo
         )
 
 
+def _fit_from(checkpoint: Path | None, trainer: pl.Trainer, model: Training, saving: Checkpoints) -> None:
+    # After the user's, and (as one of Lightning's checkpoints) after those that stop: a run that they stop can be
+    # continued.
+    trainer.callbacks.append(saving)  # type: ignore[attr-defined]
+    trainer.fit(model, datamodule=model.datamodule, ckpt_path=checkpoint, weights_only=True)
+
+
 def _note_trained(seeds: Iterable[Seed]) -> None:
     for seed in seeds:
         seed.note_trained()
 
 
 def _model(game: Any, seeds: Sequence[Seed]) -> Training:
-    trainings = [seed.config.algorithm.build(game, seed.config) for seed in seeds]
+    config = seeds[0].config
+    if (count := processes_of(config)) > 1:
+        trainings = [config.algorithm.build_rank(game, config, Ranks(0, count))]
+    else:
+        trainings = [seed.config.algorithm.build(game, seed.config) for seed in seeds]
     for training, seed in zip(trainings, seeds, strict=True):
         training.snapshots = snapshots_of(seed.folder)
-    together: Training = seeds[0].config.algorithm.together(trainings)
+    together: Training = config.algorithm.together(trainings)
     return together
 
 
@@ -206,8 +239,10 @@ def _trainer(config: Config, model: Training, callbacks: list[pl.Callback], fold
     options = dict(config.trainer)
     users = [instantiate(node) for node in (options.pop("callbacks", None) or {}).values()]
     loggers = [instantiate({**node, **_in(folder, node)}) for node in config.logger.values()]
+    several = {"strategy": Processes(), "use_distributed_sampler": False} if processes_of(config) > 1 else {}
     trainer: pl.Trainer = instantiate(
         {"_target_": "pytorch_lightning.Trainer", **options},
+        **several,
         max_epochs=model.steps,
         accelerator="gpu" if config.device == "cuda" else "cpu",
         callbacks=[*callbacks, *users],
@@ -225,7 +260,8 @@ def _in(folder: Path, logger: Mapping[str, Any]) -> dict[str, str]:
 
 def _quiet_lightning() -> None:
     # Its hints (number of data-loading workers, logger steps) do not apply to a run that makes its own data.
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="pytorch_lightning")
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
 

@@ -171,7 +171,6 @@ def test_misspelt_requests_for_measurements(monkeypatch, tmp_path, words, senten
         ("+trainer.max_epochs=3", "trainer.max_epochs is 3; algorithm.iterations says that of a run, leave it out."),
         ("+trainer.max_steps=2", "trainer.max_steps is 2; algorithm.iterations says that of a run, leave it out."),
         ("+trainer.limit_val_batches=0", "trainer.limit_val_batches is 0; algorithm.snapshot_every says that of a run"),
-        ("trainer.devices=2", "trainer.devices is 2; a run has 1."),
         ("+trainer.precision=17", "Lightning's Trainer refuses that ("),
         ("trainer._target_=foo", "trainer._target_ is 'foo'; it must be the import path of a class ("),
         (

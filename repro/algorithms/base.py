@@ -70,6 +70,13 @@ class Training(pl.LightningModule):
     def counts(self) -> dict[str, float]:
         """How far the run is, in the units of the papers' x-axes."""
 
+    def own_progress(self) -> dict[str, Any]:
+        """What a checkpoint of several processes must hold of this one alone, beside `progress`, which they share."""
+        return {}
+
+    def restore_own(self, saved: dict[str, Any]) -> None:
+        """Take back what `own_progress` gave, after all the rest."""
+
     def state(self) -> dict[str, Any]:
         """What of the moment read-outs need beside the history: tensors and plain Python, of the last iteration."""
         return {}

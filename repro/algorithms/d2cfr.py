@@ -59,6 +59,7 @@ class D2CFRConfig(DeepCFRConfig):
 
     READOUTS: ClassVar[Mapping[str, type[Readout]]] = {"average_network": AverageNetwork}
     MANY_SEEDS: ClassVar[bool] = False
+    SEVERAL_PROCESSES: ClassVar[bool] = False
     DUELING: ClassVar[bool] = True
 
     # Where the state value comes from that, mixed with the network's own, advantages are taken against: nowhere (the

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from repro.algorithms.base import Algorithm, Training
 from repro.algorithms.memory import Aggregated, Memory, Reservoir, reservoir_bytes
 from repro.algorithms.minibatches import Minibatch
+from repro.algorithms.ranks import ALONE, Ranks
 from repro.algorithms.strategies import Asked, Listed, Rectify, Strategies, are_listed, listing_problems
 from repro.config.fields import above, added, at_least, one_of
 from repro.config.memory import network_bytes
@@ -52,6 +54,7 @@ class DeepCFRConfig(AlgorithmConfig):
         "ensemble": BM, "as_collected": AsCollected, "average_network": AverageNetwork,
     }  # fmt: skip
     MANY_SEEDS: ClassVar[bool] = True
+    SEVERAL_PROCESSES: ClassVar[bool] = True
     DUELING: ClassVar[bool] = False
 
     # External-sampling traversals per player and iteration.
@@ -94,6 +97,19 @@ class DeepCFRConfig(AlgorithmConfig):
     def regressions(self) -> dict[str, RegressionConfig]:
         """How networks are trained, by the key that says so."""
         return {"value": self.value} | ({} if self.average is None else {"average": self.average})
+
+    def process_problems(self, count: int) -> Iterator[str]:
+        divided = {"traversals": self.traversals, "value_capacity": self.value_capacity}
+        if self.average is not None:
+            divided["strategy_capacity"] = self.strategy_capacity
+        for key in (key for key, whole in divided.items() if whole < count):
+            yield f"algorithm.{key} is {divided[key]} and trainer.devices {count}; each process needs 1 at least."
+        for which, regression in self.regressions.items():
+            if regression.batch_size % count:
+                yield (
+                    f"algorithm.{which}.batch_size is {regression.batch_size} and trainer.devices {count}; each "
+                    "process takes an equal part of a minibatch, so it must be a multiple."
+                )
 
     def problems(self, config: Config, game: Any) -> Iterator[str]:
         yield from purpose_problems(config.network, self.name, state_value=self.DUELING)
@@ -159,6 +175,25 @@ class DeepCFRConfig(AlgorithmConfig):
         assert config.network is not None
         return DeepCFR(game, self, config.network, config.seed)
 
+    def build_rank(self, game: Game, config: Config, ranks: Ranks) -> DeepCFR:
+        def part(regression: RegressionConfig) -> RegressionConfig:
+            return replace(regression, batch_size=ranks.share(regression.batch_size))
+
+        own = replace(
+            self,
+            traversals=ranks.share(self.traversals),
+            value_capacity=ranks.share(self.value_capacity),
+            strategy_capacity=ranks.share(self.strategy_capacity),
+            value=part(self.value),
+            average=None if self.average is None else part(self.average),
+        )
+        training = own.build(game, config)
+        assert type(training) is DeepCFR  # What subclasses add knows of one process.
+        training.ranks = ranks
+        if ranks.rank:
+            training.history = {}  # The first one's is stored.
+        return training
+
     def trains_together(self, config: Config) -> bool:
         return self.MANY_SEEDS and not self.lists(self.load(config.game))
 
@@ -207,6 +242,7 @@ class DeepCFR(Algorithm):
             strategy in the first betting round, where that has a table.
         average_networks: S-hat of both players; none where it is not trained.
         policy_loss: of S-hat's last training, mean over the players.
+        ranks: the processes of the training, of which this is one; `algorithm` has its share.
     """
 
     algorithm: DeepCFRConfig
@@ -214,6 +250,7 @@ class DeepCFR(Algorithm):
     def __init__(self, game: Game, algorithm: DeepCFRConfig, network: NetworkConfig, seed: int) -> None:
         super().__init__(game, algorithm, seed)
         self.algorithm, self.network = algorithm, network
+        self.ranks = ALONE
         self.engine = SamplingEngine(game)
         self.strategies = self._new_strategies()
         self.value_networks = nn.ModuleList(self._new_network("value", 0, p) for p in range(2))
@@ -271,6 +308,9 @@ class DeepCFR(Algorithm):
 
     # -- one iteration -------------------------------------------------------------------------------------------
 
+    def draws(self, purpose: str, player: int = 0) -> torch.Generator:
+        return super().draws(self.ranks.stream(purpose), player)
+
     def advance(self) -> dict[str, float]:
         return self.measurements([self._update(player) for player in range(2)])
 
@@ -278,8 +318,8 @@ class DeepCFR(Algorithm):
         """Of an iteration in which the value networks' losses were these."""
         return {
             "loss/value": sum(losses) / 2,
-            "memory/value": float(sum(m.size for m in self.value_memories)),
-            "memory/strategy": float(sum(m.size for m in self.strategy_memories)),
+            "memory/value": float(self.ranks.total(sum(m.size for m in self.value_memories))),
+            "memory/strategy": float(self.ranks.total(sum(m.size for m in self.strategy_memories))),
         }
 
     def _update(self, player: int) -> float:
@@ -306,7 +346,7 @@ class DeepCFR(Algorithm):
         )
         targets = InfosetSamples(traversals.advantages.infosets, self.value_targets(traversals, policy))
         self._remember(player, targets, traversals.opponent_strategies)
-        self.nodes_touched += traversals.nodes_touched
+        self.nodes_touched += self.ranks.total(traversals.nodes_touched)
         return traversals
 
     def value_targets(self, traversals: Traversals, policy: Policy) -> Tensor:
@@ -324,10 +364,10 @@ class DeepCFR(Algorithm):
     def _remember(self, player: int, regrets: InfosetSamples, strategies: InfosetSamples) -> None:
         """Store what the player's traversals collected: her regrets and the opponent's strategies."""
         keep, opponent = self.draws("reservoir", player), 1 - player
-        regrets = self.strategies.set_apart(player, regrets, "regrets", self.iteration)
+        regrets = self.strategies.set_apart(player, regrets, "regrets", self.iteration, self.ranks)
         self.value_memories[player].add(regrets, self.iteration, keep)
         if self.strategy_memories:
-            strategies = self.strategies.set_apart(opponent, strategies, "sums", self.iteration)
+            strategies = self.strategies.set_apart(opponent, strategies, "sums", self.iteration, self.ranks)
             self.strategy_memories[opponent].add(strategies, self.iteration, keep)
 
     def renew_strategy(self, player: int) -> None:
@@ -359,9 +399,11 @@ class DeepCFR(Algorithm):
             ReproError: it has none.
         """
         learner = self.learner(which, player)
-        if not learner.memory.size:
+        seen = self.ranks.each(learner.memory.seen)
+        if not all(seen):
+            traversals = self.ranks.total(self.algorithm.traversals)
             raise ReproError(
-                f"algorithm.traversals is {self.algorithm.traversals}, and by iteration {self.iteration} they met no "
+                f"algorithm.traversals is {traversals}, and by iteration {self.iteration} they met no "
                 f"decision for the {which} network of player {player} to learn from: raise it."
             )
         if learner.regression.start == "random":
@@ -369,6 +411,7 @@ class DeepCFR(Algorithm):
             learner.network.load_state_dict(fresh.state_dict())
         draw = self.draws(f"minibatches {which}", player)
         scale = 2.0 if self.algorithm.loss_weight == "2t/T" else 1.0
+        scale *= self.ranks.count * learner.memory.seen / sum(seen)
         steps, rows = learner.regression.steps_at(self.iteration), learner.regression.batch_size
         return learner.memory.minibatches(steps, rows, self.iteration, scale, draw, merged)
 
@@ -387,7 +430,7 @@ class DeepCFR(Algorithm):
     def _fit(self, which: str, player: int, last_step: Any = None) -> float:
         batches, learner = self.begin_fit(which, player), self.learner(which, player)
         steps, schedule = learner.regression.steps_at(self.iteration), learner.regression.schedule
-        how = {"steps": steps, "schedule": schedule, "last_step": last_step}
+        how = {"steps": steps, "schedule": schedule, "last_step": last_step, "ranks": self.ranks}
         with self.explaining_divergence(which, player):
             return self.strategies.fit_to(learner.network, learner.optimizer, batches, player, **how)
 
@@ -430,18 +473,30 @@ class DeepCFR(Algorithm):
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
     def progress(self) -> dict[str, Any]:
-        return {
-            "strategies": self.strategies.progress(),
-            "value_memories": [m.state_dict() for m in self.value_memories],
-            "strategy_memories": [m.state_dict() for m in self.strategy_memories],
-            "policy_loss": self.policy_loss,
-        }
+        shared = {"strategies": self.strategies.progress(), "policy_loss": self.policy_loss}
+        return shared | (self._memories() if self.ranks.count == 1 else {})
 
     def restore(self, saved: dict[str, Any]) -> None:
         self.strategies.restore(saved["strategies"])
+        self.policy_loss = saved["policy_loss"]
+        if self.ranks.count == 1:
+            self.restore_own(saved)
+
+    def resume(self, state: dict[str, Any]) -> None:
+        super().resume({**state, "history": {}} if self.ranks.rank else state)
+
+    def own_progress(self) -> dict[str, Any]:
+        return {} if self.ranks.count == 1 else self._memories()
+
+    def _memories(self) -> dict[str, Any]:
+        return {
+            "value_memories": [m.state_dict() for m in self.value_memories],
+            "strategy_memories": [m.state_dict() for m in self.strategy_memories],
+        }
+
+    def restore_own(self, saved: dict[str, Any]) -> None:
         for memories, states in (
             (self.value_memories, saved["value_memories"]), (self.strategy_memories, saved["strategy_memories"])
         ):  # fmt: skip
             for memory, state in zip(memories, states, strict=True):
                 memory.load_state_dict(state)
-        self.policy_loss = saved["policy_loss"]

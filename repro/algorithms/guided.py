@@ -36,6 +36,7 @@ class GuidedConfig(DeepCFRConfig):
     """Deep CFR led by exact Linear CFR."""
 
     MANY_SEEDS: ClassVar[bool] = False
+    SEVERAL_PROCESSES: ClassVar[bool] = False
 
     # Random boards on which fits are compared with exact advantages; the same ones in all runs.
     compared_boards: int = at_least(2, 100)

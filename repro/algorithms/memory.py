@@ -40,6 +40,11 @@ class Memory(Protocol):
         """Entries held."""
         ...
 
+    @property
+    def seen(self) -> int:
+        """Entries ever added."""
+        ...
+
     def add(self, samples: InfosetSamples, iteration: int, generator: torch.Generator) -> None:
         """Store what was collected in one iteration.
 
@@ -243,6 +248,10 @@ class Aggregated:
 
     @property
     def size(self) -> int:
+        return self._entries
+
+    @property
+    def seen(self) -> int:
         return self._entries
 
     def add(self, samples: InfosetSamples, iteration: int, generator: torch.Generator) -> None:

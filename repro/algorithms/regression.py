@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from repro.algorithms.minibatches import Chunked, Minibatch
+from repro.algorithms.ranks import ALONE, Ranks
 from repro.networks.gradients import Gradients, gradients_of
 from repro.networks.optimizers import FlatAdam, FlatOptimizer
 from repro.networks.programs import CompiledSteps, if_compilable
@@ -47,6 +48,7 @@ def fit(
     schedule: str = "constant",
     penalty: Callable[[Minibatch, Tensor], Tensor] | None = None,
     compiled: Compiled | None = None,
+    ranks: Ranks = ALONE,
 ) -> float:
     """Take one SGD step per minibatch.
 
@@ -62,6 +64,8 @@ def fit(
         compiled: takes the steps of minibatches that name their infosets, where their loss is the squared error alone;
             of minibatches that do not, the compiled form is found here.
         schedule: `constant`, or `cosine`: the learning rate falls to 0 along half a cosine.
+        ranks: the processes that take the steps together, each with a minibatch of its own; the minibatch of a step is
+            all of these, and the loss their mean.
 
     Returns:
         The weighted mean loss, averaged over the second half of the training.
@@ -77,17 +81,17 @@ def fit(
         if not minibatches.named:
             compiled = _compiled_steps(network, optimizer, features, legal)
         if compiled is not None:
-            return _fit_compiled(compiled, optimizer, minibatches, steps, last_step, schedule)
+            return _fit_compiled(compiled, optimizer, minibatches, steps, last_step, schedule, ranks)
     gradients = gradients_of(network, log_loss)
     if features is not None and legal is not None:
         gradients.prepare(features, legal)
-    return _fit_one_by_one(gradients, optimizer, minibatches, steps, last_step, log_loss, schedule, penalty)
+    return _fit_one_by_one(gradients, optimizer, minibatches, steps, last_step, log_loss, schedule, penalty, ranks)
 
 
 def _fit_one_by_one(
     gradients: Gradients, optimizer: FlatOptimizer, minibatches: Iterable[Minibatch], steps: int,
     last_step: Callable[[], object] | None, log_loss: bool, schedule: str,
-    penalty: Callable[[Minibatch, Tensor], Tensor] | None,
+    penalty: Callable[[Minibatch, Tensor], Tensor] | None, ranks: Ranks,
 ) -> float:  # fmt: skip
     """`fit` in a loop over minibatches, with gradients that any network has."""
     losses: list[Tensor] = []
@@ -106,12 +110,13 @@ def _fit_one_by_one(
             else:
                 losses.append(((output - batch.target).square() * batch.weight).sum() + batch.constant)
         group["lr"] = rate_at(i, steps, rate, schedule)
+        ranks.mean(optimizer.gradient)
         if i == steps and last_step is not None:
             last_step()
         else:
             optimizer.update()
     group["lr"] = rate
-    return mean_loss(losses, optimizer.flat)
+    return mean_loss(losses, optimizer.flat, ranks)
 
 
 def _compiled_steps(
@@ -125,9 +130,10 @@ def _compiled_steps(
 
 def _fit_compiled(
     compiled: Compiled, optimizer: FlatOptimizer, minibatches: Chunked, steps: int,
-    last_step: Callable[[], object] | None, schedule: str,
+    last_step: Callable[[], object] | None, schedule: str, ranks: Ranks,
 ) -> float:  # fmt: skip
     """`fit` in a compiled loop, but for a last step that is the caller's."""
+    take = compiled.take if ranks.count == 1 else partial(_take_together, compiled, optimizer, ranks)
     group, rate = optimizer.param_groups[0], optimizer.param_groups[0]["lr"]
     rates = np.array([rate_at(i, steps, rate, schedule) for i in range(1, steps + 1)])
     losses: list[Tensor] = []
@@ -135,14 +141,33 @@ def _fit_compiled(
         begin = len(losses)
         updates = chunk.steps - (begin + chunk.steps == steps and last_step is not None)
         found = torch.from_numpy(
-            compiled.take(chunk.weight, chunk.target, rates[begin : begin + chunk.steps], updates, chunk.infosets)
+            take(chunk.weight, chunk.target, rates[begin : begin + chunk.steps], updates, chunk.infosets)
         )
         losses.extend(found + (chunk.constant if len(chunk.constant) == chunk.steps else chunk.constant[-1:]))
     if last_step is not None:
         group["lr"] = rates[-1]
         last_step()
         group["lr"] = rate
-    return mean_loss([loss for i, loss in enumerate(losses, start=1) if is_read(i, steps)], optimizer.flat)
+    return mean_loss([loss for i, loss in enumerate(losses, start=1) if is_read(i, steps)], optimizer.flat, ranks)
+
+
+def _take_together(
+    compiled: Compiled, optimizer: FlatOptimizer, ranks: Ranks, weight: Tensor, target: Tensor,
+    rates: NDArray[np.float64], updates: int, infosets: Tensor | None,
+) -> NDArray[np.float64]:  # fmt: skip
+    """`Compiled.take` of several ranks: compiled gradients, whose mean each step is taken with."""
+    group, losses = optimizer.param_groups[0], np.empty(len(rates))
+    before = group["lr"]
+    for step, rate in enumerate(rates):
+        which = slice(min(step, len(weight) - 1), min(step, len(weight) - 1) + 1)
+        named = None if infosets is None else infosets[which]
+        losses[step] = compiled.take(weight[which], target[which], rates[step : step + 1], 0, named)[0]
+        ranks.mean(optimizer.gradient)
+        if step < updates:
+            group["lr"] = float(rate)
+            optimizer.update()
+    group["lr"] = before
+    return losses
 
 
 def rate_at(step: int, steps: int, rate: float, schedule: str) -> float:
@@ -155,13 +180,13 @@ def is_read(step: int, steps: int) -> bool:
     return step == steps or (2 * step >= steps and step % _LOSS_EVERY == 0)
 
 
-def mean_loss(losses: Sequence[Tensor], parameters: Tensor) -> float:
-    """The training loss.
+def mean_loss(losses: Sequence[Tensor], parameters: Tensor, ranks: Ranks = ALONE) -> float:
+    """The training loss, of all ranks.
 
     Raises:
         FloatingPointError: it or the parameters are not finite.
     """
-    loss = float(torch.stack(list(losses)).mean())
+    loss = float(ranks.mean(torch.stack(list(losses)).mean()))
     if not (math.isfinite(loss) and bool(torch.isfinite(parameters).all())):
         raise FloatingPointError("the training loss is not finite")
     return loss

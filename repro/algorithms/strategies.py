@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from repro.algorithms.minibatches import Chunked, Minibatch
+from repro.algorithms.ranks import ALONE, Ranks
 from repro.algorithms.regression import fit
 from repro.engine.sampling import InfosetSamples
 from repro.games.game import Game
@@ -63,6 +64,20 @@ class OpeningTable:
         self._legal, self._when_no_positive = legal, when_no_positive
         self.regrets = torch.zeros(legal.shape, dtype=torch.float64, device=legal.device)
         self.sums = torch.zeros_like(self.regrets)
+
+    def add(self, into: Sums, rows: Tensor, sampled: Tensor, weight: int, ranks: Ranks) -> None:
+        """Add samples of infosets to one of the two tensors: this rank's and, where there are others, theirs.
+
+        Args:
+            rows: `[n]` infosets.
+            sampled: `[n, actions]` float64.
+            weight: what they count.
+        """
+        table = self.regrets if into == "regrets" else self.sums
+        if ranks.count == 1:
+            table.index_add_(0, rows, sampled, alpha=weight)
+        else:
+            table.add_(ranks.sum(torch.zeros_like(table).index_add_(0, rows, sampled, alpha=weight)))
 
     def strategy(self) -> Tensor:
         """Probabilities by regret matching; uniform where nothing was ever sampled."""
@@ -109,9 +124,11 @@ class Strategies(ABC):
     def renew(self, player: int, network: nn.Module, iteration: int, rectify: Rectify | None = None) -> None:
         """Take the player's value network, newly fitted in `iteration`, for her current strategy."""
 
-    def set_apart(self, player: int, samples: InfosetSamples, into: Sums, iteration: int) -> InfosetSamples:
+    def set_apart(
+        self, player: int, samples: InfosetSamples, into: Sums, iteration: int, ranks: Ranks = ALONE
+    ) -> InfosetSamples:
         """Add those samples of a player that have a table to its `regrets` or `sums`; returns those for networks."""
-        del player, into, iteration
+        del player, into, iteration, ranks
         return samples
 
     @abstractmethod
@@ -247,16 +264,18 @@ class Asked(Strategies):
         if self.openings:
             self.opening_strategies[player] = self.openings[player].strategy()
 
-    def set_apart(self, player: int, samples: InfosetSamples, into: Sums, iteration: int) -> InfosetSamples:
+    def set_apart(
+        self, player: int, samples: InfosetSamples, into: Sums, iteration: int, ranks: Ranks = ALONE
+    ) -> InfosetSamples:
         if not self.openings:
             return samples
-        table = self.openings[player].regrets if into == "regrets" else self.openings[player].sums
+        table = self.openings[player].regrets
         row = samples.infosets - self._first[player]
         is_early = row < len(table)
         early, late = is_early.nonzero().flatten(), (~is_early).nonzero().flatten()
         # State values, which D2CFR's samples have after the regrets, have no place in it.
         sampled = samples.targets.index_select(0, early)[:, : table.shape[1]].double()
-        table.index_add_(0, row.index_select(0, early), sampled, alpha=iteration)
+        self.openings[player].add(into, row.index_select(0, early), sampled, iteration, ranks)
         return InfosetSamples(samples.infosets.index_select(0, late), samples.targets.index_select(0, late))
 
     def fit_to(

@@ -23,10 +23,11 @@ SCHEMA = "schema"
 
 _TRAINING = ("game", "algorithm", "network", "seed", "device", "threads")
 _NO_TRAINING = (
-    "_target_", "callbacks", "devices", "num_sanity_val_steps", "enable_progress_bar", "enable_model_summary",
+    "_target_", "callbacks", "num_sanity_val_steps", "enable_progress_bar", "enable_model_summary",
     "profiler",
 )  # fmt: skip
 """Options of Lightning's Trainer that change nothing that is trained; others are part of a training."""
+_ONE_PROCESS = ("devices", 1)
 _NO_HYPERPARAMETERS = ("name", "module", "readouts")
 """Keys of an algorithm that change nothing that is trained."""
 
@@ -40,7 +41,7 @@ def register_schemas() -> None:
 def training_config(config: Config) -> dict[str, Any]:
     """What a training leaves beside its results, as plain Python: enough to read it out and to repeat it."""
     plain = {key: _plain(getattr(config, key)) for key in _TRAINING}
-    options = {k: v for k, v in _plain(config.trainer).items() if k not in _NO_TRAINING}
+    options = {k: v for k, v in _plain(config.trainer).items() if k not in _NO_TRAINING and (k, v) != _ONE_PROCESS}
     if options:
         plain["trainer"] = options
     plain["algorithm"][SCHEMA] = _name_in(ALGORITHMS, config.algorithm)

@@ -13,7 +13,7 @@ from repro.suggestions import did_you_mean
 
 _TRAINER = "pytorch_lightning.Trainer"
 _COMMON = {
-    "_target_": _TRAINER, "devices": 1, "enable_progress_bar": False, "enable_model_summary": False,
+    "_target_": _TRAINER, "enable_progress_bar": False, "enable_model_summary": False,
     "num_sanity_val_steps": 0,
 }  # fmt: skip
 """Options that every run has; they cost no import of Lightning before the run."""
@@ -29,6 +29,15 @@ _GIVEN_BY = {
     ),
 }  # fmt: skip
 """Options that are the suite's own, and the key that says so."""
+_GIVEN_BY_DEVICES = ("strategy", "plugins", "use_distributed_sampler", "sync_batchnorm")
+"""Options that are the suite's own where several processes train."""
+MOST_PROCESSES = 1024
+"""That train one seed."""
+
+
+def processes_of(config: Config) -> int:
+    """How many processes train."""
+    return int(config.trainer.get("devices", 1))
 
 
 def lightning_problems(config: Config) -> Iterator[str]:
@@ -40,8 +49,17 @@ def lightning_problems(config: Config) -> Iterator[str]:
     if not isinstance(callbacks, Mapping):
         yield f"trainer.callbacks is {callbacks!r}; it must be a mapping of names to callbacks."
         return
-    if options.get("devices", 1) != 1:
-        yield f"trainer.devices is {options['devices']!r}; a run has 1."
+    devices = options.pop("devices", 1)
+    if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= MOST_PROCESSES:
+        yield (
+            f"trainer.devices is {devices!r}; it must be a whole number from 1 to {MOST_PROCESSES}, of processes that "
+            "train together."
+        )
+        return
+    if devices > 1:
+        yield from _process_problems(config, options, callbacks)
+    if options.get("num_nodes", 1) != 1:
+        yield f"trainer.num_nodes is {options['num_nodes']!r}; all processes of a run are on one machine, leave it out."
     if not options.items() <= _COMMON.items():
         yield from _target_problems("trainer", {"_target_": _TRAINER, **options})
         yield from _refused_by_the_trainer(options)
@@ -49,6 +67,26 @@ def lightning_problems(config: Config) -> Iterator[str]:
         yield from _target_problems(f"trainer.callbacks.{name}", callback)
     for name, logger in config.logger.items():
         yield from _target_problems(f"logger.{name}", logger)
+
+
+def _process_problems(config: Config, options: Mapping[str, Any], callbacks: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with having a run done by several processes."""
+    algorithm, count = config.algorithm, processes_of(config)
+    if not algorithm.SEVERAL_PROCESSES:
+        yield f"trainer.devices is {count}, but the algorithm {algorithm.name} is trained by one process; leave it out."
+        return
+    if config.device != "cpu":
+        yield f"trainer.devices is {count} and device {config.device}; several processes take device=cpu."
+    if config.seeds is not None:
+        yield f"trainer.devices is {count} and seeds {config.seeds}; several processes train one seed: leave seeds out."
+    if callbacks:
+        yield (
+            f"trainer.devices is {count} and trainer.callbacks {', '.join(callbacks)}; several processes take no "
+            "callbacks, which would see what the first one measures on that one only."
+        )
+    for key in (key for key in _GIVEN_BY_DEVICES if key in options):
+        yield f"trainer.{key} is {options[key]!r}; with several processes trainer.devices says that, leave it out."
+    yield from algorithm.process_problems(count)
 
 
 def _target_problems(key: str, node: Any) -> Iterator[str]:
@@ -81,7 +119,7 @@ def _refused_by_the_trainer(options: Mapping[str, Any]) -> Iterator[str]:
 
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     try:
-        instantiate({"_target_": _TRAINER, **options}, accelerator="cpu", max_epochs=1, logger=False)
+        instantiate({"_target_": _TRAINER, **options}, accelerator="cpu", devices=1, max_epochs=1, logger=False)
     except Exception as error:  # Lightning and Hydra raise what they like.
         reason = " ".join(str(error.__cause__ or error).split())
         yield f"trainer is {options}; Lightning's Trainer refuses that ({reason})."

@@ -83,12 +83,14 @@ class AlgorithmConfig:
         READOUTS: by kind, the read-outs (`repro.policies.readout.Readout`) of what this algorithm leaves.
         USES_NETWORK: whether it takes a `network`.
         MANY_SEEDS: whether several seeds may be trained together (`seeds`).
+        SEVERAL_PROCESSES: whether several processes may train one seed (`trainer.devices`).
     """
 
     # OmegaConf looks up the types of a schema, which are therefore no names of modules above this one.
     READOUTS: ClassVar[Mapping[str, type[Any]]] = {}
     USES_NETWORK: ClassVar[bool] = True
     MANY_SEEDS: ClassVar[bool] = False
+    SEVERAL_PROCESSES: ClassVar[bool] = False
 
     # Shown as the run's algorithm.
     name: str = label()
@@ -123,6 +125,17 @@ class AlgorithmConfig:
     @abstractmethod
     def build(self, game: Any, config: Config) -> Any:
         """What trains, a `repro.algorithms.base.Training`, from a checked configuration."""
+
+    def process_problems(self, count: int) -> Iterator[str]:
+        """What is wrong with having a run done by so many processes, where there may be several."""
+        return iter(())
+
+    def build_rank(self, game: Any, config: Config, ranks: Any) -> Any:
+        """The part that one of several processes has, `repro.algorithms.ranks.Ranks`, in what `build` gives.
+
+        It is asked for where there may be several.
+        """
+        raise NotImplementedError
 
     def bytes_needed(self, config: Config, game: Any) -> Iterator[tuple[str, float]]:
         """Keys, and the bytes that their values take at the least; see `repro.config.memory`."""

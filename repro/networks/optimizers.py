@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 
 class FlatOptimizer(torch.optim.Optimizer):
@@ -43,6 +43,11 @@ class FlatOptimizer(torch.optim.Optimizer):
         for p in self._parameters:
             p.grad = self._gradient[offset : offset + p.numel()].view_as(p)
             offset += p.numel()
+
+    @property
+    def gradient(self) -> Tensor:
+        """`[parameters]`, what the parameters' gradients are views of."""
+        return self._gradient
 
     @abstractmethod
     def update(self) -> None:

@@ -2,12 +2,16 @@
 
 Written beside and renamed; the one before is kept. They hold tensors and plain Python only and are read with
 `weights_only`, so that a file from elsewhere cannot run code.
+
+Of a training of several processes, each writes what is its own (its memories) in a file, a *part*, before the first one
+writes the checkpoint, which names the parts. Parts that no checkpoint names are removed.
 """
 
 from __future__ import annotations
 
 import os
 import time
+import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
@@ -17,8 +21,10 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Checkpoint
 
+from repro.algorithms.base import Training
+from repro.algorithms.ranks import Ranks
 from repro.faults import writing
-from repro.policies.snapshot import load_checked, load_mapped
+from repro.policies.snapshot import load_checked, load_mapped, save_durably
 
 _PAUSE_PER_WRITE = 20
 
@@ -26,8 +32,12 @@ LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
 SET_ASIDE = "unusable-*.ckpt"
 """Pattern of the names of those that are not continued from."""
 
-TRAININGS, IS_LAST = "trainings", "is_last"
-"""In a checkpoint: the keys of the trainings that it is of, and whether they are done with it."""
+PART = ".part"
+"""Suffix of the names of parts."""
+
+TRAININGS, IS_LAST, PARTS = "trainings", "is_last", "parts"
+"""In a checkpoint: the keys of the trainings that it is of, whether they are done with it, and the names of its parts,
+by rank, if there are any."""
 
 
 class Checkpoints(Checkpoint):
@@ -43,10 +53,22 @@ class Checkpoints(Checkpoint):
     def __init__(self, folder: Path, trainings: Sequence[str], every_seconds: float) -> None:
         self._folder, self._trainings, self._every = folder, list(trainings), every_seconds
         self._saved = time.monotonic()
+        self._parts: list[str] = []
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        assert isinstance(pl_module, Training)
+        if trainer.world_size > 1:
+            begun = Ranks(trainer.global_rank, trainer.world_size).each(pl_module.iteration)
+            if len(set(begun)) > 1:
+                raise RuntimeError(f"processes go on from different iterations: {begun}")
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         is_last = trainer.current_epoch + 1 == trainer.max_epochs
-        if is_last or trainer.should_stop or time.monotonic() - self._saved >= self._every:
+        is_due = is_last or trainer.should_stop or time.monotonic() - self._saved >= self._every
+        if trainer.world_size > 1:
+            # The first one's clock decides.
+            is_due = trainer.strategy.broadcast(is_due)
+        if is_due:
             started = time.monotonic()
             self._save(trainer)
             self._saved = time.monotonic()
@@ -57,9 +79,23 @@ class Checkpoints(Checkpoint):
     ) -> None:
         checkpoint[TRAININGS] = self._trainings
         checkpoint[IS_LAST] = trainer.current_epoch + 1 == trainer.max_epochs
+        if self._parts:
+            checkpoint[PARTS] = self._parts
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        if PARTS in checkpoint:
+            assert isinstance(pl_module, Training)
+            pl_module.restore_own(load_mapped(self._folder / checkpoint[PARTS][trainer.global_rank]))
 
     def _save(self, trainer: pl.Trainer) -> None:
         beside, last = self._folder / "writing.ckpt", self._folder / LAST
+        if trainer.world_size > 1:
+            self._save_part(trainer)
+        if not trainer.is_global_zero:
+            trainer.save_checkpoint(beside)  # The first process writes; this one lets it know that its part is there.
+            return
         with writing(last, beside):
             trainer.save_checkpoint(beside)
             with beside.open("rb") as file:
@@ -67,6 +103,28 @@ class Checkpoints(Checkpoint):
         if last.exists():
             last.replace(self._folder / PREVIOUS)
         beside.replace(last)
+        _remove_parts(self._folder)
+
+    def _save_part(self, trainer: pl.Trainer) -> None:
+        assert isinstance(trainer.lightning_module, Training)
+        name = trainer.strategy.broadcast(uuid.uuid4().hex)
+        self._parts = [f"{name}-{rank}{PART}" for rank in range(trainer.world_size)]
+        save_durably(trainer.lightning_module.own_progress(), self._folder / self._parts[trainer.global_rank])
+
+
+def _remove_parts(folder: Path) -> None:
+    """Remove the parts that no checkpoint names, by the only process that writes here."""
+    parts = list(folder.glob(f"*{PART}"))
+    named = {name for path in folder.glob("*.ckpt") for name in _parts(path)} if parts else set()
+    for part in (part for part in parts if part.name not in named):
+        part.unlink()
+
+
+def _parts(checkpoint: Path) -> list[str]:
+    """The names of a checkpoint's parts, as far as it can be read."""
+    with suppress(Exception):
+        return list(map(str, load_mapped(checkpoint).get(PARTS, [])))
+    return []
 
 
 def kept(folder: Path) -> list[Path]:
@@ -89,7 +147,20 @@ def problem(path: Path, trainings: Sequence[str]) -> str:
     if damaged is not None:
         return "is damaged (its checksum is wrong)"
     others = content.get(TRAININGS, list(trainings))
-    return "" if others == list(trainings) else f"is of another training ({', '.join(map(str, others))})"
+    if others != list(trainings):
+        return f"is of another training ({', '.join(map(str, others))})"
+    return next(filter(None, (_problem_of_a_part(path.with_name(name)) for name in _parts(path))), "")
+
+
+def _problem_of_a_part(path: Path) -> str:
+    try:
+        if load_checked(path)[1] is None:
+            return ""
+    except MemoryError:
+        raise
+    except Exception as error:
+        return f"cannot be continued from, because its part {path.name} cannot be read ({type(error).__name__})"
+    return f"cannot be continued from, because its part {path.name} is damaged (its checksum is wrong)"
 
 
 def trainings(folder: Path) -> set[str]:

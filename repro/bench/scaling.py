@@ -1,0 +1,341 @@
+"""What several processes gain, for docs/scaling.md: `python -m repro.bench.scaling [--quick] [--curves]`.
+
+Measured is Deep CFR with 1 and 2 processes of this machine, on Leduc with figure 1's settings and on Flop Hold'em with
+those of figure 4: the parts of an iteration (`repro.bench.rank`), in turns, so that all see the same state of the
+machine; numbers are medians. The model (`repro.bench.scaling_model`) says from these what more processes would do. With
+`--curves` it is instead whether two processes learn the same: trainings of five seeds each are done in the output
+folder, where finished ones are not repeated, and the differences of their exploitability are told.
+
+Either way a block of the page is written anew. The rest of the page is not touched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import socket
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from rich.progress import track
+
+from repro import durable
+from repro.bench.scaling_model import Link, Work
+from repro.config.lightning import processes_of
+from repro.errors import ReproError, faults_told
+from repro.evaluation.statistics import difference, mean_ci
+from repro.measuring import measured_rows
+from repro.planning import plan
+from repro.stopping import stoppable
+from repro.tracking import provenance
+
+PAGE = provenance.REPOSITORY / "docs" / "scaling.md"
+MEASURED, CURVES = "measured", "curves"
+"""Names of the blocks."""
+
+LINKS = (
+    Link("10 Gb/s Ethernet, 50 µs a message", 50e-6, 1.25e9),
+    Link("100 Gb/s InfiniBand, 5 µs a message", 5e-6, 12.5e9),
+)
+"""What is assumed to connect the processes of the model, each on a core of its own."""
+RANKS = (1, 2, 4, 8, 16, 32, 64)
+REDUCTIONS = 200
+"""In one measurement."""
+
+RUNS = (
+    "game=leduc", "algorithm=sd_cfr_and_deep_cfr", "seed=range(5)", "trainer.devices=1,2", "algorithm.iterations=60",
+    "algorithm.snapshot_every=10", "algorithm.traversals=400", "algorithm.value_capacity=20000",
+    "algorithm.strategy_capacity=20000", "algorithm.value.steps=100", "algorithm.value.batch_size=256",
+    "algorithm.average.steps=300", "algorithm.average.batch_size=256",
+)  # fmt: skip
+"""Of `--curves`; memories are full after a few iterations."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is measured on a game: `steps` SGD steps at a time."""
+
+    name: str
+    overrides: Sequence[str]
+    steps: int
+
+
+SETTINGS = (
+    Setting("Leduc, figure 1's settings", ("experiment=figure1",), 200),
+    Setting("Flop Hold'em, figure 4's settings", ("experiment=fhp_deep_cfr",), 4),
+)
+
+
+# -- measuring -------------------------------------------------------------------------------------------------------
+
+
+class Group:
+    """Processes that do parts of an iteration together, and answer how long that took.
+
+    Attributes:
+        parameters: of a value network.
+    """
+
+    def __init__(self, processes: Sequence[subprocess.Popen[str]]) -> None:
+        self._processes = processes
+        self.parameters = 0
+
+    @classmethod
+    @contextmanager
+    def of(cls, count: int, overrides: Sequence[str]) -> Iterator[Group]:
+        """So many processes, which end with this."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+        with ExitStack() as stack:
+            processes = []
+            for rank in range(count):
+                command = [sys.executable, "-m", "repro.bench.rank", str(rank), str(count), *overrides]
+                process = subprocess.Popen(
+                    command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                )
+                processes.append(stack.enter_context(process))
+                stack.callback(process.kill)
+            yield cls(processes)
+
+    def ask(self, what: str, ranks: int, repeated: int = 1) -> float:
+        """Seconds that the slowest one takes, each time.
+
+        Raises:
+            ReproError: one has ended.
+        """
+        for process in self._processes:
+            assert process.stdin is not None
+            print(what, ranks, repeated, file=process.stdin, flush=True)
+        answers = []
+        for process in self._processes:
+            assert process.stdout is not None
+            answer = process.stdout.readline().split()
+            if not answer:
+                raise ReproError("a process that was measured has ended; its error is above.")
+            answers.append(float(answer[0]))
+            self.parameters = int(answer[1])
+        return max(answers) / repeated
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Medians on one setting.
+
+    Attributes:
+        work: what one process takes for the shares of ranks.
+        together: seconds that two processes take of `traversals`, `steps` and `reduce`, each time.
+    """
+
+    setting: Setting
+    work: Work
+    together: Mapping[str, float]
+
+
+def measured(setting: Setting, repetitions: int) -> Measured:
+    """Measure one process and two in turns."""
+    algorithm = plan(list(setting.overrides), multirun=False).runs[0].config.algorithm
+    asked = {"traversals": 1, "steps": setting.steps, "reduce": REDUCTIONS}
+    one: dict[tuple[str, int], list[float]] = {(w, r): [] for w in ("traversals", "steps") for r in RANKS}
+    two: dict[str, list[float]] = {what: [] for what in asked}
+    with Group.of(1, setting.overrides) as alone, Group.of(2, setting.overrides) as together:
+        # What is done once: compiling, and first touches of memory.
+        for what, ranks in one:
+            alone.ask(what, ranks)
+        for what in two:
+            together.ask(what, 2)
+        for _ in track(range(repetitions), setting.name):
+            for (what, ranks), times in one.items():
+                times.append(alone.ask(what, ranks, asked[what]))
+            for what, times in two.items():
+                times.append(together.ask(what, 2, asked[what]))
+    median = {key: statistics.median(times) for key, times in one.items()}
+    work = Work(
+        algorithm.traversals, algorithm.value.batch_size, algorithm.value.steps, alone.parameters,
+        {ranks: median["traversals", ranks] for ranks in RANKS}, {ranks: median["steps", ranks] for ranks in RANKS},
+    )  # fmt: skip
+    return Measured(setting, work, {what: statistics.median(times) for what, times in two.items()})
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table of Markdown; all columns but the first are numbers."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def measured_block(every: Sequence[Measured], repetitions: int, where: str) -> list[str]:
+    """The block of what is measured and predicted.
+
+    Args:
+        where: the commit and the machine.
+    """
+    lines = [f"Measured: {where}; medians of {repetitions} repetitions, in turns.", ""]
+    head = [
+        "measured", "processes", "traversals each", "they take", "rows each", "a step takes", "of it, reducing",
+        "bytes reduced a step", "iteration", "speed-up",
+    ]  # fmt: skip
+    rows = [row for each in every for row in (_one_process(each), _two_processes(each))]
+    lines += table(head, rows)
+    for each in every:
+        for link in LINKS:
+            lines += ["", *predicted_table(each, link)]
+    return lines
+
+
+def _one_process(each: Measured) -> list[str]:
+    work = each.work
+    seconds = work.iteration(1, 0.0)
+    return [
+        each.setting.name, "1", f"{work.traversals:,}", _time(work.traversing[1]), f"{work.rows:,}",
+        _time(work.stepping[1]), "–", "–", _time(seconds), "1",
+    ]  # fmt: skip
+
+
+def _two_processes(each: Measured) -> list[str]:
+    work, both = each.work, each.together
+    seconds = 2 * (both["traversals"] + work.steps * both["steps"])
+    return [
+        each.setting.name, "2", f"{work.traversals // 2:,}", _time(both["traversals"]), f"{work.rows // 2:,}",
+        _time(both["steps"]), _time(both["reduce"]), f"{work.reduced_bytes:,}", _time(seconds),
+        f"{work.iteration(1, 0.0) / seconds:.2f}",
+    ]  # fmt: skip
+
+
+def predicted_table(each: Measured, link: Link) -> list[str]:
+    """Lines of what the model predicts of one setting and link."""
+    work = each.work
+    head = [
+        f"predicted: {each.setting.name}; {link.name}", "traversals each", "rows each", "a step computes (measured)",
+        "it reduces (predicted)", "iteration (predicted)", "speed-up (predicted)",
+    ]  # fmt: skip
+    rows = [
+        [
+            f"{ranks} ranks", f"{work.traversals // ranks:,}", f"{work.rows // ranks:,}", _time(work.stepping[ranks]),
+            _time(link.reduction(work.reduced_bytes, ranks)), _time(work.predicted(ranks, link)),
+            f"{work.speed_up(ranks, link):.2f}",
+        ]
+        for ranks in RANKS[1:]
+    ]  # fmt: skip
+    fastest, efficient = work.fastest(link), work.efficient(link)
+    ends = f"It stops paying at {fastest} ranks" if fastest > 1 else "It does not pay at all: one process is fastest"
+    half = f"at least half of the processors' work is gained up to {efficient}"
+    return [*table(head, rows), "", f"Predicted: {ends}; {half}."]
+
+
+def _time(seconds: float) -> str:
+    """In words that fit a column."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def with_block(page: str, name: str, lines: Sequence[str]) -> str:
+    """A page's text with one of its blocks written anew.
+
+    Raises:
+        ReproError: it has no such block.
+    """
+    block = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
+    if not block.search(page):
+        raise ReproError(f"the page has no block '<!-- {name} -->' ... '<!-- end {name} -->' to fill in.")
+    return block.sub(lambda match: match.group(1) + "\n".join(lines) + "\n" + match.group(2), page)
+
+
+# -- curves ----------------------------------------------------------------------------------------------------------
+
+
+def exploitabilities(output: Path) -> pd.DataFrame:
+    """Do the runs of `RUNS`; what they measured: `processes`, `seed`, `readout`, `iteration`, `exploitability`.
+
+    Raises:
+        ReproError: one did not finish.
+    """
+    from repro.run import run  # noqa: PLC0415  (MLflow takes seconds)
+
+    sweep = plan([*RUNS, f"output_dir={output}"], multirun=True)
+    if run(sweep):
+        raise ReproError("not all runs have finished; repeat the command to continue.")
+    rows = [
+        (processes_of(config), config.seed, readout, iteration, value)
+        for config in (config for run in sweep.runs for config in run.configs)
+        for readout, metric, iteration, value in measured_rows(config)
+        if metric == "exploitability"
+    ]
+    return pd.DataFrame(rows, columns=["processes", "seed", "readout", "iteration", "exploitability"])
+
+
+def curves_block(data: pd.DataFrame, where: str) -> list[str]:
+    """The block of whether two processes learn what one does, from `exploitabilities`."""
+    seeds = data.seed.nunique()
+    lines = [
+        f"Measured: {where}; {seeds} seeds of each, exploitability in mA/g, means with 95% intervals (Student's t) and "
+        "their difference (Welch's).", "", "    python -m repro.run -m " + " ".join(map(_quoted, RUNS)), "",
+    ]  # fmt: skip
+    rows, excluded = [], 0
+    whole = data.groupby(["processes", "seed", "readout"], as_index=False).exploitability.mean()
+    points = [(i, data[data.iteration == i]) for i in sorted(data.iteration.unique())]
+    for at, part in [*((f"iteration {i}", part) for i, part in points), ("mean of the curve", whole)]:
+        for readout, group in part.groupby("readout"):
+            one, two = (group[group.processes == count].exploitability for count in (1, 2))
+            apart = difference(two, one)
+            excluded += apart.low > 0 or apart.high < 0
+            rows.append([f"{readout}, {at}", str(mean_ci(one)), str(mean_ci(two)), str(apart)])
+    lines += table(["", "1 process", "2 processes", "2 processes minus 1"], rows)
+    lines += ["", f"Of {len(rows)} intervals of a difference, {excluded} exclude 0."]
+    return lines
+
+
+def _quoted(override: str) -> str:
+    return f"'{override}'" if "(" in override else override
+
+
+# -- the command -----------------------------------------------------------------------------------------------------
+
+
+def where() -> str:
+    """The commit and the machine, in words."""
+    machine, code = provenance.hardware(), provenance.code()
+    changed = " with changes" if code["git_dirty"] == "true" else ""
+    return f"commit {code['git_commit'][:12]}{changed}, {machine['cpu']}, {machine['cores']} cores"
+
+
+@faults_told
+@stoppable("")
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run from the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m repro.bench.scaling", description="Measure several processes.")
+    parser.add_argument("--page", type=Path, default=PAGE, help="file whose block is written anew")
+    parser.add_argument("--quick", action="store_true", help="three repetitions instead of nine, less reliable")
+    parser.add_argument("--curves", action="store_true", help="do the runs that compare what is learned instead")
+    parser.add_argument("--output", type=Path, default=Path("outputs"), help="folder of these runs")
+    options = parser.parse_args(arguments)
+    try:
+        page = options.page.read_text()
+    except OSError as error:
+        raise ReproError(f"--page {options.page} cannot be read ({error.strerror}).") from error
+    name = CURVES if options.curves else MEASURED
+    with_block(page, name, [])
+    if options.curves:
+        lines = curves_block(exploitabilities(options.output), where())
+    else:
+        repetitions = 3 if options.quick else 9
+        lines = measured_block([measured(setting, repetitions) for setting in SETTINGS], repetitions, where())
+    durable.write(options.page, with_block(page, name, lines).encode())
+    print("\n".join(lines))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
