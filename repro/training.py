@@ -23,7 +23,7 @@ from hydra.utils import instantiate
 from pytorch_lightning.callbacks import Checkpoint
 from threadpoolctl import threadpool_limits
 
-from repro import leftovers
+from repro import leftovers, stopping
 from repro.algorithms.base import Training
 from repro.config.checks import check_with_game, game_of
 from repro.config.keys import training_key
@@ -178,7 +178,8 @@ def _train(model: Training, seeds: Sequence[Seed], reporting: Reporting, checkpo
     # After the user's, and (as one of Lightning's checkpoints) after those that stop: a run that they stop can be
     # continued.
     trainer.callbacks.append(Checkpoints(place, keys, config.checkpoint_every_seconds))  # type: ignore[attr-defined]
-    trainer.fit(model, datamodule=model.datamodule, ckpt_path=checkpoint, weights_only=True)
+    with stopping.iterating():
+        trainer.fit(model, datamodule=model.datamodule, ckpt_path=checkpoint, weights_only=True)
     if model.iteration < model.iterations:
         for stopped in (c for c in trainer.callbacks if isinstance(c, EndsEarly) and c.reason):  # type: ignore[attr-defined]
             raise StoppedEarlyError(f"{stopped.reason}; repeat the command to continue.")
@@ -261,6 +262,7 @@ class Reporting(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, Training)
+        stopping.hear_again()  # Lightning takes SIGTERM as the end of a batch.
         self.has_started, first = True, pl_module.iteration
         for path, problem in self._passed_over.items():
             instead = f"training goes on after iteration {first}" if first else "training begins anew"
@@ -284,6 +286,7 @@ class Reporting(pl.Callback):
             if seed is self._seeds[0]:
                 self._tell_lightning(pl_module, training, measured)
         self._report(pl_module)
+        trainer.should_stop |= stopping.is_asked()
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
