@@ -25,7 +25,7 @@ from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from hydra import initialize_config_dir
 from hydra._internal.callbacks import Callbacks  # what launchers are given has no public name
@@ -38,7 +38,7 @@ from rich.table import Table
 
 from repro import durable, leftovers
 from repro.config.keys import as_plain, from_plain
-from repro.config.schema import Config
+from repro.config.schema import LATER, Config
 from repro.errors import ReproError, StoppedEarlyError, StorageError
 from repro.faults import disk_faults_told
 from repro.planned import Run, labels
@@ -48,6 +48,9 @@ from repro.tracking import record as records
 from repro.tracking.progress import Job, Watcher, console
 from repro.tracking.record import DONE, ENDED, FAILED, INTERRUPTED, INVOCATION, RunRecord
 from repro.trained import folder_of, record_of
+
+if TYPE_CHECKING:
+    from repro.tracking.store import Store  # it takes seconds to import
 
 COMMAND_PROCESS = "REPRO_COMMAND_PROCESS"
 """Environment variable: host and process id of the command that this process must not outlive."""
@@ -60,8 +63,11 @@ _interrupted = -math.inf
 """When this worker was, by `time.monotonic`."""
 
 
-def prepare_output(output_dir: str) -> Path:
+def prepare_output(output_dir: str, cleans: bool = True) -> Path:
     """Make the output folder, try to write in it, and clean what commands that were killed have left there.
+
+    Args:
+        cleans: False where other machines may write: not every shared file system passes on who is alive there.
 
     Raises:
         ReproError: it cannot be written.
@@ -70,7 +76,8 @@ def prepare_output(output_dir: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
-            leftovers.clean(folder)
+            if cleans:
+                leftovers.clean(folder)
     except OSError as error:
         raise ReproError(
             f"output_dir is {output_dir!r}; it must be a folder that can be written ({error.strerror})."
@@ -88,7 +95,7 @@ def launched(job: DictConfig) -> str:
     run; if the worker were killed, its pool would end all.
     """
     if _command() in (None, os.getpid()):
-        return execute(*_planned(job.plan, job.number))
+        return execute(*planned(job.plan, job.number))
     return _in_a_child(job.plan, job.number)
 
 
@@ -98,14 +105,15 @@ def write_plan(runs: Sequence[Run], path: Path) -> None:
     path.write_text(json.dumps(planned))
 
 
-def _planned(plan: str, number: int) -> tuple[list[Config], dict[str, str], str]:
+def planned(plan: str, number: int) -> tuple[list[Config], dict[str, str], str]:
+    """What `execute` takes of a run of that file."""
     planned = json.loads(Path(plan).read_text())[number]
     return [from_plain(plain) for plain in planned["configs"]], planned["labels"], planned["title"]
 
 
 def _in_a_child(plan: str, number: int) -> str:
     global _interrupted
-    configs, of, _ = _planned(plan, number)
+    configs, of, _ = planned(plan, number)
     command = _command()
     # What has touched a GPU cannot be forked.
     forks = configs[0].device == "cpu"
@@ -160,7 +168,7 @@ def _prepare_forks(config: Config) -> None:
 def _as_a_child(plan: str, number: int, worker: str) -> None:
     os.environ[COMMAND_PROCESS] = worker
     with suppress(KeyboardInterrupt), stopped_by_signals():  # The record says so.
-        execute(*_planned(plan, number))
+        execute(*planned(plan, number))
 
 
 def _how_it_ended(exit_code: int) -> str:
@@ -329,7 +337,7 @@ class Command:
 
     Args:
         output: the output folder.
-        tracking_uri: of the MLflow store; None for the one in the output folder.
+        tracking_uri: of the MLflow store; None for the one in the output folder; `LATER`: none is told.
         launcher: overrides about Hydra's launcher; None: all runs are done in this process, one after the other.
 
     Raises:
@@ -339,9 +347,11 @@ class Command:
     def __init__(self, output: Path, tracking_uri: str | None, launcher: Sequence[str] | None) -> None:
         from repro.tracking.store import default_uri, open_store  # noqa: PLC0415  (MLflow takes seconds)
 
-        # Made before any job starts: several at once would race for it.
-        self._client = open_store(tracking_uri or default_uri(output), tries_writing=True)
-        leftovers.close_runs(self._client, output, tracking_uri is None)
+        self._client: Store | None = None
+        if tracking_uri != LATER:
+            # Made before any job starts: several at once would race for it.
+            self._client = open_store(tracking_uri or default_uri(output), tries_writing=True)
+            leftovers.close_runs(self._client, output, tracking_uri is None)
         self._output, self._launcher = output, launcher
         self.invocation = uuid.uuid4().hex
         os.environ[INVOCATION] = self.invocation
@@ -376,6 +386,9 @@ class Command:
 
     def show(self, runs: Sequence[Run]) -> None:
         """Save a view of its runs in MLflow, and print links to it."""
+        if self._client is None:
+            print(f"MLflow was told nothing; the same command without tracking_uri={LATER} tells it", file=sys.stderr)
+            return
         from mlflow.exceptions import MlflowException  # noqa: PLC0415  (MLflow takes seconds)
 
         from repro import ui  # noqa: PLC0415
@@ -448,8 +461,9 @@ class Command:
             if record.state == records.RUNNING:
                 record.state = INTERRUPTED
                 _note(run.folder, record)
-            for config in run.configs:
-                leftovers.close_run(self._client, folder_of(config), until)
+            if self._client is not None:
+                for config in run.configs:
+                    leftovers.close_run(self._client, folder_of(config), until)
 
 
 def _parallel(master: DictConfig | None) -> int:
