@@ -11,6 +11,12 @@ JOBS ?= $(if $(filter cuda,$(DEVICE)),1,$(shell env -u OMP_NUM_THREADS nproc))
 # FORCE=1 runs again what is finished.
 FORCE ?=
 OUTPUT ?= outputs
+# ON=slurm submits the runs (conf/cluster/slurm.yaml; CLUSTER="KEY=VALUE KEY=VALUE" beside), PART=1/4 does a quarter of
+# them, TRACKING_URI=http://... tells an MLflow server: docs/cluster.md.
+ON ?=
+CLUSTER ?=
+PART ?=
+TRACKING_URI ?=
 # As it was typed, whatever characters it has.
 export REPRO_OUTPUT := $(value OUTPUT)
 PORT ?= 5000
@@ -22,7 +28,9 @@ ITERATIONS ?=
 SEEDS ?=
 SWEEP ?=
 TARGETS := $(sort $(basename $(notdir $(wildcard paper_figures/*.md))))
-FIGURE_FLAGS = --scale '$(SCALE)' --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' $(if $(filter-out 0 no false,$(FORCE)),--force)
+FIGURE_FLAGS = --scale '$(SCALE)' --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' $(if $(filter-out 0 no false,$(FORCE)),--force) \
+  $(if $(TRACKING_URI),--tracking-uri '$(TRACKING_URI)')
+ELSEWHERE = $(if $(ON),--on '$(ON)' $(CLUSTER:%=--cluster '%')) $(if $(PART),--part '$(PART)')
 
 # Of what is published: a scale only if one is asked for; repeated is what is published at laptop, listed are all.
 PUBLISHED_FLAGS = $(if $(filter file,$(origin SCALE)),,--scale '$(SCALE)') \
@@ -35,13 +43,13 @@ export MKL_NUM_THREADS ?= 1
 # MLflow reports how it is used to its makers unless this is set.
 export MLFLOW_DISABLE_TELEMETRY ?= true
 
-COMMANDS := help list plan report figures draw publish verify claims stale test test-all test-quick chaos bench ui lint format clean
+COMMANDS := help list plan report figures collect draw publish verify claims stale test test-all test-quick chaos bench ui lint format clean
 .PHONY: $(COMMANDS) $(TARGETS)
 
 help:  ## print this
 	@grep -hE '^[a-z$$()A-Z-]+:.*?## ' $(MAKEFILE_LIST) | sed 's/$$(TARGETS)/TARGET/' | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 	@echo "  targets: $(TARGETS)"
-	@echo "  variables: SCALE=smoke|laptop|night|paper (laptop)  JOBS=runs at once (cores)  FORCE=1  DEVICE=cpu|cuda  OUTPUT=folder"
+	@echo "  variables: SCALE=smoke|laptop|night|paper (laptop)  JOBS=runs at once (cores)  FORCE=1  DEVICE=cpu|cuda  OUTPUT=folder  ON=slurm|local"
 
 list: $(VENV)/runtime  ## print every figure and table with what it shows, its verdicts and minutes
 	@$(RUN) -m repro.figure list
@@ -49,11 +57,14 @@ list: $(VENV)/runtime  ## print every figure and table with what it shows, its v
 report: $(VENV)/runtime  ## write a page of all published verdicts, OUTPUT/report.html (README=1: the README's table)
 	@$(RUN) -m repro.report --output "$$REPRO_OUTPUT" $(if $(filter-out 0 no false,$(README)),--readme)
 
-$(TARGETS): $(VENV)/runtime  ## run what is not finished, draw, judge the claims
-	@$(RUN) -m repro.figure $@ $(FIGURE_FLAGS)
+$(TARGETS): $(VENV)/runtime $(if $(ON),$(VENV)/cluster)  ## run what is not finished, draw, judge the claims; ON=slurm: submit it
+	@$(RUN) -m repro.figure $@ $(FIGURE_FLAGS) $(ELSEWHERE)
 
-figures: $(VENV)/runtime  ## make all of them; trainings that several ask for are done once
-	@$(RUN) -m repro.figure figures $(FIGURE_FLAGS)
+figures: $(VENV)/runtime $(if $(ON),$(VENV)/cluster)  ## make all of them; trainings that several ask for are done once
+	@$(RUN) -m repro.figure figures $(FIGURE_FLAGS) $(ELSEWHERE)
+
+collect: $(VENV)/runtime  ## take in what a cluster has finished of TARGET (or figures), and draw it if that is all
+	@$(RUN) -m repro.figure $(or $(TARGET),figure1) --collect $(FIGURE_FLAGS)
 
 plan: $(VENV)/runtime  ## what making TARGET (or figures) would do and how long it may take; runs nothing
 	@$(RUN) -m repro.figure $(or $(TARGET),figure1) --plan $(FIGURE_FLAGS)
@@ -115,6 +126,10 @@ $(VENV)/runtime: pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV)
 	@$(RUN) -m pip install --quiet --disable-pip-version-check $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -c constraints.txt torch
 	@$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/cluster: $(VENV)/runtime
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cluster]'
 	@touch $@
 
 $(VENV)/test: $(VENV)/runtime

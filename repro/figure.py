@@ -2,7 +2,8 @@
 
 A target's sweeps are command lines in its module (`SWEEPS`). The trainings that all targets ask for are planned
 once, so that what they share is done once; then each target is drawn from what its runs left. `--draw` draws again from
-the exported CSV alone and touches nothing else.
+the exported CSV alone and touches nothing else. `--on` has the runs done by a cluster's jobs, and `--collect` takes in
+what these have finished, and draws what is complete.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 import time
 from collections import Counter
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro.drawing import draw, draw_again, publish
+from repro.elsewhere import Elsewhere, add_options, elsewhere
 from repro.errors import ReproError, StorageError
 from repro.faults import disk_faults_told
 from repro.stopping import CAN_BE_REPEATED, stoppable
@@ -32,17 +35,26 @@ if TYPE_CHECKING:
     from repro.planned import Run
 
 
-def make(names: Sequence[str], options: Options) -> int:
-    """Run what is not finished of all targets together, then draw each; returns the exit status."""
+def make(names: Sequence[str], options: Options, where: Elsewhere | None = None) -> int:
+    """Run what is not finished of all targets together, then draw each; returns the exit status.
+
+    Args:
+        where: the runs are done, or are collected from; None: here.
+    """
     started = time.monotonic()
     planned = {target: plan_target(target, options) for target in names}
-    status = _run([run for _, runs in planned.values() for run in runs], planned, options)
+    runs = [run for _, runs in planned.values() for run in runs]
+    if where is None or where.is_here:
+        status = _run(runs, planned, options)
+    elif where.collects:
+        status = _elsewhere(names, runs, options, where)
+    else:
+        return _elsewhere(names, runs, options, where)
     for target, (sweeps, _) in planned.items():
         missing = _missing(sweeps)
         if missing:
-            print(
-                f"error: {missing} run(s) of {target} did not finish; repeat the command to continue.", file=sys.stderr
-            )
+            what = "are not there yet" if where is not None and where.collects else "did not finish"
+            print(f"error: {missing} run(s) of {target} {what}; repeat the command to continue.", file=sys.stderr)
             status = status or 1
             continue
         _show(target, planned[target], _collect_and_draw(target, sweeps, options), options)
@@ -50,13 +62,37 @@ def make(names: Sequence[str], options: Options) -> int:
     return status
 
 
+def _elsewhere(names: Sequence[str], runs: Sequence[Run], options: Options, where: Elsewhere) -> int:
+    """Have runs done by jobs, do a part of them, or collect them; returns the exit status."""
+    from repro import cluster  # noqa: PLC0415
+    from repro.planned import union  # noqa: PLC0415
+
+    output = [] if options.output == Path("outputs").absolute() else ["--output", str(options.output)]
+    store = [] if options.tracking_uri is None else ["--tracking-uri", options.tracking_uri]
+    device = [] if options.device == "cpu" else ["--device", options.device]
+    about = ["--scale", options.scale, *output, *store, *device]
+    again = f"python -m repro.figure {shlex.join([*names, *about])}"
+    if where.collects:
+        return 1 if cluster.collect(runs, again) else 0
+    runs = _forced(runs, options)
+    together = union(runs) if options.device == "cpu" else _batched(union(runs))
+    if where.part is not None:
+        return cluster.do_part(together, where.part, options.jobs, again)
+    return cluster.submit(together, where, options.jobs, again)
+
+
+def _forced(runs: Sequence[Run], options: Options) -> Sequence[Run]:
+    if not options.force:
+        return runs
+    return [replace(run, configs=[replace(config, force=True) for config in run.configs]) for run in runs]
+
+
 def _run(runs: Sequence[Run], planned: dict[str, tuple[list[PlannedSweep], list[Run]]], options: Options) -> int:
     from repro.launching import Command, prepare_output  # noqa: PLC0415
     from repro.planned import stages, union  # noqa: PLC0415
     from repro.planning import check_sizes  # noqa: PLC0415
 
-    if options.force:
-        runs = [replace(run, configs=[replace(config, force=True) for config in run.configs]) for run in runs]
+    runs = _forced(runs, options)
     for sweeps, _ in planned.values():
         for sweep in sweeps:
             print(f"$ {sweep.command}", flush=True)
@@ -146,9 +182,7 @@ def foresee(names: Sequence[str], options: Options) -> int:
     from repro.outlook import outlooks, show  # noqa: PLC0415
 
     runs = [run for target in names for run in plan_target(target, options)[1]]
-    if options.force:
-        runs = [replace(run, configs=[replace(config, force=True) for config in run.configs]) for run in runs]
-    show(outlooks(runs, options.output), options.jobs)
+    show(outlooks(_forced(runs, options), options.output), options.jobs)
     return 0
 
 
@@ -190,14 +224,19 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: cores)")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder")
+    parser.add_argument("--tracking-uri", help="MLflow store, such as a server's (default: in the output folder)")
     parser.add_argument("--force", action="store_true", help="run again what is finished")
     parser.add_argument(
         "--plan", action="store_true", help="say what would be done and how long it may take, do nothing"
     )
     parser.add_argument("--draw", action="store_true", help="draw again from the exported CSV, run nothing")
     parser.add_argument("--publish", action="store_true", help="copy a drawn figure to paper_figures/results")
+    add_options(parser)
     arguments = parser.parse_args()
-    options = Options(arguments.scale, arguments.output.absolute(), arguments.jobs, arguments.device, arguments.force)
+    options = Options(
+        arguments.scale, arguments.output.absolute(), arguments.jobs, arguments.device, arguments.force,
+        arguments.tracking_uri,
+    )  # fmt: skip
     try:
         return _answer(arguments, options)
     except ReproError as error:
@@ -231,13 +270,18 @@ def _answer(arguments: argparse.Namespace, options: Options) -> int:
     if arguments.output == Path():
         raise ReproError("--output is ''; it must be the name of a folder.")
     check_options(options)
+    where = elsewhere(arguments)
+    if not where.is_here and (arguments.plan or arguments.draw or arguments.publish):
+        raise ReproError("--plan, --draw and --publish do no runs; leave out what says where these are done.")
+    if where.collects and options.force:
+        raise ReproError("--collect and --force cannot be given together: nothing is done again.")
     if arguments.plan:
         return foresee(names, options)
     each: Callable[[str, Options], None] | None = None
     if arguments.publish or arguments.draw:
         each = publish if arguments.publish else draw_again
     if each is None:
-        return make(names, options)
+        return make(names, options, where)
     for target in names:
         each(target, options)
     return 0

@@ -26,7 +26,7 @@ from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from hydra import initialize_config_dir
 from hydra._internal.callbacks import Callbacks  # what launchers are given has no public name
@@ -41,7 +41,7 @@ from rich.table import Table
 from repro import durable, leftovers
 from repro.config.keys import as_plain, from_plain
 from repro.config.lightning import processes_of
-from repro.config.schema import Config
+from repro.config.schema import LATER, Config
 from repro.errors import ReproError, StoppedEarlyError, StorageError
 from repro.faults import disk_faults_told
 from repro.planned import Run, labels
@@ -51,6 +51,9 @@ from repro.tracking import record as records
 from repro.tracking.progress import Job, Watcher, console
 from repro.tracking.record import DONE, ENDED, FAILED, INTERRUPTED, INVOCATION, RunRecord
 from repro.trained import folder_of, record_of
+
+if TYPE_CHECKING:
+    from repro.tracking.store import Store  # it takes seconds to import
 
 COMMAND_PROCESS = "REPRO_COMMAND_PROCESS"
 """Environment variable: host and process id of the command that this process must not outlive."""
@@ -66,8 +69,11 @@ _interrupted = -math.inf
 """When this worker was, by `time.monotonic`."""
 
 
-def prepare_output(output_dir: str) -> Path:
+def prepare_output(output_dir: str, cleans: bool = True) -> Path:
     """Make the output folder, try to write in it, and clean what commands that were killed have left there.
+
+    Args:
+        cleans: False where other machines may write: not every shared file system passes on who is alive there.
 
     Raises:
         ReproError: it cannot be written.
@@ -76,7 +82,8 @@ def prepare_output(output_dir: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
-            leftovers.clean(folder)
+            if cleans:
+                leftovers.clean(folder)
     except OSError as error:
         raise ReproError(
             f"output_dir is {output_dir!r}; it must be a folder that can be written ({error.strerror})."
@@ -366,7 +373,7 @@ class Command:
 
     Args:
         output: the output folder.
-        tracking_uri: of the MLflow store; None for the one in the output folder.
+        tracking_uri: of the MLflow store; None for the one in the output folder; `LATER`: none is told.
         launcher: overrides about Hydra's launcher; None: all runs are done in this process, one after the other.
 
     Raises:
@@ -376,9 +383,11 @@ class Command:
     def __init__(self, output: Path, tracking_uri: str | None, launcher: Sequence[str] | None) -> None:
         from repro.tracking.store import default_uri, open_store  # noqa: PLC0415  (MLflow takes seconds)
 
-        # Made before any job starts: several at once would race for it.
-        self._client = open_store(tracking_uri or default_uri(output), tries_writing=True)
-        leftovers.close_runs(self._client, output, tracking_uri is None)
+        self._client: Store | None = None
+        if tracking_uri != LATER:
+            # Made before any job starts: several at once would race for it.
+            self._client = open_store(tracking_uri or default_uri(output), tries_writing=True)
+            leftovers.close_runs(self._client, output, tracking_uri is None)
         self._output, self._launcher = output, launcher
         self.invocation = uuid.uuid4().hex
         os.environ[INVOCATION] = self.invocation
@@ -413,6 +422,9 @@ class Command:
 
     def show(self, runs: Sequence[Run]) -> None:
         """Save a view of its runs in MLflow, and print links to it."""
+        if self._client is None:
+            print(f"MLflow was told nothing; the same command without tracking_uri={LATER} tells it", file=sys.stderr)
+            return
         from mlflow.exceptions import MlflowException  # noqa: PLC0415  (MLflow takes seconds)
 
         from repro import ui  # noqa: PLC0415
@@ -485,8 +497,9 @@ class Command:
             if record.state == records.RUNNING:
                 record.state = INTERRUPTED
                 _note(run.folder, record)
-            for config in run.configs:
-                leftovers.close_run(self._client, folder_of(config), until)
+            if self._client is not None:
+                for config in run.configs:
+                    leftovers.close_run(self._client, folder_of(config), until)
 
 
 def _parallel(master: DictConfig | None) -> int:

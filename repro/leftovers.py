@@ -56,6 +56,18 @@ def _if_free(folder: Path) -> Iterator[bool]:
         yield free
 
 
+def is_held(folder: Path) -> bool:
+    """Whether a process does this run now. The lock is only looked at, and where there is none, none is made."""
+    try:
+        with (folder / LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # There is none.
+        return False
+    return False
+
+
 @contextmanager
 def folder_of_a_command(output: Path, name: str) -> Iterator[Path]:
     """A folder for a command's own files, removed at its end, or, if it is killed, when another one starts."""

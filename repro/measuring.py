@@ -14,7 +14,7 @@ from typing import Any
 
 from repro.config.checks import TRAINING
 from repro.config.keys import evaluation_key
-from repro.config.schema import Config
+from repro.config.schema import LATER, Config
 from repro.errors import ReproError
 from repro.evaluation.base import FILE, Evaluation, Measured, Other, Subject
 from repro.games.game import Game
@@ -216,18 +216,27 @@ def evaluation_rows(folder: Path, config: Config, evaluation: str, readout: str)
     return EvaluationRows(folder, evaluation_key(config, evaluation, readout), about)
 
 
-def is_done(config: Config) -> bool:
-    """Whether a training is finished, is not to begin anew, is measured as asked, and its tables are as it left them.
+def is_measured(config: Config) -> bool:
+    """Whether a training is finished, is not to begin anew, and is measured as asked; MLflow may not know of it yet.
 
     Opens no other training.
     """
     folder = folder_of(config)
-    record = records.read(folder)
-    if not (record.trained and record.exported) or records.is_asked_anew(folder):
+    if not records.read(folder).trained or records.is_asked_anew(folder):
         return False
     results = Results(config, folder)
-    lacks = results.lacking(snapshots_of(folder)) or any(results.lost()) or damaged_tables(folder, config)
-    return not lacks
+    return not (results.lacking(snapshots_of(folder)) or any(results.lost()))
+
+
+def is_done(config: Config) -> bool:
+    """Whether nothing is left to do of a training: it is measured, and its files and MLflow are as it left them.
+
+    With `tracking_uri=later`, these are left to whoever collects it.
+    """
+    folder = folder_of(config)
+    if config.tracking_uri == LATER:
+        return is_measured(config)
+    return records.read(folder).exported and is_measured(config) and not damaged_tables(folder, config)
 
 
 def headline_value(config: Config) -> float | None:

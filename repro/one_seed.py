@@ -17,7 +17,7 @@ from typing import Any
 from repro.algorithms.base import Training
 from repro.config.checks import TRAINING
 from repro.config.keys import hyperparameters, training_key
-from repro.config.schema import Config
+from repro.config.schema import LATER, Config
 from repro.errors import StoppedEarlyError, StorageError
 from repro.evaluation.averages import tabulated
 from repro.evaluation.base import Measured
@@ -30,7 +30,7 @@ from repro.policies.readout import Readout
 from repro.policies.snapshot import Snapshot, SnapshotFolder
 from repro.tracking import checkpoints, provenance
 from repro.tracking import record as records
-from repro.tracking.mlflow_runs import INVOCATION_TAG, RERUN_TAG, MLflowRuns, last_attempt
+from repro.tracking.mlflow_runs import INVOCATION_TAG, RERUN_TAG, MLflowLater, MLflowRuns, last_attempt
 from repro.tracking.record import FINISHED, INVOCATION, RunRecord
 from repro.tracking.rows import TrainingRows
 from repro.tracking.store import Store, default_uri, experiment_id, open_store
@@ -60,7 +60,7 @@ class Seed:
     folder: Path
     record: RunRecord
     measuring: Measuring
-    mlflow: MLflowRuns
+    mlflow: MLflowRuns | MLflowLater
     rows: TrainingRows
 
     @classmethod
@@ -91,17 +91,17 @@ class Seed:
             # Only now that it is known that what is asked can be done.
             _begin_anew(folder, record)
         # On the disk before any run in MLflow is made: one whose id a kill keeps out of the record is found again.
-        store, experiment = _experiment(config)
-        if record.attempt == records.LOST:
-            record.attempt = last_attempt(store, experiment, key)
+        known = _experiment(config)
+        if record.attempt == records.LOST and known is not None:
+            record.attempt = last_attempt(*known, key)
         record.attempt = record.attempt or uuid.uuid4().hex
         records.write(folder, record)
         if not record.trained:
             record.note_made_with({**provenance.code(), **provenance.hardware(), **provenance.versions()})
-        known = dict(record.mlflow)
-        mlflow = _mlflow_runs(store, experiment, config, record, title)
+        before = dict(record.mlflow)
+        mlflow = MLflowLater() if known is None else _mlflow_runs(*known, config, record, title)
         # What MLflow lacks in runs that are new to the record is to be made up for, even if this process is killed.
-        record.exported &= record.mlflow == known
+        record.exported &= record.mlflow == before
         records.write(folder, record)
         if begins_anew:
             records.forget_asked_anew(folder)
@@ -140,6 +140,8 @@ class Seed:
 
     def catch_up(self) -> None:
         """Log in MLflow what the folder has of the training and its read-outs, and MLflow lacks."""
+        if isinstance(self.mlflow, MLflowLater):
+            return
         self.mlflow.catch_up(TRAINING, self.rows.read())
         for readout, rows in self.measuring.rows().items():
             self.mlflow.catch_up(readout, rows)
@@ -150,11 +152,15 @@ class Seed:
         records.write(self.folder, self.record, sync=True)
 
     def complete(self) -> bool:
-        """Measure what lacks of the finished training, and leave its files. Whether there was anything to do."""
+        """Measure what lacks of the finished training, and leave its files. Whether there was anything to do.
+
+        Files are left, and MLflow catches up, where MLflow is told.
+        """
         snapshots = snapshots_of(self.folder)
         lacking = len(self.measuring.lacking(snapshots))
-        damaged = damaged_tables(self.folder, self.config)
-        if self.record.exported and not lacking and not damaged:
+        mlflow = None if isinstance(self.mlflow, MLflowLater) else self.mlflow
+        damaged = damaged_tables(self.folder, self.config) if mlflow is not None else []
+        if (self.record.exported or mlflow is None) and not lacking and not damaged:
             return False
         for table in damaged:
             print(f"warning: {table} is damaged or gone; it is written again.", file=sys.stderr, flush=True)
@@ -167,25 +173,26 @@ class Seed:
                 self.record.headline = self.measuring.headline(measured) or self.record.headline
                 self.record.message = f"measured {number} of {lacking} snapshots"
                 records.write(self.folder, self.record)
-            self.catch_up()
-            self._leave_files(snapshots)
+            if mlflow is not None:
+                self.catch_up()
+                self._leave_files(snapshots, mlflow)
             self.mlflow.finish("FINISHED")
-        self.record.message, self.record.exported, self.record.state = "", True, FINISHED
+        self.record.message, self.record.exported, self.record.state = "", mlflow is not None, FINISHED
         records.write(self.folder, self.record, sync=True)
         return True
 
-    def _leave_files(self, snapshots: SnapshotFolder) -> None:
+    def _leave_files(self, snapshots: SnapshotFolder, mlflow: MLflowRuns) -> None:
         """What others may want to take along: the last snapshot in one file, and small strategies as tables."""
-        self.mlflow.artifact(TRAINING, self.folder / CONFIG)
+        mlflow.artifact(TRAINING, self.folder / CONFIG)
         if not self.measuring.readouts:
             return
         snapshot = snapshots.read()
         save_portable(self.folder / PORTABLE, self.config, snapshot)
-        self.mlflow.artifact(TRAINING, self.folder / PORTABLE)
+        mlflow.artifact(TRAINING, self.folder / PORTABLE)
         for name, readout in self.measuring.readouts.items():
-            self._leave_strategy(name, readout, snapshot)
+            self._leave_strategy(name, readout, snapshot, mlflow)
 
-    def _leave_strategy(self, name: str, readout: Readout, snapshot: Snapshot) -> None:
+    def _leave_strategy(self, name: str, readout: Readout, snapshot: Snapshot, mlflow: MLflowRuns) -> None:
         game = self.measuring.game
         if not isinstance(game, Game) or game.exact != "sequence_form" or game.infosets > MOST_ROWS_IN_A_FILE:
             return
@@ -193,11 +200,13 @@ class Seed:
         path.parent.mkdir(exist_ok=True)
         save_strategy(game, tabulated(game, readout.seats(snapshot)), path)
         self.record.tables[name] = digest(path)
-        self.mlflow.artifact(name, path)
+        mlflow.artifact(name, path)
 
 
-def _experiment(config: Config) -> tuple[Store, str]:
-    """The MLflow store and the id of the experiment, which is that of the game."""
+def _experiment(config: Config) -> tuple[Store, str] | None:
+    """The MLflow store and the id of the experiment, which is that of the game; None if MLflow is told later."""
+    if config.tracking_uri == LATER:
+        return None
     output = Path(config.output_dir).absolute()
     store = open_store(config.tracking_uri or default_uri(output))
     return store, experiment_id(store, config.game["name"], output / "artifacts")

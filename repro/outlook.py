@@ -8,7 +8,6 @@ did. Disk is what the folder of a training takes when it is finished.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,14 +19,14 @@ from typing import Any
 from repro import catalogue, leftovers, staleness
 from repro.config.keys import flatten, hyperparameters, training_key
 from repro.config.schema import Config
-from repro.measuring import is_done
+from repro.measuring import is_done, is_measured
 from repro.planned import Run, labels, union
 from repro.tracking import record as records
 from repro.tracking.rows import TrainingRows
 from repro.trained import folder_of
 
 FINISHED, BUSY, NEW, ANEW = "finished", "being done by another command", "new", "to begin anew"
-TO_MEASURE = "trained, to be measured"
+TO_MEASURE, TO_COLLECT = "trained, to be measured", "finished, to be collected"
 _LENGTHS = ("algorithm.iterations", "algorithm.snapshot_every")
 """Hyperparameters that leave alone what an iteration does."""
 _SAME = ("game.name", "algorithm.name", "device", "threads")
@@ -99,7 +98,7 @@ def outlooks(runs: Sequence[Run], output: Path) -> list[Outlook]:
 def _outlook(label: str, config: Config, examples: Sequence[Example]) -> Outlook:
     state, begun = _state(config)
     folder = folder_of(config)
-    if state in (FINISHED, TO_MEASURE):
+    if state in (FINISHED, TO_MEASURE, TO_COLLECT):
         return Outlook(training_key(config), label, state, 0.0, _bytes(folder), "")
     alike, others = _nearest(hyperparameters(config), examples)
     if not alike:
@@ -125,28 +124,16 @@ def _state(config: Config) -> tuple[str, int]:
     """What is to be done of a training, and the iteration that it goes on after."""
     folder = folder_of(config)
     record = records.read(folder)
-    if _is_held(folder):
+    if leftovers.is_held(folder):
         return BUSY, record.iteration
     if config.force or records.is_asked_anew(folder):
         return (ANEW if record.iteration else NEW), 0
     if is_done(config):
         return FINISHED, config.algorithm.iterations
     if record.trained:
-        return TO_MEASURE, config.algorithm.iterations
+        return (TO_COLLECT if is_measured(config) else TO_MEASURE), config.algorithm.iterations
     iteration = _checkpointed(folder.parent / (record.checkpoints or folder.name))
     return (f"to continue from iteration {iteration}", iteration) if iteration else (NEW, 0)
-
-
-def _is_held(folder: Path) -> bool:
-    """Whether a process does this training now. The lock is only looked at, and where there is none, none is made."""
-    try:
-        with (folder / leftovers.LOCK).open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # There is none.
-        return False
-    return False
 
 
 def _checkpointed(place: Path) -> int:

@@ -124,6 +124,22 @@ def composed_study(overrides: Sequence[str], config_dir: str | None = None) -> D
         return compose("tune", [*_SEARCHED, *overrides])
 
 
+def composed_cluster(choice: str, overrides: Sequence[str], config_dir: str | None = None) -> dict[str, Any]:
+    """What is asked of a cluster: a file of conf/cluster, with what the command line says beside.
+
+    Args:
+        overrides: `KEY=VALUE`, of keys that the file has or not.
+
+    Raises:
+        ReproError: it cannot be composed.
+    """
+    given = [f"++cluster.{override.lstrip('+')}" for override in overrides]
+    with _composing(config_dir, [f"cluster={choice}", *overrides]):
+        cfg = compose("cluster", [*_SEARCHED, f"cluster={choice}", *given])
+        plain: Any = OmegaConf.to_container(cfg.cluster, resolve=True, throw_on_missing=True)
+    return {str(key): value for key, value in plain.items()}
+
+
 def check_scale(sweep: Sweep) -> None:
     """Refuse a scale of nothing in a command of somebody's own; a target's sweeps say themselves what they change.
 
@@ -140,15 +156,18 @@ def check_scale(sweep: Sweep) -> None:
             )
 
 
-def check_sizes(runs: Iterable[Run]) -> None:
-    """Refuse runs whose values, used to the full, need more memory than this machine has, which is to do them.
+def check_sizes(runs: Iterable[Run], given: float | None = None) -> None:
+    """Refuse runs whose values, used to the full, need more memory than whoever is to do them has.
+
+    Args:
+        given: bytes that a cluster gives each of its jobs; None: this machine does them.
 
     Raises:
         ReproError: names the key, its value, and both sizes.
     """
     for run in runs:
         for config in run.configs:
-            check_memory(config, game_for_checks(config))
+            check_memory(config, game_for_checks(config), given=given)
 
 
 def measured_otherwise(config: Config, overrides: Sequence[str], config_dir: str | None = None) -> Config:

@@ -3,7 +3,8 @@
 Before any work every run that the command line asks for is composed and checked (`repro.planning`) and the output
 folder and the tracking store are tried. Then `repro.launching.execute` does each, with `-m` through Hydra's launcher:
 skip what is finished, continue what is not, train, measure, and leave a record for the table at the end. `--dry-run`
-says instead what would be done, and how long it may take.
+says instead what would be done, and how long it may take; `--on` has a cluster's jobs do it, and `--collect` takes in
+what these have finished.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from repro.config.composed import CONF, check_first_words, one_sentence
+from repro.elsewhere import Elsewhere, add_options, elsewhere
 from repro.errors import ReproError
 from repro.faults import disk_faults_told
 from repro.stopping import CAN_BE_REPEATED, stoppable
@@ -62,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--multirun", "-m", action="store_true")
     parser.add_argument("--config-dir", "-cd")
     parser.add_argument("--dry-run", action="store_true")
+    add_options(parser)
     return parser
 
 
@@ -74,13 +77,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     options, overrides = _parser().parse_known_args(words)
     try:
+        where = elsewhere(options)
         if any(text.startswith("-") for text in overrides) or (options.multirun and _has_sweeper(overrides)):
             return _ask_hydra()
         check_first_words(overrides)
         from repro.planning import plan  # noqa: PLC0415  (as above)
 
         sweep = plan(overrides, options.multirun, options.config_dir)
-        return foresee(sweep) if options.dry_run else run(sweep)
+        if options.dry_run:
+            return foresee(sweep)
+        return run(sweep) if where.is_here else _elsewhere(sweep, where, options.config_dir)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         print(f"error: {one_sentence(error)}", file=sys.stderr)
         return 2
@@ -110,6 +116,30 @@ def _ask_hydra() -> int:
     return 0
 
 
+@disk_faults_told()
+def _elsewhere(sweep: Sweep, where: Elsewhere, config_dir: str | None) -> int:
+    """Have the runs of a command line done by jobs, do a part of them, or collect them; returns the exit status."""
+    from repro import cluster  # noqa: PLC0415  (as above)
+    from repro.planning import check_scale  # noqa: PLC0415
+
+    check_scale(sweep)
+    for note in sweep.notes:
+        print(note, file=sys.stderr)
+    again = "the same command with"
+    if where.collects:
+        return 1 if cluster.collect(sweep.runs, again) else 0
+    if where.part is not None:
+        return cluster.do_part(sweep.runs, where.part, _at_once(sweep), again)
+    return cluster.submit(sweep.runs, where, _at_once(sweep), again, config_dir)
+
+
+def _at_once(sweep: Sweep) -> int:
+    """How many runs are to go on at once: what is said of joblib, or as many as there are cores."""
+    given = [line.partition("=")[2] for line in sweep.overrides if "hydra.launcher.n_jobs=" in line]
+    jobs = int(given[-1]) if given else -1
+    return (os.cpu_count() or 1) if jobs < 1 else jobs
+
+
 def foresee(sweep: Sweep) -> int:
     """Print what a command line would do, without doing it; returns the exit status."""
     from repro.outlook import outlooks, show  # noqa: PLC0415  (as above)
@@ -119,11 +149,9 @@ def foresee(sweep: Sweep) -> int:
     check_sizes(sweep.runs)
     for note in sweep.notes:
         print(note, file=sys.stderr)
-    at_once = [line.partition("=")[2] for line in sweep.overrides if "hydra.launcher.n_jobs=" in line]
     joblib = any("joblib" in line for line in sweep.overrides if is_about_launching(line))
-    cores = os.cpu_count() or 1
-    jobs = (int(at_once[-1]) if at_once else -1) if joblib and sweep.multirun else 1
-    show(outlooks(sweep.runs, Path(sweep.runs[0].config.output_dir).absolute()), cores if jobs < 1 else jobs)
+    jobs = _at_once(sweep) if joblib and sweep.multirun else 1
+    show(outlooks(sweep.runs, Path(sweep.runs[0].config.output_dir).absolute()), jobs)
     return 0
 
 

@@ -1,5 +1,8 @@
 """Being stopped from outside: SIGTERM (`kill`, a machine that shuts down) and SIGHUP (a terminal that is closed) end a
 command as Ctrl-C does, so that its runs are closed and can be continued.
+
+A cluster's signals come early enough to be waited with: they *ask* (`asked_by`). A training goes on to the end of its
+iteration and leaves a checkpoint; whatever else is done stops at once.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import ParamSpec
 
@@ -28,6 +31,12 @@ _received = signal.SIGINT
 """The signal that raised the last KeyboardInterrupt, as far as is known."""
 _stopped: float | None = None
 """When (`time.monotonic`) that was; None: it has not been."""
+_asking: Sequence[signal.Signals] = ()
+"""Signals that ask, and do not stop a training at once."""
+_asked: signal.Signals | None = None
+"""The one that has."""
+_iterating = False
+"""Whether a training would lose the work of its iteration."""
 
 
 def is_stopping() -> bool:
@@ -65,6 +74,75 @@ def _stop(number: int, frame: object) -> None:
     if _stopped is None or now - _stopped >= _AGAIN_AFTER_SECONDS:
         _received, _stopped = signal.Signals(number), now
         raise KeyboardInterrupt
+
+
+def received() -> signal.Signals:
+    """The signal that stopped this process last; SIGINT if none has."""
+    return _received
+
+
+# -- asked to stop ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def asked_by(*numbers: signal.Signals) -> Iterator[None]:
+    """Within, and within `stopped_by_signals` in the main thread, these signals ask a training to stop (`iterating`).
+
+    Whatever else is done they stop at once.
+    """
+    global _asking, _asked
+    before = {number: signal.signal(number, _ask) for number in numbers}
+    _asking, _asked = numbers, None
+    try:
+        yield
+    finally:
+        _asking, _asked = (), None
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ask(number: int, frame: object) -> None:
+    global _asked
+    _asked = signal.Signals(number)
+    if not _iterating:
+        _stop(number, frame)
+
+
+@contextmanager
+def iterating() -> Iterator[None]:
+    """A training, which looks after each iteration whether it `is_asked` to stop, and then leaves a checkpoint.
+
+    Raises:
+        KeyboardInterrupt: at its end, if it was asked.
+    """
+    global _iterating
+    _iterating = True
+    try:
+        yield
+    finally:
+        _iterating = False
+    stop_if_asked()
+
+
+def is_asked() -> bool:
+    """Whether a signal has asked this process to stop."""
+    return _asked is not None
+
+
+def stop_if_asked() -> None:
+    """Stop now, where nothing is lost.
+
+    Raises:
+        KeyboardInterrupt: a signal has asked for it.
+    """
+    if _asked is not None:
+        _stop(_asked, None)
+
+
+def hear_again() -> None:
+    """Take back the signals that ask from a library that has put its own handlers before ours."""
+    for number in _asking:
+        signal.signal(number, _ask)
 
 
 @contextmanager

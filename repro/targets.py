@@ -33,6 +33,7 @@ class Options:
         jobs: runs at once.
         device: cpu or cuda.
         force: run again what is finished.
+        tracking_uri: of the MLflow store; None: the one in the output folder.
     """
 
     scale: str
@@ -40,6 +41,7 @@ class Options:
     jobs: int
     device: str
     force: bool
+    tracking_uri: str | None = None
 
     def folder(self, target: str) -> Path:
         """Where a target is drawn."""
@@ -106,11 +108,12 @@ def plan_target(target: str, options: Options) -> tuple[list[PlannedSweep], list
 
 
 def _where(options: Options) -> list[str]:
-    """What is about the machine."""
+    """What is about the machine, and who is told."""
     from repro.planning import quoted  # noqa: PLC0415
 
     output = [] if options.output == Path("outputs").absolute() else [f"output_dir={quoted(str(options.output))}"]
-    return [*output, *([] if options.device == "cpu" else [f"device={options.device}"])]
+    store = [] if options.tracking_uri is None else [f"tracking_uri={quoted(options.tracking_uri)}"]
+    return [*output, *store, *([] if options.device == "cpu" else [f"device={options.device}"])]
 
 
 def composed(overrides: tuple[str, ...]) -> Sequence[Run]:

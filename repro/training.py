@@ -24,7 +24,7 @@ from hydra.utils import instantiate
 from pytorch_lightning.callbacks import Checkpoint
 from threadpoolctl import threadpool_limits
 
-from repro import leftovers
+from repro import leftovers, stopping
 from repro.algorithms.base import Training
 from repro.algorithms.ranks import Ranks
 from repro.config.checks import check_with_game, game_of
@@ -214,7 +214,8 @@ def _fit_from(checkpoint: Path | None, trainer: pl.Trainer, model: Training, sav
     # After the user's, and (as one of Lightning's checkpoints) after those that stop: a run that they stop can be
     # continued.
     trainer.callbacks.append(saving)  # type: ignore[attr-defined]
-    trainer.fit(model, datamodule=model.datamodule, ckpt_path=checkpoint, weights_only=True)
+    with stopping.iterating():
+        trainer.fit(model, datamodule=model.datamodule, ckpt_path=checkpoint, weights_only=True)
 
 
 def _note_trained(seeds: Iterable[Seed]) -> None:
@@ -297,6 +298,7 @@ class Reporting(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, Training)
+        stopping.hear_again()  # Lightning takes SIGTERM as the end of a batch.
         self.has_started, first = True, pl_module.iteration
         for path, problem in self._passed_over.items():
             instead = f"training goes on after iteration {first}" if first else "training begins anew"
@@ -320,6 +322,7 @@ class Reporting(pl.Callback):
             if seed is self._seeds[0]:
                 self._tell_lightning(pl_module, training, measured)
         self._report(pl_module)
+        trainer.should_stop |= stopping.is_asked()
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]

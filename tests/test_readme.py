@@ -43,7 +43,7 @@ def test_every_make_target_they_name_exists():
 def test_every_run_they_show_composes(line):
     words = shlex.split(line.replace("=KEY", "=0123456789ab"), comments=True)
     config_dir = words[words.index("--config-dir") + 1] if "--config-dir" in words else None
-    flags = ("-m", "--dry-run", "--cfg", "job", "--config-dir", config_dir)
+    flags = ("-m", "--dry-run", "--cfg", "job", "--config-dir", config_dir, "--on", "slurm")
     overrides = [word for word in words if word not in flags]
     assert plan(overrides, "-m" in words, config_dir).runs
 

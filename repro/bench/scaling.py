@@ -29,8 +29,9 @@ from rich.progress import track
 from repro import durable
 from repro.bench.scaling_model import Link, Work
 from repro.config.lightning import processes_of
-from repro.errors import ReproError, faults_told
+from repro.errors import ReproError
 from repro.evaluation.statistics import difference, mean_ci
+from repro.faults import faults_told
 from repro.measuring import measured_rows
 from repro.planning import plan
 from repro.stopping import stoppable

@@ -21,19 +21,21 @@ _NUMBERS_PER_PARAMETER = 4
 """While a network is trained: the parameter, its gradient, and Adam's two moments, float32."""
 
 
-def check_memory(config: Config, game: Any, trains: bool = True) -> None:
-    """Refuse values that, used to the full, need more memory than this machine has.
+def check_memory(config: Config, game: Any, trains: bool = True, given: float | None = None) -> None:
+    """Refuse values that, used to the full, need more memory than there is.
 
     Args:
         trains: whether the run trains; otherwise it only measures.
+        given: bytes that a cluster gives each of its jobs; None: the run is done on this machine.
 
     Raises:
         ReproError: names the key, its value, and both sizes.
     """
-    available = memory_of_machine(config.device)
+    available = memory_of_machine(config.device) if given is None else given
+    where = "this machine has" if given is None else "a job is given"
     for key, needed in _needs(config, game, trains):
         if needed > available:
-            takes = f"that takes some {size(needed)}, and this machine has {size(available)}"
+            takes = f"that takes some {size(needed)}, and {where} {size(available)}"
             raise ReproError(f"{key} is {_value(config, key)}; {takes}.")
 
 

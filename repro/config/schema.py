@@ -20,6 +20,9 @@ from repro.config.fields import above, added, at_least, between, label, one_of, 
 
 STORE = ConfigStore.instance()
 
+LATER = "later"
+"""In place of a `tracking_uri`: nobody is told before a command collects the run."""
+
 
 @dataclass
 class NetworkConfig:
@@ -185,7 +188,7 @@ class Config:
     scale: str = label("custom")
     # Folder for runs, the MLflow database and figures.
     output_dir: str = path("outputs")
-    # null: an SQLite file in output_dir.
+    # null: an SQLite file in output_dir. later: no store is told, until the run is collected (docs/cluster.md).
     tracking_uri: str | None = None
     # Write a checkpoint when this many seconds have passed since the last one (and at the end).
     checkpoint_every_seconds: float = at_least(0, 60.0)

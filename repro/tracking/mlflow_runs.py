@@ -179,6 +179,19 @@ class MLflowRuns:
             self._client.set_terminated(run_id, status)
 
 
+class MLflowLater:
+    """In place of `MLflowRuns`, of a training whose folder alone is written, until a command collects it."""
+
+    def begin(self) -> None:
+        """Nobody is told."""
+
+    def log(self, readout: str, metrics: Mapping[str, float], step: int) -> None:
+        """Nobody is told."""
+
+    def finish(self, status: str, message: str = "") -> None:
+        """Nobody is told."""
+
+
 def _dataset(folder: Path) -> DatasetInput:
     """Stored data as MLflow shows them: their name says what they are, and decides what is in them."""
     name, _, digest = folder.name.rpartition("-")

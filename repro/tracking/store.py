@@ -24,6 +24,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.utils.file_utils import local_file_uri_to_path
 from sqlalchemy.engine import URL, make_url
 
+from repro.config.schema import LATER
 from repro.errors import ReproError, StorageError
 from repro.faults import causes, disk_fault, disk_faults_told
 from repro.stopping import is_stopping
@@ -162,6 +163,8 @@ def open_store(uri: str, *, tries_writing: bool = False) -> Store:
         logging.getLogger(name).setLevel(logging.WARNING)
     # It prints a traceback of what is told in a sentence.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+    if uri == LATER:
+        raise ReproError(f"tracking_uri is {LATER}; this needs a store: leave it out, or name one.")
     path = _sqlite_file(uri)
     if path is not None:
         if not path.is_absolute():
