@@ -32,7 +32,7 @@ from omegaconf import OmegaConf
 from rich.table import Table
 
 from repro import durable, leftovers
-from repro.config.checks import check
+from repro.config.checks import check, check_settings
 from repro.config.composed import one_sentence
 from repro.config.fields import at_least, between, one_of
 from repro.config.keys import training_key
@@ -153,10 +153,17 @@ def submit(runs: Sequence[Run], where: Elsewhere, jobs: int, again: str, config_
 
 
 def _by_a_job(run: Run, output: Path) -> Run:
-    """A run as a job does it, wherever it starts: only a server is told of it at once."""
+    """A run as a job does it, wherever it starts: only a server is told of it at once.
+
+    Raises:
+        ReproError: it cannot be done so.
+    """
     uri = run.config.tracking_uri or ""
     told = uri if uri.startswith(("http://", "https://")) else LATER
-    return replace(run, configs=[replace(c, output_dir=str(output), tracking_uri=told) for c in run.configs])
+    configs = [replace(c, output_dir=str(output), tracking_uri=told) for c in run.configs]
+    for config in configs:
+        check_settings(config)
+    return replace(run, configs=configs)
 
 
 def _due(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:

@@ -294,6 +294,7 @@ def test_the_file_for_skypilot_has_its_keys_and_does_a_part():
         (["--on", "local", "--cluster", "executor=pbs"], "executor is 'pbs'; it must be one of slurm, local"),
         (["--on", "local", "--cluster", "max_num_timeout=often"], "max_num_timeout is 'often'; it must be a whole"),
         (["--on", "local", "--cluster", "parition=x"], "--on is 'local'; that was refused: Parameter 'parition'"),
+        (["--on", "local", "system_metrics=true"], "system_metrics is true, which is told while a run goes on, but"),
         (["--on", "local", "--cluster", "mem_gb"], "++cluster.mem_gb is no KEY=VALUE"),
         (["--on", "local", "--collect"], "--on and --collect cannot be given together."),
         (["--cluster", "mem_gb=2"], "--cluster is 'mem_gb=2'; it says something of --on, which is not given."),
@@ -301,7 +302,8 @@ def test_the_file_for_skypilot_has_its_keys_and_does_a_part():
         (["--part", "5/4"], "--part is '5/4'; it must be K/N, from 1/N to N/N."),
     ],
 )
-def test_faulty_requests(tmp_path, options, sentence):
+def test_faulty_requests(tmp_path, monkeypatch, options, sentence):
+    monkeypatch.setenv("PATH", str(tmp_path))  # Where there is no SLURM.
     done = call_here(*QUICK, f"output_dir={tmp_path}", *options)
     assert done.returncode == 2
     assert sentence in done.stderr

@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from repro.config.composed import check_keys
 from repro.config.fields import LABEL
 from repro.config.lightning import lightning_problems
-from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, ReadoutConfig
+from repro.config.schema import LATER, AlgorithmConfig, Config, NetworkConfig, ReadoutConfig
 from repro.errors import ReproError
 from repro.suggestions import did_you_mean
 
@@ -151,6 +151,11 @@ def _problems(config: Config) -> Iterator[str]:
     algorithm, network = config.algorithm, config.network
     if config.device == "cuda" and not torch.cuda.is_available():
         yield "device is 'cuda', but torch finds no GPU here; cpu always works."
+    if config.system_metrics and config.tracking_uri == LATER:
+        yield (
+            f"system_metrics is true, which is told while a run goes on, but tracking_uri is {LATER}, as for jobs of a "
+            "cluster without a server; leave it out."
+        )
     if not algorithm.USES_NETWORK and network is not None:
         yield f"network is {network.architecture}, but the algorithm {algorithm.name} has none; leave it out."
     if algorithm.USES_NETWORK and network is None:
