@@ -3,7 +3,7 @@
 Measured is Deep CFR with 1 and 2 processes of this machine, on Leduc with figure 1's settings and on Flop Hold'em with
 those of figure 4: the parts of an iteration (`repro.bench.rank`), in turns, so that all see the same state of the
 machine; numbers are medians. The model (`repro.bench.scaling_model`) says from these what more processes would do. With
-`--curves` it is instead whether two processes learn the same: trainings of five seeds each are done in the output
+`--curves` it is instead whether two processes learn the same: trainings of 20 seeds each are done in the output
 folder, where finished ones are not repeated, and the differences of their exploitability are told.
 
 Either way a block of the page is written anew. The rest of the page is not touched.
@@ -51,7 +51,7 @@ REDUCTIONS = 200
 """In one measurement."""
 
 RUNS = (
-    "game=leduc", "algorithm=sd_cfr_and_deep_cfr", "seed=range(5)", "trainer.devices=1,2", "algorithm.iterations=60",
+    "game=leduc", "algorithm=sd_cfr_and_deep_cfr", "seed=range(20,40)", "trainer.devices=1,2", "algorithm.iterations=40",
     "algorithm.snapshot_every=10", "algorithm.traversals=400", "algorithm.value_capacity=20000",
     "algorithm.strategy_capacity=20000", "algorithm.value.steps=100", "algorithm.value.batch_size=256",
     "algorithm.average.steps=300", "algorithm.average.batch_size=256",
