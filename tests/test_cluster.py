@@ -15,7 +15,7 @@ import yaml
 
 from repro import cluster, figure, outlook
 from repro.cluster import Worker
-from repro.launching import write_plan
+from repro.launching import Command, write_plan
 from repro.measuring import is_done
 from repro.planning import plan
 from repro.tracking import checkpoints
@@ -254,8 +254,10 @@ def test_runs_that_need_others_are_submitted_when_these_are_there(tmp_path, slur
 # -- parts -----------------------------------------------------------------------------------------------------------
 
 
-def test_parts_do_everything_once_and_tell_nobody(tmp_path):
-    runs = ("-m", *QUICK, "seed=range(3)", f"output_dir={tmp_path}", "hydra/launcher=joblib", "hydra.launcher.n_jobs=1")
+def test_parts_do_everything_once_and_tell_nobody(tmp_path, monkeypatch):
+    # In this process, without Hydra's launchers.
+    monkeypatch.setattr(cluster, "Command", lambda output, uri, _: Command(output, uri, None))
+    runs = ("-m", *QUICK, "seed=range(3)", f"output_dir={tmp_path}")
     done: list[set[str]] = []
     for part, count in (("1/2", 2), ("2/2", 1)):
         told_of = call_here(*runs, "--part", part)

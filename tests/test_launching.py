@@ -20,6 +20,8 @@ from repro.measuring import is_done
 from repro.planned import Run
 from repro.planning import plan
 from repro.tracking import record as records
+from repro.tracking.progress import Job
+from repro.tracking.record import RunRecord
 from repro.trained import Trained
 from tests.helpers.commands import SMALL, command, executed, folder_of, killed_after, planned, results, tracked
 
@@ -186,3 +188,9 @@ def test_asking_for_a_run_anew_is_not_disturbed_by_who_does_it_now(tmp_path, mon
     records.ask_anew(folder)
     assert records.is_asked_anew(folder)
     assert [path.name for path in folder.iterdir()] == ["anew"]
+
+
+def test_what_looks_like_markup_in_a_message_is_told_as_it_is(tmp_path, capsys):
+    record = RunRecord(state=records.FAILED, message="RuntimeError: [/pair.cc:537] Read error")
+    assert launching.report([Job("a run", tmp_path)], [record], None)
+    assert "[/pair.cc:537]" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ import pandas as pd
 import pytest
 import torch
 import torch.distributed
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
 from torch import Tensor
 
 from repro.algorithms.minibatches import Chunked, ManySteps, Minibatch
@@ -30,6 +33,7 @@ from repro.errors import ReproError
 from repro.games import load
 from repro.launching import execute_here
 from repro.networks.optimizers import FlatAdam
+from repro.processes import Processes
 from repro.tracking import checkpoints
 from repro.tracking import record as records
 from repro.tracking.checkpoints import Checkpoints
@@ -44,7 +48,7 @@ from tests.test_bad_input import refused
 from tests.test_steps import STEPS, chunk
 
 TWO = (*SMALL, "algorithm.iterations=10", "algorithm.value.steps=10", "algorithm.average.steps=8", "trainer.devices=2")
-_HUNG_SECONDS = 120
+_HUNG_SECONDS = 900
 
 
 def on_ranks(does: Callable[[int], object]) -> list[int]:
@@ -305,6 +309,40 @@ def test_killed_and_repeated_equals_never_stopped(straight, tmp_path, monkeypatc
     assert on_forked_ranks(*overrides) == [0, 0]
     assert records.read(folder).state == records.FINISHED, records.read(folder).message
     pd.testing.assert_frame_equal(results(tmp_path, TWO), results(straight, TWO))
+
+
+@pytest.fixture
+def strategy():
+    """Of the first process, with one other that does nothing."""
+    strategy = Processes()
+    launcher = _SubprocessScriptLauncher(LightningEnvironment(), 2, 1)
+    strategy._launcher = launcher
+    with subprocess.Popen(["sleep", "60"]) as other:
+        launcher.procs = [other]
+        yield strategy
+        other.kill()
+
+
+def failing(strategy: Processes, error: BaseException) -> None:
+    """What Lightning does where an error comes up."""
+    with strategy.losses_told():
+        strategy.on_exception(error)
+        raise error
+
+
+def test_a_process_that_was_killed_is_told_instead_of_what_came_of_it(strategy):
+    strategy.launcher.procs[0].kill()
+    with pytest.raises(ReproError, match=r"rank 1: its process was killed \(signal 9; perhaps out of memory\)"):
+        failing(strategy, RuntimeError("Connection closed by peer"))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("of the first one's own"), KeyboardInterrupt()])
+def test_others_end_with_the_first_process_which_lightning_does_not_kill_for_it(strategy, error):
+    (other,) = strategy.launcher.procs
+    with pytest.raises(type(error)):
+        failing(strategy, error)
+    assert other.wait() == -signal.SIGKILL
+    assert not strategy.launcher.procs
 
 
 # -- configuration ---------------------------------------------------------------------------------------------------

@@ -51,7 +51,8 @@ REDUCTIONS = 200
 """In one measurement."""
 
 RUNS = (
-    "game=leduc", "algorithm=sd_cfr_and_deep_cfr", "seed=range(20,40)", "trainer.devices=1,2", "algorithm.iterations=40",
+    "game=leduc", "algorithm=sd_cfr_and_deep_cfr", "seed=range(20,40)", "trainer.devices=1,2",
+    "algorithm.iterations=40",
     "algorithm.snapshot_every=10", "algorithm.traversals=400", "algorithm.value_capacity=20000",
     "algorithm.strategy_capacity=20000", "algorithm.value.steps=100", "algorithm.value.batch_size=256",
     "algorithm.average.steps=300", "algorithm.average.batch_size=256",
