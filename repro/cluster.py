@@ -23,12 +23,14 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 from omegaconf import OmegaConf
+from rich.markup import escape
 from rich.table import Table
 
 from repro import durable, leftovers
@@ -36,6 +38,7 @@ from repro.config.checks import check, check_settings
 from repro.config.composed import one_sentence
 from repro.config.fields import at_least, between, one_of
 from repro.config.keys import training_key
+from repro.config.lightning import processes_of
 from repro.config.schema import LATER
 from repro.elsewhere import Elsewhere
 from repro.errors import ReproError, told_as
@@ -51,6 +54,8 @@ from repro.tracking.record import INVOCATION
 FOLDER, PLAN, JOBS = "cluster", "plan.json", "jobs.json"
 _WAIT_TO_BE_KILLED_SECONDS = 900
 _GIB = 2**30
+_CLOCKS_APART = 2.0
+"""Seconds that the time of a process's start may be off."""
 
 
 @dataclass
@@ -134,7 +139,12 @@ def submit(runs: Sequence[Run], where: Elsewhere, jobs: int, again: str, config_
     due, waiting = _due([_by_a_job(run, output) for run in runs])
     if due:
         memory = (settings.parameters or {}).get("mem_gb")
-        check_sizes(due, given=memory * _GIB if memory and settings.executor != "local" else None)
+        if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int | float) or memory <= 0):
+            raise ReproError(f"mem_gb is {memory!r}; it must be a number of GiB above 0, or null.")
+        if settings.executor == "local":
+            check_sizes(due)
+        elif memory is not None:  # Otherwise what jobs get is not known here.
+            check_sizes(due, given=memory * _GIB)
     going = _going(_latest_jobs(output))
     is_going = [any(training_key(config) in going for config in run.configs) for run in due]
     due = [run for run, goes in zip(due, is_going, strict=True) if not goes]
@@ -147,7 +157,8 @@ def submit(runs: Sequence[Run], where: Elsewhere, jobs: int, again: str, config_
     elif not any(is_going):
         print("there is nothing to submit")
     if waiting:
-        print(f"{len(waiting)} run(s) need what others leave; when that is there, repeat the command to submit them")
+        without = " without force" if any(config.force for run in runs for config in run.configs) else ""
+        print(f"{len(waiting)} run(s) need what others leave; when that is there, repeat the command{without}")
     print(f"how far they are, and to take in what is finished: {again} --collect")
     return 0
 
@@ -163,6 +174,8 @@ def _by_a_job(run: Run, output: Path) -> Run:
     configs = [replace(c, output_dir=str(output), tracking_uri=told) for c in run.configs]
     for config in configs:
         check_settings(config)
+        if (count := processes_of(config)) > 1:
+            raise ReproError(f"trainer.devices is {count}; a job of a cluster does its runs by one process each.")
     return replace(run, configs=configs)
 
 
@@ -212,7 +225,8 @@ def _submitted(
         ids = [str(job.job_id) for job in submitted]
     keys = [[training_key(config) for number in own for config in runs[number].configs] for own in numbers]
     about = {
-        "executor": settings.executor, "host": socket.gethostname(), "jobs": dict(zip(ids, keys, strict=True)),
+        "executor": settings.executor, "host": socket.gethostname(), "submitted": time.time(),
+        "jobs": dict(zip(ids, keys, strict=True)),
     }  # fmt: skip
     durable.write(folder / JOBS, json.dumps(about, indent=1).encode())
     return folder, ids
@@ -286,7 +300,8 @@ def do_part(runs: Sequence[Run], part: tuple[int, int], jobs: int, again: str) -
         launcher = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"]
         status = Command(output, mine[0].config.tracking_uri, launcher).do([mine])
     if left:
-        print(f"{left} run(s) of this part need others; when these are there, repeat the command")
+        without = " without force" if any(config.force for run in runs for config in run.configs) else ""
+        print(f"{left} run(s) of this part need others; when these are there, repeat the command{without}")
     print(f"to take in what is finished: {again} --collect")
     return status
 
@@ -301,10 +316,12 @@ def collect(runs: Sequence[Run], again: str) -> int:
         again: as for `submit`.
     """
     output = prepare_output(runs[0].config.output_dir, cleans=False)
-    trainings = [Run([config], run.labels, run.title) for run in union(runs) for config in run.configs]
-    to_tell = [run for run in trainings if is_measured(run.config) and not is_done(run.config)]
+    every = [(run, replace(config, force=False)) for run in union(runs) for config in run.configs]
+    trainings = [Run([config], run.labels, run.title) for run, config in every]
+    going = _going(_latest_jobs(output))
+    to_tell = [r for r in trainings if is_measured(r.config) and not is_done(r.config) and r.key not in going]
     if to_tell:
-        command = Command(output, to_tell[0].config.tracking_uri, None)
+        command = Command(output, to_tell[0].config.tracking_uri, None, closes=False)
         command.do([to_tell])
         command.show(to_tell)
     missing = [run for run in trainings if not is_done(run.config)]
@@ -324,7 +341,7 @@ def _show(runs: Sequence[Run], output: Path) -> None:
         record = records.read(run.folder)
         state, why = _state(run, jobs.get(run.key), going.get(run.key, ""))
         reached = f"{record.iteration}/{run.config.algorithm.iterations}"
-        table.add_row(label, run.key, state, reached, why)
+        table.add_row(label, run.key, state, reached, escape(why))
     console(sys.stdout).print(table)
 
 
@@ -350,12 +367,14 @@ class Job:
 
     Attributes:
         executor, host: submitit's kind, and the machine that submitted it.
+        submitted: when, by that machine's clock, after it was started if it is a process.
         id: the cluster's, or that of a process.
         log: what it wrote, by then, to stderr.
     """
 
     executor: str
     host: str
+    submitted: float
     id: str
     log: Path
 
@@ -367,7 +386,7 @@ def _latest_jobs(output: Path) -> dict[str, Job]:
         about = json.loads(path.read_text())
         for job_id, keys in about["jobs"].items():
             log = path.parent / "jobs" / f"{job_id}_0_log.err"
-            jobs.update(dict.fromkeys(keys, Job(about["executor"], about["host"], job_id, log)))
+            jobs.update(dict.fromkeys(keys, Job(about["executor"], about["host"], about["submitted"], job_id, log)))
     return jobs
 
 
@@ -379,7 +398,12 @@ def _going(jobs: Mapping[str, Job]) -> dict[str, str]:
 
 
 def _local_state(job: Job) -> str:
-    return "going on" if job.host == socket.gethostname() and leftovers.is_alive(int(job.id)) else ""
+    if job.host != socket.gethostname() or not leftovers.is_alive(int(job.id)):
+        return ""
+    # Since then another process may have got its number.
+    with suppress(psutil.NoSuchProcess):
+        return "going on" if psutil.Process(int(job.id)).create_time() <= job.submitted + _CLOCKS_APART else ""
+    return ""
 
 
 def _queued() -> dict[str, str]:

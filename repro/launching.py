@@ -375,19 +375,24 @@ class Command:
         output: the output folder.
         tracking_uri: of the MLflow store; None for the one in the output folder; `LATER`: none is told.
         launcher: overrides about Hydra's launcher; None: all runs are done in this process, one after the other.
+        closes: whether to show runs of processes that are gone as ended, which relies on locks: not where they may go
+            on on other machines.
 
     Raises:
         ReproError: the store cannot be opened.
     """
 
-    def __init__(self, output: Path, tracking_uri: str | None, launcher: Sequence[str] | None) -> None:
+    def __init__(
+        self, output: Path, tracking_uri: str | None, launcher: Sequence[str] | None, closes: bool = True
+    ) -> None:
         from repro.tracking.store import default_uri, open_store  # noqa: PLC0415  (MLflow takes seconds)
 
         self._client: Store | None = None
         if tracking_uri != LATER:
             # Made before any job starts: several at once would race for it.
             self._client = open_store(tracking_uri or default_uri(output), tries_writing=True)
-            leftovers.close_runs(self._client, output, tracking_uri is None)
+            if closes:
+                leftovers.close_runs(self._client, output, tracking_uri is None)
         self._output, self._launcher = output, launcher
         self.invocation = uuid.uuid4().hex
         os.environ[INVOCATION] = self.invocation

@@ -112,8 +112,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The first process is told to stop, and ends the others.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        os.environ[launching.COMMAND_PROCESS] = f"{socket.gethostname()}:{os.getppid()}"
     launching.end_with_the_command()
+    if not rank:
+        # The others, which Lightning starts with this environment, end with this process.
+        os.environ[launching.COMMAND_PROCESS] = f"{socket.gethostname()}:{os.getpid()}"
     configs, of, title = launching.planned(plan, 0)
     if rank:
         from repro.training import follow  # noqa: PLC0415  (it imports this module)

@@ -29,7 +29,7 @@ def check(flag: str, path: Path, endings: Sequence[str] = ENDINGS) -> None:
         raise ReproError(f"{flag} is {str(path)!r}; its name must end in {', '.join(endings)}.")
     if not folder.is_dir():
         raise ReproError(f"{flag} is {str(path)!r}; there is no folder {folder}.")
-    if path.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+    if path.is_dir() or not os.access(folder, os.W_OK):
         raise ReproError(f"{flag} is {str(path)!r}; it must be a file that can be written.")
 
 

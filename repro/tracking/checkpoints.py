@@ -113,18 +113,19 @@ class Checkpoints(Checkpoint):
 
 
 def _remove_parts(folder: Path) -> None:
-    """Remove the parts that no checkpoint names, by the only process that writes here."""
+    """Remove the parts that no checkpoint names, by the only process that writes here; none if that is not known."""
     parts = list(folder.glob(f"*{PART}"))
-    named = {name for path in folder.glob("*.ckpt") for name in _parts(path)} if parts else set()
+    try:
+        named = {name for path in folder.glob("*.ckpt") for name in _parts(path)} if parts else set()
+    except Exception:  # A damaged checkpoint is told of where it is to be continued from.
+        return
     for part in (part for part in parts if part.name not in named):
         part.unlink()
 
 
 def _parts(checkpoint: Path) -> list[str]:
-    """The names of a checkpoint's parts, as far as it can be read."""
-    with suppress(Exception):
-        return list(map(str, load_mapped(checkpoint).get(PARTS, [])))
-    return []
+    """The names of a checkpoint's parts."""
+    return list(map(str, load_mapped(checkpoint).get(PARTS, [])))
 
 
 def kept(folder: Path) -> list[Path]:
@@ -149,14 +150,16 @@ def problem(path: Path, trainings: Sequence[str]) -> str:
     others = content.get(TRAININGS, list(trainings))
     if others != list(trainings):
         return f"is of another training ({', '.join(map(str, others))})"
-    return next(filter(None, (_problem_of_a_part(path.with_name(name)) for name in _parts(path))), "")
+    return next(filter(None, (_problem_of_a_part(path.with_name(str(name))) for name in content.get(PARTS, []))), "")
 
 
 def _problem_of_a_part(path: Path) -> str:
     try:
         if load_checked(path)[1] is None:
             return ""
-    except MemoryError:
+    except FileNotFoundError:
+        return f"cannot be continued from, because its part {path.name} is gone"
+    except (OSError, MemoryError):
         raise
     except Exception as error:
         return f"cannot be continued from, because its part {path.name} cannot be read ({type(error).__name__})"
