@@ -138,13 +138,11 @@ def submit(runs: Sequence[Run], where: Elsewhere, jobs: int, again: str, config_
     output = prepare_output(runs[0].config.output_dir, cleans=False)
     due, waiting = _due([_by_a_job(run, output) for run in runs])
     if due:
-        memory = (settings.parameters or {}).get("mem_gb")
-        if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int | float) or memory <= 0):
-            raise ReproError(f"mem_gb is {memory!r}; it must be a number of GiB above 0, or null.")
+        memory: Any = (settings.parameters or {}).get("mem_gb")
         if settings.executor == "local":
             check_sizes(due)
-        elif memory is not None:  # Otherwise what jobs get is not known here.
-            check_sizes(due, given=memory * _GIB)
+        elif isinstance(memory, int | float):  # Otherwise what jobs get is not known here, or submitit refuses it.
+            check_sizes(due, given=float(memory) * _GIB)
     going = _going(_latest_jobs(output))
     is_going = [any(training_key(config) in going for config in run.configs) for run in due]
     due = [run for run, goes in zip(due, is_going, strict=True) if not goes]
