@@ -239,7 +239,9 @@ def _executor(folder: Path, settings: ClusterConfig, on: str, jobs: int, runs: S
         ) from error
     kind = settings.executor
     parameters = dict(settings.parameters or {})
-    parameters["cpus_per_task"] = parameters.get("cpus_per_task") or max(run.config.threads for run in runs)
+    parameters["cpus_per_task"] = parameters.get("cpus_per_task") or max(
+        run.config.threads * processes_of(run.config) for run in runs
+    )
     if parameters.get("gpus_per_node") is None and any(run.config.device == "cuda" for run in runs):
         parameters["gpus_per_node"] = 1
     if kind == "slurm":

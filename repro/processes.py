@@ -108,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Do the only run of a plan (`repro.launching.write_plan`), as one of its processes; returns the exit status."""
     (plan,) = sys.argv[1:] if arguments is None else arguments
     rank = LightningEnvironment().local_rank()
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # A cluster sends it to all; the job that started these ends them.
     if rank:
         # The first process is told to stop, and ends the others.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
