@@ -172,8 +172,6 @@ def _by_a_job(run: Run, output: Path) -> Run:
     configs = [replace(c, output_dir=str(output), tracking_uri=told) for c in run.configs]
     for config in configs:
         check_settings(config)
-        if (count := processes_of(config)) > 1:
-            raise ReproError(f"trainer.devices is {count}; a job of a cluster does its runs by one process each.")
     return replace(run, configs=configs)
 
 

@@ -182,6 +182,7 @@ def _check_space(study: StudyConfig, config_dir: str | None) -> None:
     Raises:
         ReproError: a key is unknown, or a value impossible.
     """
+    from repro.config.lightning import processes_of  # noqa: PLC0415
     from repro.planned import Run  # noqa: PLC0415
     from repro.planning import check_sizes  # noqa: PLC0415
     from repro.tuning.config import parameters, runs  # noqa: PLC0415
@@ -189,7 +190,10 @@ def _check_space(study: StudyConfig, config_dir: str | None) -> None:
     space = list(parameters(study.space))
     for last in (0, -1):
         changes = [p.override((p.choices or [p.low, p.high])[last]) for p in space]
-        check_sizes([Run([config], {}) for config in runs(study, changes, study.seeds[:1], config_dir)])
+        corner = runs(study, changes, study.seeds[:1], config_dir)
+        check_sizes([Run([config], {}) for config in corner])
+        for count in (count for config in corner if (count := processes_of(config)) > 1):
+            raise ReproError(f"trainer.devices is {count}; a trial is done by one process, and jobs=... does several.")
 
 
 def _tune(config: StudyConfig, default: Config, config_dir: str | None) -> int:

@@ -21,7 +21,7 @@ from repro.planning import plan
 from repro.tracking import checkpoints
 from repro.tracking import record as records
 from repro.tracking.checkpoints import Checkpoints
-from tests.helpers.commands import SMALL, call_here, executed, folder_of, key_of, planned, results, tracked
+from tests.helpers.commands import SMALL, call, call_here, executed, folder_of, key_of, planned, results, tracked
 from tests.helpers.signals import signalling
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,7 +55,7 @@ def test_an_array_is_preempted_killed_completed_and_collected_once(tmp_path):
     signals = signalling("SIGUSR2", 5, tmp_path), signalling("SIGKILL", 5, tmp_path, of=1)
     every = "checkpoint_every_seconds=0"
     array = ("-m", *SHORT, "seed=0,1", f"output_dir={output}", *signals, every, *TWO_AT_ONCE)
-    submitted = call_here(*array, "--on", "local")
+    submitted = call(*array, "--on", "local")
     assert submitted.returncode == 0, submitted.stderr
     assert "submitted 2 run(s) in 2 job(s)" in submitted.stdout
     waited_for(output)
@@ -69,7 +69,7 @@ def test_an_array_is_preempted_killed_completed_and_collected_once(tmp_path):
     assert "2 training(s): 1 finished, 1 of them taken in now; 1 missing" in partial.stdout
     assert f"{killed}  interrupted  4/10" in partial.stdout
     assert told(output) == [preempted]
-    again = call_here(*array, "--on", "local")
+    again = call(*array, "--on", "local")
     assert "submitted 1 run(s) in 1 job(s)" in again.stdout
     waited_for(output)
 
@@ -256,7 +256,7 @@ def test_runs_that_need_others_are_submitted_when_these_are_there(tmp_path, slur
 
 def test_parts_do_everything_once_and_tell_nobody(tmp_path, monkeypatch):
     # In this process, without Hydra's launchers.
-    monkeypatch.setattr(cluster, "Command", lambda output, uri, _: Command(output, uri, None))
+    monkeypatch.setattr(cluster, "Command", lambda output, uri, _, **how: Command(output, uri, None, **how))
     runs = ("-m", *QUICK, "seed=range(3)", f"output_dir={tmp_path}")
     done: list[set[str]] = []
     for part, count in (("1/2", 2), ("2/2", 1)):
