@@ -36,6 +36,8 @@ from repro.measuring import measured_rows
 from repro.planning import plan
 from repro.stopping import stoppable
 from repro.tracking import provenance
+from repro.tracking import record as records
+from repro.trained import folder_of
 
 PAGE = provenance.REPOSITORY / "docs" / "scaling.md"
 MEASURED, CURVES = "measured", "curves"
@@ -52,9 +54,9 @@ REDUCTIONS = 200
 
 RUNS = (
     "game=leduc", "algorithm=sd_cfr_and_deep_cfr", "seed=range(20,40)", "trainer.devices=1,2",
-    "algorithm.iterations=40",
-    "algorithm.snapshot_every=10", "algorithm.traversals=400", "algorithm.value_capacity=20000",
-    "algorithm.strategy_capacity=20000", "algorithm.value.steps=100", "algorithm.value.batch_size=256",
+    "algorithm.iterations=40", "algorithm.snapshot_every=10", "algorithm.traversals=400",
+    "algorithm.value_capacity=20000", "algorithm.strategy_capacity=20000",
+    "algorithm.value.steps=100", "algorithm.value.batch_size=256",
     "algorithm.average.steps=300", "algorithm.average.batch_size=256",
 )  # fmt: skip
 """Of `--curves`; memories are full after a few iterations."""
@@ -255,11 +257,27 @@ def with_block(page: str, name: str, lines: Sequence[str]) -> str:
     return block.sub(lambda match: match.group(1) + "\n".join(lines) + "\n" + match.group(2), page)
 
 
+def text_of(page: Path) -> str:
+    """A page.
+
+    Raises:
+        ReproError: it cannot be read.
+    """
+    try:
+        return page.read_text()
+    except OSError as error:
+        raise ReproError(f"--page {page} cannot be read ({error.strerror}).") from error
+
+
 # -- curves ----------------------------------------------------------------------------------------------------------
 
 
-def exploitabilities(output: Path) -> pd.DataFrame:
-    """Do the runs of `RUNS`; what they measured: `processes`, `seed`, `readout`, `iteration`, `exploitability`.
+def exploitabilities(output: Path) -> tuple[pd.DataFrame, list[str]]:
+    """Do the runs of `RUNS`.
+
+    Returns:
+        What they measured, `processes`, `seed`, `readout`, `iteration`, `exploitability`, and the commits that they
+        were made with.
 
     Raises:
         ReproError: one did not finish.
@@ -269,13 +287,16 @@ def exploitabilities(output: Path) -> pd.DataFrame:
     sweep = plan([*RUNS, f"output_dir={output}"], multirun=True)
     if run(sweep):
         raise ReproError("not all runs have finished; repeat the command to continue.")
+    configs = [config for run in sweep.runs for config in run.configs]
+    commits = {commit for config in configs for commit in records.read(folder_of(config)).made_with["git_commit"]}
     rows = [
         (processes_of(config), config.seed, readout, iteration, value)
-        for config in (config for run in sweep.runs for config in run.configs)
+        for config in configs
         for readout, metric, iteration, value in measured_rows(config)
         if metric == "exploitability"
     ]
-    return pd.DataFrame(rows, columns=["processes", "seed", "readout", "iteration", "exploitability"])
+    columns = ["processes", "seed", "readout", "iteration", "exploitability"]
+    return pd.DataFrame(rows, columns=columns), sorted(commits)
 
 
 def curves_block(data: pd.DataFrame, where: str) -> list[str]:
@@ -306,11 +327,10 @@ def _quoted(override: str) -> str:
 # -- the command -----------------------------------------------------------------------------------------------------
 
 
-def where() -> str:
-    """The commit and the machine, in words."""
-    machine, code = provenance.hardware(), provenance.code()
-    changed = " with changes" if code["git_dirty"] == "true" else ""
-    return f"commit {code['git_commit'][:12]}{changed}, {machine['cpu']}, {machine['cores']} cores"
+def where(commits: Sequence[str]) -> str:
+    """Commits and the machine, in words."""
+    machine = provenance.hardware()
+    return f"commit {' and '.join(commit[:12] for commit in commits)}, {machine['cpu']}, {machine['cores']} cores"
 
 
 @faults_told
@@ -323,18 +343,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--curves", action="store_true", help="do the runs that compare what is learned instead")
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="folder of these runs")
     options = parser.parse_args(arguments)
-    try:
-        page = options.page.read_text()
-    except OSError as error:
-        raise ReproError(f"--page {options.page} cannot be read ({error.strerror}).") from error
     name = CURVES if options.curves else MEASURED
-    with_block(page, name, [])
+    with_block(text_of(options.page), name, [])  # Before minutes of work.
     if options.curves:
-        lines = curves_block(exploitabilities(options.output), where())
+        data, commits = exploitabilities(options.output)
+        lines = curves_block(data, where(commits))
     else:
         repetitions = 3 if options.quick else 9
-        lines = measured_block([measured(setting, repetitions) for setting in SETTINGS], repetitions, where())
-    durable.write(options.page, with_block(page, name, lines).encode())
+        lines = measured_block(
+            [measured(setting, repetitions) for setting in SETTINGS],
+            repetitions, where([provenance.code()["git_commit"]]),
+        )  # fmt: skip
+    durable.write(options.page, with_block(text_of(options.page), name, lines).encode())
     print("\n".join(lines))
     return 0
 
