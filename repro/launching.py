@@ -38,7 +38,7 @@ from omegaconf import DictConfig
 from rich.markup import escape
 from rich.table import Table
 
-from repro import durable, leftovers
+from repro import durable, leftovers, stopping
 from repro.config.keys import as_plain, from_plain
 from repro.config.lightning import processes_of
 from repro.config.schema import LATER, Config
@@ -211,11 +211,13 @@ def _in_processes(run: Run) -> str:
         environment = {k: v for k, v in os.environ.items() if k not in _OF_RANKS} | {
             COMMAND_PROCESS: f"{socket.gethostname()}:{os.getpid()}", "OMP_NUM_THREADS": str(run.config.threads),
         }  # fmt: skip
-        process = subprocess.Popen([sys.executable, "-m", "repro.processes", str(plan)], env=environment)
+        # What asks this process to stop is to ask that one: it finishes the iteration.
+        asking = [number.name for number in stopping.asking()]
+        process = subprocess.Popen([sys.executable, "-m", "repro.processes", str(plan), *asking], env=environment)
         try:
             process.wait()
         except KeyboardInterrupt:
-            process.terminate()
+            process.send_signal(stopping.received() if stopping.is_asked() else signal.SIGTERM)
             process.wait()
             raise
     return _state_after(process.returncode, run.folder)

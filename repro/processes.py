@@ -33,7 +33,7 @@ from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher  # 
 
 from repro import launching
 from repro.errors import ReproError
-from repro.stopping import stopped_by_signals
+from repro.stopping import asked_by, stopped_by_signals
 
 _LONGEST_WAIT = timedelta(days=7)
 """Of the others while the first one measures. That a process is gone shows at once."""
@@ -105,13 +105,18 @@ def _ended(process: subprocess.Popen[bytes], seconds: float) -> int | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do the only run of a plan (`repro.launching.write_plan`), as one of its processes; returns the exit status."""
-    (plan,) = sys.argv[1:] if arguments is None else arguments
+    """Do the only run of a plan (`repro.launching.write_plan`), as one of its processes; returns the exit status.
+
+    Args:
+        arguments: the plan's file, and names of signals that ask for the end of a training, and do not stop it at once.
+    """
+    plan, *asking = sys.argv[1:] if arguments is None else arguments
+    asked = [signal.Signals[name] for name in asking]
     rank = LightningEnvironment().local_rank()
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # A cluster sends it to all; the job that started these ends them.
     if rank:
         # The first process is told to stop, and ends the others.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *asked):
             signal.signal(number, signal.SIG_IGN)
     launching.end_with_the_command()
     if not rank:
@@ -124,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with suppress(ReproError):  # What all processes meet, such as a fit that diverges, the first one tells.
             follow(configs[0], rank)
         return 0
-    with suppress(KeyboardInterrupt), stopped_by_signals():  # The record says so.
+    with suppress(KeyboardInterrupt), stopped_by_signals(), asked_by(*asked):  # The record says so.
         launching.execute_here(configs, of, title)
     return 0
 

@@ -124,6 +124,11 @@ def iterating() -> Iterator[None]:
     stop_if_asked()
 
 
+def asking() -> Sequence[signal.Signals]:
+    """Signals that ask and do not stop a training of this process at once."""
+    return _asking
+
+
 def is_asked() -> bool:
     """Whether a signal has asked this process to stop."""
     return _asked is not None

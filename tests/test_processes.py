@@ -10,6 +10,7 @@ import socket
 import subprocess
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
 from torch import Tensor
 
+from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.minibatches import Chunked, ManySteps, Minibatch
 from repro.algorithms.ranks import ALONE, Ranks
 from repro.algorithms.regression import fit
@@ -34,6 +36,7 @@ from repro.games import load
 from repro.launching import execute_here
 from repro.networks.optimizers import FlatAdam
 from repro.processes import Processes
+from repro.stopping import asked_by, stopped_by_signals
 from repro.tracking import checkpoints
 from repro.tracking import record as records
 from repro.tracking.checkpoints import Checkpoints
@@ -261,14 +264,15 @@ def straight(tmp_path_factory, _empty_database):
 
 
 def on_forked_ranks(*overrides: str) -> list[int]:
-    """The same with forked processes."""
+    """The same with forked processes, of which SIGUSR2 asks the first one to stop."""
     run = planned(*overrides)
 
     def part(rank: int) -> None:
         if rank:
             follow(run.config, rank)
         else:
-            execute_here(run.configs, run.labels)
+            with suppress(KeyboardInterrupt), stopped_by_signals(), asked_by(signal.SIGUSR2):
+                execute_here(run.configs, run.labels)
 
     return on_ranks(part)
 
@@ -309,6 +313,25 @@ def test_killed_and_repeated_equals_never_stopped(straight, tmp_path, monkeypatc
     assert on_forked_ranks(*overrides) == [0, 0]
     assert records.read(folder).state == records.FINISHED, records.read(folder).message
     pd.testing.assert_frame_equal(results(tmp_path, TWO), results(straight, TWO))
+
+
+@pytest.mark.slow
+def test_asked_to_stop_all_finish_the_iteration_and_leave_a_checkpoint(tmp_path, monkeypatch):
+    overrides = (*TWO, f"output_dir={tmp_path}", "checkpoint_every_seconds=600")
+    advance = DeepCFR.advance
+
+    def asked(self: DeepCFR) -> dict[str, float]:
+        if self.iteration == 4 and not self.ranks.rank:
+            os.kill(os.getpid(), signal.SIGUSR2)
+        return advance(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeepCFR, "advance", asked)
+        assert on_forked_ranks(*overrides) == [0, 0]
+    folder = only_folder(tmp_path)
+    assert checkpoints.newest(folder) == 4
+    assert records.read(folder).state == records.INTERRUPTED
+    assert not checkpoints.problem(folder / "last.ckpt", [folder.name])
 
 
 @pytest.fixture

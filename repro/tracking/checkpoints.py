@@ -66,8 +66,8 @@ class Checkpoints(Checkpoint):
         is_last = trainer.current_epoch + 1 == trainer.max_epochs
         is_due = is_last or trainer.should_stop or time.monotonic() - self._saved >= self._every
         if trainer.world_size > 1:
-            # The first one's clock decides.
-            is_due = trainer.strategy.broadcast(is_due)
+            # The first one's clock decides, and whether that one was asked to stop.
+            is_due, trainer.should_stop = trainer.strategy.broadcast((is_due, trainer.should_stop))
         if is_due:
             started = time.monotonic()
             self._save(trainer)
