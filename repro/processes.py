@@ -113,7 +113,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plan, *asking = sys.argv[1:] if arguments is None else arguments
     asked = [signal.Signals[name] for name in asking]
     rank = LightningEnvironment().local_rank()
-    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # A cluster sends it to all; the job that started these ends them.
     if rank:
         # The first process is told to stop, and ends the others.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *asked):
