@@ -231,10 +231,17 @@ def predicted_table(each: Measured, link: Link) -> list[str]:
         ]
         for ranks in RANKS[1:]
     ]  # fmt: skip
-    fastest, efficient = work.fastest(link), work.efficient(link)
-    ends = f"It stops paying at {fastest} ranks" if fastest > 1 else "It does not pay at all: one process is fastest"
-    half = f"at least half of the processors' work is gained up to {efficient}"
-    return [*table(head, rows), "", f"Predicted: {ends}; {half}."]
+    return [*table(head, rows), "", f"Predicted: {_where_it_ends(work, link)}."]
+
+
+def _where_it_ends(work: Work, link: Link) -> str:
+    fastest = work.fastest(link)
+    if fastest == 1:
+        return "it does not pay, one process is fastest"
+    half = f"up to {work.efficient(link)}, it is at least half as many times as fast as there are"
+    if fastest == RANKS[-1]:
+        return f"it still pays with {fastest} ranks, the most that were looked at; {half}"
+    return f"it stops paying after {fastest} ranks; {half}"
 
 
 def _time(seconds: float) -> str:
@@ -350,9 +357,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lines = curves_block(data, where(commits))
     else:
         repetitions = 3 if options.quick else 9
+        # Before this command's own.
+        load = f"{where([provenance.code()['git_commit']])}, with a load average of {os.getloadavg()[0]:.2g} before"
         lines = measured_block(
             [measured(setting, repetitions) for setting in SETTINGS],
-            repetitions, where([provenance.code()["git_commit"]]),
+            repetitions, load,
         )  # fmt: skip
     durable.write(options.page, with_block(text_of(options.page), name, lines).encode())
     print("\n".join(lines))
