@@ -238,7 +238,9 @@ def _where_it_ends(work: Work, link: Link) -> str:
     fastest = work.fastest(link)
     if fastest == 1:
         return "it does not pay, one process is fastest"
-    half = f"up to {work.efficient(link)}, it is at least half as many times as fast as there are"
+    half = f"with more than {work.efficient(link)}, each does less than half of what one does alone"
+    if fastest == RANKS[-1] == work.efficient(link):
+        return f"it pays well with {fastest} ranks, the most that were looked at"
     if fastest == RANKS[-1]:
         return f"it still pays with {fastest} ranks, the most that were looked at; {half}"
     return f"it stops paying after {fastest} ranks; {half}"
@@ -340,6 +342,10 @@ def where(commits: Sequence[str]) -> str:
     return f"commit {' and '.join(commit[:12] for commit in commits)}, {machine['cpu']}, {machine['cores']} cores"
 
 
+def _load() -> str:
+    return f"{os.getloadavg()[0]:.1f}"
+
+
 @faults_told
 @stoppable("")
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -357,12 +363,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lines = curves_block(data, where(commits))
     else:
         repetitions = 3 if options.quick else 9
-        # Before this command's own.
-        load = f"{where([provenance.code()['git_commit']])}, with a load average of {os.getloadavg()[0]:.2g} before"
-        lines = measured_block(
-            [measured(setting, repetitions) for setting in SETTINGS],
-            repetitions, load,
-        )  # fmt: skip
+        before, found = _load(), [measured(setting, repetitions) for setting in SETTINGS]
+        load = f"load average {before} before and {_load()} after, of which this command's processes are at most 2"
+        commit = provenance.code()["git_commit"]
+        lines = measured_block(found, repetitions, f"{where([commit])}, {load}")
     durable.write(options.page, with_block(text_of(options.page), name, lines).encode())
     print("\n".join(lines))
     return 0
