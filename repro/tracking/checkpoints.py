@@ -23,7 +23,7 @@ from pytorch_lightning.callbacks import Checkpoint
 
 from repro.algorithms.base import Training
 from repro.algorithms.ranks import Ranks
-from repro.faults import writing
+from repro.faults import disk_fault, writing
 from repro.policies.snapshot import load_checked, load_mapped, save_durably
 
 _PAUSE_PER_WRITE = 20
@@ -157,11 +157,11 @@ def _problem_of_a_part(path: Path) -> str:
     try:
         if load_checked(path)[1] is None:
             return ""
-    except FileNotFoundError:
-        return f"cannot be continued from, because its part {path.name} is gone"
-    except (OSError, MemoryError):
+    except MemoryError:
         raise
-    except Exception as error:
+    except Exception as error:  # A damaged file fails in as many ways as there are bytes, as an OSError, too.
+        if disk_fault(error):
+            raise
         return f"cannot be continued from, because its part {path.name} cannot be read ({type(error).__name__})"
     return f"cannot be continued from, because its part {path.name} is damaged (its checksum is wrong)"
 
