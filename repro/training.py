@@ -225,10 +225,8 @@ def _note_trained(seeds: Iterable[Seed]) -> None:
 
 def _model(game: Any, seeds: Sequence[Seed]) -> Training:
     config = seeds[0].config
-    if (count := processes_of(config)) > 1:
-        trainings = [config.algorithm.build_rank(game, config, Ranks(0, count))]
-    else:
-        trainings = [seed.config.algorithm.build(game, seed.config) for seed in seeds]
+    ranks = Ranks(0, processes_of(config))
+    trainings = [seed.config.algorithm.build_rank(game, seed.config, ranks) for seed in seeds]
     for training, seed in zip(trainings, seeds, strict=True):
         training.snapshots = snapshots_of(seed.folder)
     together: Training = config.algorithm.together(trainings)

@@ -15,7 +15,8 @@ import yaml
 
 from repro import cluster, figure, outlook
 from repro.cluster import Worker
-from repro.launching import Command, write_plan
+from repro.executing import write_plan
+from repro.launching import Command
 from repro.measuring import is_done
 from repro.planning import plan
 from repro.tracking import checkpoints

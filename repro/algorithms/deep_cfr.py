@@ -175,7 +175,10 @@ class DeepCFRConfig(AlgorithmConfig):
         assert config.network is not None
         return DeepCFR(game, self, config.network, config.seed)
 
-    def build_rank(self, game: Game, config: Config, ranks: Ranks) -> DeepCFR:
+    def build_rank(self, game: Game, config: Config, ranks: Ranks) -> Training:
+        if ranks.count == 1:
+            return self.build(game, config)
+
         def part(regression: RegressionConfig) -> RegressionConfig:
             return replace(regression, batch_size=ranks.share(regression.batch_size))
 

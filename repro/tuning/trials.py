@@ -19,7 +19,7 @@ import pytorch_lightning as pl
 from repro.algorithms.base import Training
 from repro.config.schema import Config
 from repro.errors import ReproError
-from repro.launching import execute, without_force
+from repro.executing import execute, without_force
 from repro.measuring import Results
 from repro.stopping import stopped_by_signals
 from repro.tracking import record as records
