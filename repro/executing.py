@@ -36,6 +36,7 @@ from repro.errors import ReproError, StoppedEarlyError, StorageError
 from repro.faults import disk_faults_told
 from repro.planned import Run
 from repro.stopping import stopped_by_signals
+from repro.tracking import checkpoints
 from repro.tracking import record as records
 from repro.tracking.record import FAILED, INTERRUPTED, INVOCATION, RunRecord
 from repro.trained import folder_of, record_of
@@ -270,8 +271,6 @@ def _execute_alone(
 
 def _kept(folder: Path, record: RunRecord) -> str:
     """What is kept of a run that is interrupted."""
-    from repro.tracking import checkpoints  # noqa: PLC0415  (imports Lightning, which takes seconds)
-
     if record.trained:
         return "its training is finished and kept"
     newest = checkpoints.newest(folder.parent / (record.checkpoints or folder.name))

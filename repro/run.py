@@ -42,7 +42,7 @@ def _job(config: DictConfig) -> float | None:
     Raises:
         _UnfinishedError: the run did not finish.
     """
-    from repro.measuring import headline_value  # noqa: PLC0415  (imports torch and Lightning, which takes seconds)
+    from repro.measuring import headline_value  # noqa: PLC0415  (imports torch, which takes seconds)
     from repro.planning import planned_job  # noqa: PLC0415
 
     del config  # Composed without what a game wants by default (`repro.config.game_defaults`).

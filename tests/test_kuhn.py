@@ -154,7 +154,7 @@ def test_resumed_equals_uninterrupted():
 
 def test_greedy_is_the_most_probable_action():
     made = model()
-    made.training_step(None, 0)
+    made.step()
     mixed, pure = played(made)["policy"].table, played(made)["greedy"].table
     assert torch.equal(mixed.argmax(1), pure.argmax(1))
     assert set(pure.flatten().tolist()) == {0.0, 1.0}
@@ -163,7 +163,7 @@ def test_greedy_is_the_most_probable_action():
 
 def test_the_strategy_itself_is_measured():
     made = model()
-    made.training_step(None, 0)
+    made.step()
     found = measured(made.game, config_of(made.algorithm), made, Strategy())
     for name, policy in played(made).items():
         cells = made.game.legal.nonzero().tolist()
@@ -175,7 +175,7 @@ def test_the_strategy_itself_is_measured():
 def test_divergence_names_iteration_and_key():
     made = model(learning_rate=1e30)
     with pytest.raises(ReproError, match=r"iteration \d+; algorithm.learning_rate"):
-        made.training_step(None, 0)
+        made.step()
 
 
 @pytest.mark.parametrize("algorithm", ["kuhn_post", "kuhn_post_corrected"])

@@ -33,10 +33,10 @@ from repro.executing import execute_here
 from repro.games import load
 from repro.networks.optimizers import FlatAdam
 from repro.processes import Processes
+from repro.saving import Checkpoints
 from repro.stopping import asked_by, stopped_by_signals
 from repro.tracking import checkpoints
 from repro.tracking import record as records
-from repro.tracking.checkpoints import Checkpoints
 from repro.training import follow
 from tests.helpers.commands import SMALL, configs, executed, only_folder, planned, results, tracked
 from tests.helpers.deep_cfr import small_config, small_model

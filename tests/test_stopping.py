@@ -22,9 +22,9 @@ from repro import evaluate, executing, figure, leftovers, match, run, stopping
 from repro.config.checks import _loaded, game_for_checks
 from repro.evaluation.measures import Exploitability
 from repro.planned import Run
+from repro.saving import Checkpoints
 from repro.tracking import provenance
 from repro.tracking import record as records
-from repro.tracking.checkpoints import Checkpoints
 from tests.helpers.commands import SMALL, command, executed, folder_of, key_of, only_folder, planned, results, tracked
 
 SHORT = (*SMALL, "algorithm.iterations=10")

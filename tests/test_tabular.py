@@ -300,7 +300,7 @@ def test_a_run_that_was_stopped_continues_bitwise_equal(variant, iterations):
     whole, stopped, continued = (built(game, config) for _ in range(3))
     assert whole.steps == 3
     advanced(whole, 3)
-    stopped.training_step(None, 0)
+    stopped.step()
     checkpoint: dict = {}
     stopped.on_save_checkpoint(checkpoint)
     continued.on_load_checkpoint(checkpoint)
@@ -321,10 +321,10 @@ def test_a_run_that_was_stopped_continues_bitwise_equal(variant, iterations):
 def test_a_snapshot_is_of_its_moment():
     config = config_of(replace(VARIANTS["es_mccfr"], name="es", iterations=4, snapshot_every=2, readouts={}))
     model = config.algorithm.build(load("kuhn"), config)
-    model.training_step(None, 0)
+    model.step()
     state = model.snapshot().state
     before = {name: state[name].clone() for name in ("sums", "regrets")}
-    model.training_step(None, 0)
+    model.step()
     for name, table in before.items():
         assert torch.equal(state[name], table)
         assert not torch.equal(model.snapshot().state[name], table)
@@ -341,7 +341,7 @@ def test_regrets_of_large_tables_are_not_in_snapshots(monkeypatch):
         built(game, config)
     del config.algorithm.readouts["now"]
     model = built(game, config)
-    model.training_step(None, 0)
+    model.step()
     assert model.state().keys() == {"centres", "sums"}
     assert model.state()["sums"].dtype == torch.float32
     found = measured(game, config, model)["average"]["nash_conv"]

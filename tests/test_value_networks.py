@@ -32,7 +32,7 @@ from repro.subgames.subgames import STACK, Deck, Subgames, matchups
 from repro.tracking import record as records
 from repro.trained import run_folder, snapshots_of
 from tests.helpers.commands import executed, key_of, results
-from tests.helpers.training import config_of, measured, readouts_of, straight_and_resumed, trainer
+from tests.helpers.training import config_of, fitted, measured, readouts_of, straight_and_resumed
 
 SMALL, SUBGAMES = Deck(ranks=4), 12
 RIVERS = Subgames("river_subgames", SMALL)
@@ -74,11 +74,6 @@ def network(
 
 def run_config(folder: Path, seed: int = 0, kinds: tuple[str, ...] = ("ev", "ev_zero_sum"), **changes: Any) -> Config:
     return config_of(config(kinds, **changes), NetworkConfig("prelu", 16, 2), seed, output_dir=str(folder))
-
-
-def fitted(model: ValueNetwork, epochs: int, folder: Path) -> ValueNetwork:
-    trainer(epochs, folder).fit(model, datamodule=model.datamodule)
-    return model
 
 
 # -- data --------------------------------------------------------------------------------------------------------------
@@ -154,14 +149,15 @@ def test_the_order_of_samples_changes_by_epoch_and_seed(solved: Path, tmp_path: 
     def orders(seed: int) -> list[list[float]]:
         """Of each epoch, as a training run meets them."""
         model, seen = network(solved, seed), list[list[float]]()
-        start, step = model.on_train_epoch_start, model.training_step
+        start, loss = model.begin_epoch, model.loss
 
-        def noted(batch: Batch, batch_idx: int) -> torch.Tensor:
-            seen[-1] += batch.inputs[:, -1].tolist()
-            return step(batch, batch_idx)
+        def noted(batch: Batch, which: str) -> torch.Tensor:
+            if which == "train":
+                seen[-1] += batch.inputs[:, -1].tolist()
+            return loss(batch, which)
 
-        model.on_train_epoch_start = lambda: (start(), seen.append([]))  # type: ignore
-        model.training_step = noted  # type: ignore[method-assign]
+        model.begin_epoch = lambda: (start(), seen.append([]))  # type: ignore
+        model.loss = noted  # type: ignore[method-assign]
         fitted(model, 4, tmp_path)
         return seen
 
@@ -211,7 +207,7 @@ def test_the_networks_size(target: str, layers: int):
 
 def test_the_optimiser_is_adam(tmp_path: Path):
     """As in the text; the authors' code has AdamW, whose weights decay."""
-    optimiser = network(tmp_path).configure_optimizers()
+    optimiser = network(tmp_path).optimizer()
     assert type(optimiser) is torch.optim.Adam
     assert optimiser.defaults["weight_decay"] == 0
 
@@ -220,7 +216,8 @@ def test_the_optimiser_is_adam(tmp_path: Path):
 
 
 def test_the_losses_are_what_they_should_be(solved: Path, tmp_path: Path):
-    model = fitted(network(solved, iterations=1), 1, tmp_path)
+    model = network(solved, iterations=1)
+    fitted(model, 1, tmp_path)
     data = model.data
     with torch.no_grad():
         wrong, squares, shifted, kept = [], [], [], 0
@@ -251,8 +248,8 @@ def test_the_losses_are_what_they_should_be(solved: Path, tmp_path: Path):
 def test_a_network_learns_its_training_set(solved: Path, tmp_path: Path, kinds: tuple[str, ...]):
     model = network(solved, kinds=kinds, iterations=150, snapshot_every=150)
     losses: list[float] = []
-    end = model.on_validation_epoch_end
-    model.on_validation_epoch_end = lambda: (end(), losses.append(model.metrics["loss/train"]))  # type: ignore
+    end = model.end_epoch
+    model.end_epoch = lambda: (end(), losses.append(model.metrics["loss/train"]))  # type: ignore
     fitted(model, 150, tmp_path)
     assert losses[-1] < losses[0] / 5
 
@@ -270,14 +267,14 @@ def test_resuming_equals_never_stopping(solved: Path, tmp_path: Path):
 def snapshots_while_fitting(model: ValueNetwork, epochs: int, folder: Path) -> list[Snapshot]:
     """The snapshots that a run would leave."""
     left: list[Snapshot] = []
-    end = model.on_validation_epoch_end
+    end = model.end_epoch
 
     def noted() -> None:
         end()
         if model.is_due:
             left.append(model.snapshot())
 
-    model.on_validation_epoch_end = noted  # type: ignore[method-assign]
+    model.end_epoch = noted  # type: ignore[method-assign]
     fitted(model, epochs, folder)
     return left
 
@@ -307,7 +304,8 @@ def test_the_best_is_the_lowest_of_the_snapshots_so_far(solved: Path, tmp_path: 
 
 
 def test_validation_subgames_are_read_once_and_without_a_training_alone(solved: Path, tmp_path: Path):
-    model = fitted(network(solved), 4, tmp_path)
+    model = network(solved)
+    fitted(model, 4, tmp_path)
     asked, evaluation = run_config(solved), ValueErrors()
     while_training = measured(RIVERS, asked, model, evaluation)
     assert all(data is model.data for data in evaluation._data.values())
@@ -326,7 +324,8 @@ def test_validation_subgames_are_read_once_and_without_a_training_alone(solved: 
 
 
 def test_without_buckets_there_is_no_encoding_error(solved: Path, tmp_path: Path):
-    model = fitted(network(solved, buckets=None), 4, tmp_path)
+    model = network(solved, buckets=None)
+    fitted(model, 4, tmp_path)
     found = measured(RIVERS, run_config(solved, buckets=None), model, ValueErrors())
     assert found["ev"]["encoding_error"] < 1e-3
 

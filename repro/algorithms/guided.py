@@ -125,7 +125,7 @@ class Guided(DeepCFR):
         self.weight += self.iteration * self.compared.others_reach(table, player)
         self.leader.iteration = self.iteration
         self.leader.update((player,))
-        loss = self._fit("value", player, self._lightning_step(player))
+        loss = self._fit("value", player, self._counted_step(player))
         self.renew_strategy(player)
         return loss
 

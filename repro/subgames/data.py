@@ -12,7 +12,6 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler
@@ -144,7 +143,7 @@ class ShuffledBatches(Sampler[list[int]]):
         return (batch.tolist() for batch in order.split(self._batch_size))
 
 
-class SubgameData(pl.LightningDataModule):
+class SubgameData:
     """Training and validation subgames. No board of one is, suits renamed, a board of the other.
 
     Args:
@@ -166,7 +165,6 @@ class SubgameData(pl.LightningDataModule):
         self, subgames: Subgames, algorithm: SubgameDataConfig, target: str, seed: int, folder: Path,
         epoch: Callable[[], int] = lambda: 0,
     ) -> None:  # fmt: skip
-        super().__init__()
         self._subgames, self._algorithm, self._target, self._seed = subgames, algorithm, target, seed
         deck, number = subgames.deck, algorithm.dataset
         self._folder, self._epoch = folder, epoch

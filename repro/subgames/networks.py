@@ -18,8 +18,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import huber_loss
+from torch.utils.data import DataLoader
 
-from repro.algorithms.base import Training
+from repro.algorithms.base import Epochs
 from repro.config.fields import above, one_of
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, register_algorithm, register_evaluation
 from repro.evaluation.base import Evaluation, Measured, Subject
@@ -207,7 +208,7 @@ class ValueNetworkConfig(SubgameDataConfig):
 register_algorithm("value_network", ValueNetworkConfig)
 
 
-class ValueNetwork(Training):
+class ValueNetwork(Epochs):
     """A training of DCVN or DEVN; an iteration is an epoch.
 
     The *bucketed* loss is Huber's with delta 1, over the buckets that have a hand on the board.
@@ -221,9 +222,7 @@ class ValueNetwork(Training):
     def __init__(self, subgames: Subgames, algorithm: ValueNetworkConfig, config: Config) -> None:
         super().__init__(algorithm, config.seed)
         target, folder = algorithm.predicts, folder_of(config)
-        self.data = self.datamodule = SubgameData(
-            subgames, algorithm, target, config.seed, folder, lambda: self.iteration
-        )
+        self.data = SubgameData(subgames, algorithm, target, config.seed, folder, lambda: self.iteration)
         self._learning_rate = algorithm.learning_rate
         assert config.network is not None
         with initialisation(config.seed, "initial networks"):
@@ -231,32 +230,37 @@ class ValueNetwork(Training):
         self._sums: dict[str, list[float]] = {}
         self._started = 0.0
 
-    # -- Lightning's loop ----------------------------------------------------------------------------------------
+    # -- epochs --------------------------------------------------------------------------------------------------
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
+    def prepare(self) -> None:
+        """Read the subgames.
+
+        Raises:
+            ReproError: as `SubgameData.setup`.
+        """
+        self.data.setup("fit")
+
+    def batches(self, which: str) -> DataLoader[Batch]:
+        return self.data.train_dataloader() if which == "train" else self.data.val_dataloader()
+
+    def optimizer(self) -> torch.optim.Optimizer:
         return torch.optim.Adam(self.parameters(), self._learning_rate)
 
-    def on_train_epoch_start(self) -> None:
+    def begin_epoch(self) -> None:
         self._started, self._sums = time.perf_counter(), {"train": [0.0, 0.0], "validation": [0.0, 0.0]}
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:  # type: ignore[override]
-        return self._loss(batch, "train")
-
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        self._loss(batch, "validation")
-
-    def on_validation_epoch_end(self) -> None:
-        self.iteration += 1
-        self.metrics = {f"loss/{which}": total / values for which, (total, values) in self._sums.items()}
-        self.charge(time.perf_counter() - self._started)
-
-    def _loss(self, batch: Batch, which: str) -> Tensor:
+    def loss(self, batch: Batch, which: str) -> Tensor:
         wrong = huber_loss(self.network(batch.inputs), batch.target, reduction="none", delta=1.0)
         total, values = (wrong * batch.occupied).sum(), 2 * float(batch.occupied.sum())
         sums = self._sums[which]
         sums[0] += float(total.detach())
         sums[1] += values
         return total / values
+
+    def end_epoch(self) -> None:
+        self.iteration += 1
+        self.metrics = {f"loss/{which}": total / values for which, (total, values) in self._sums.items()}
+        self.charge(time.perf_counter() - self._started)
 
     # -- snapshots and checkpoints -------------------------------------------------------------------------------
 
