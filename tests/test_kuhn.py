@@ -142,10 +142,8 @@ def test_resumed_equals_uninterrupted():
     whole, first, second = (model("kuhn", "own", seed=2) for _ in range(3))
     advanced(whole, 4)
     advanced(first, 2)
-    checkpoint: dict = {}
-    first.on_save_checkpoint(checkpoint)
     second.load_state_dict(first.state_dict())
-    second.on_load_checkpoint(checkpoint)
+    second.resume(first.saved())
     advanced(second, 2)
     for name in ("policy", "greedy"):
         assert torch.equal(played(whole)[name].table, played(second)[name].table)

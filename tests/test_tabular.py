@@ -293,7 +293,7 @@ def test_linear_weights_are_the_iterations():
 
 @pytest.mark.parametrize(("variant", "iterations"), [("dcfr", 25), ("os_mccfr", 25)])
 def test_a_run_that_was_stopped_continues_bitwise_equal(variant, iterations):
-    """As a LightningModule, with iterations that are no multiple of those between snapshots."""
+    """With iterations that are no multiple of those between snapshots."""
     readouts = {"average": ReadoutConfig("average"), "current": ReadoutConfig("current")}
     changes = {"name": variant, "iterations": iterations, "snapshot_every": 10, "readouts": readouts}
     game, config = load("leduc"), config_of(replace(VARIANTS[variant], **changes), seed=2)
@@ -301,9 +301,7 @@ def test_a_run_that_was_stopped_continues_bitwise_equal(variant, iterations):
     assert whole.steps == 3
     advanced(whole, 3)
     stopped.step()
-    checkpoint: dict = {}
-    stopped.on_save_checkpoint(checkpoint)
-    continued.on_load_checkpoint(checkpoint)
+    continued.resume(stopped.saved())
     advanced(continued, 2)
     assert whole.iteration == continued.iteration == iterations
     ours, theirs = (tables_of(game, config, model) for model in (whole, continued))
