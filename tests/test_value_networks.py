@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import huber_loss
 
 from repro.config import Config, NetworkConfig, ReadoutConfig
+from repro.config.keys import training_key
 from repro.errors import ReproError
 from repro.evaluation.base import Subject
 from repro.games.isomorphism import Coding
@@ -194,7 +196,7 @@ def test_zero_sum_predictions_shift_expected_values_alike():
 
 @pytest.mark.parametrize(("target", "layers"), [(CFV, 2), (EV, 3), (EV, 7)])
 def test_the_networks_size(target: str, layers: int):
-    module = ValueModule(21, NetworkConfig("prelu", 16, layers), 10, target)
+    module = ValueModule(21, NetworkConfig("prelu", 16, layers), 10, target == CFV, normalise=False)
     # Weights, biases, one slope per hidden layer; the zero-sum layer has none.
     expected = 21 * 16 + 16 + (layers - 1) * (16 * 16 + 16) + layers + 16 * 20 + 20
     assert sum(p.numel() for p in module.parameters()) == expected
@@ -205,11 +207,30 @@ def test_the_networks_size(target: str, layers: int):
     assert (total.abs().max() < 1e-6) == (target == CFV)
 
 
-def test_the_optimiser_is_adam(tmp_path: Path):
-    """As in the text; the authors' code has AdamW, whose weights decay."""
-    optimiser = network(tmp_path).optimizer()
-    assert type(optimiser) is torch.optim.Adam
-    assert optimiser.defaults["weight_decay"] == 0
+def test_the_optimiser_is_adam_as_in_the_text_or_adamw_as_in_the_code(tmp_path: Path):
+    text, code = (network(tmp_path, optimizer=kind).optimizer() for kind in ("adam", "adamw"))
+    assert (type(text), text.defaults["weight_decay"]) == (torch.optim.Adam, 0)
+    assert (type(code), code.defaults["weight_decay"]) == (torch.optim.AdamW, 0.01)
+
+
+def test_networks_as_in_the_authors_code(solved: Path, tmp_path: Path):
+    """Normalised layers, and no sum of zero; what is learned of the mean of batches is kept and read out."""
+    changes: dict[str, Any] = {"kinds": (CFV,), "zero_sum_layer": False, "normalise": True}
+    model = network(solved, iterations=2, **changes)
+    kinds = [type(layer) for layer in model.network.body]
+    assert kinds == [*[nn.Linear, nn.PReLU, nn.BatchNorm1d] * 2, nn.Linear]
+    fitted(model, 2, tmp_path)
+    asked = run_config(solved, iterations=2, **changes)
+    (readout,) = readouts_of(RIVERS, asked).values()
+    assert isinstance(readout, PredictedValues)
+    taken = readout.network(model.snapshot(), model.data)
+    inputs = next(iter(model.data.val_dataloader())).inputs
+    torch.testing.assert_close(taken(inputs[:1]), taken(inputs)[:1])  # What others are in a batch does not matter.
+    assert (model.network.train()(inputs) - taken(inputs)).abs().max() > 1e-3
+    ranges = inputs[:, : 2 * model.data.buckets].unflatten(1, (2, -1))
+    assert (taken(inputs) * ranges).sum((1, 2)).abs().min() > 1e-4
+    as_in_the_text = run_config(solved, iterations=2, kinds=(CFV,))
+    assert training_key(asked) != training_key(as_in_the_text)
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------

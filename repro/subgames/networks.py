@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -21,7 +21,7 @@ from torch.nn.functional import huber_loss
 from torch.utils.data import DataLoader
 
 from repro.algorithms.base import Epochs
-from repro.config.fields import above, one_of
+from repro.config.fields import above, added, one_of
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, register_algorithm, register_evaluation
 from repro.evaluation.base import Evaluation, Measured, Subject
 from repro.games.game import Game
@@ -58,16 +58,19 @@ class ValueModule(nn.Module):
         inputs: of which the first `2 * buckets` are the players' ranges.
         network: width and hidden layers.
         buckets: how many.
-        target: `CFV` for DCVN, `EV` for DEVN.
+        zero_sum: whether it ends in DCVN's layer.
+        normalise: whether each hidden layer ends in batch normalisation.
     """
 
-    def __init__(self, inputs: int, network: NetworkConfig, buckets: int, target: str) -> None:
+    def __init__(self, inputs: int, network: NetworkConfig, buckets: int, zero_sum: bool, normalise: bool) -> None:
         super().__init__()
         assert network.layers is not None
         widths = [inputs, *[network.width] * network.layers]
-        hidden = [m for i, o in pairwise(widths) for m in (nn.Linear(i, o), nn.PReLU())]
+        hidden: list[nn.Module] = []
+        for before, after in pairwise(widths):
+            hidden += [nn.Linear(before, after), nn.PReLU(), *([nn.BatchNorm1d(after)] if normalise else [])]
         self.body = nn.Sequential(*hidden, nn.Linear(widths[-1], 2 * buckets))
-        self.buckets, self.outer = buckets, ZeroSum() if target == CFV else None
+        self.buckets, self.outer = buckets, ZeroSum() if zero_sum else None
 
     def forward(self, inputs: Tensor) -> Tensor:
         values = self.body(inputs).unflatten(1, (2, self.buckets))
@@ -95,9 +98,9 @@ class PredictedValues(SubgameReadout):
         """The network of a snapshot, on the CPU; of the data, its shape is used."""
         algorithm, architecture = self.config.algorithm, self.config.network
         assert architecture is not None
-        network = ValueModule(data.inputs, architecture, data.buckets, algorithm.predicts)
+        network = algorithm.module_of(data, architecture)
         network.load_state_dict(snapshot.state["network"])
-        return network
+        return network.eval()
 
     def predicted(self, network: ValueModule, inputs: Tensor, truth: Truth) -> Tensor:
         """`[n, 2, hands]` counterfactual values, from `[n, inputs]`; of the truth, ranges and matchups are used."""
@@ -183,18 +186,32 @@ class ValueNetworkConfig(SubgameDataConfig):
 
     # cfv: counterfactual values, DCVN; ev: expected values, DEVN.
     predicts: str = one_of(CFV, EV)
-    # Adam's.
+    # The optimizer's.
     learning_rate: float = above(0, 3e-4)
+    # In the authors' public code [jwolosiuk/dont-predict-cfvs-predict-evs-instead] it is adamw, with torch's weight
+    # decay, each hidden layer ends in batch normalisation, and DCVN has no zero-sum layer; in the text it does.
+    optimizer: str = added(one_of("adam", "adamw", default="adam"))
+    normalise: bool = added(field(default=False))
+    zero_sum_layer: bool = added(field(default=True))
 
     def problems(self, config: Config, game: Subgames) -> Iterator[str]:
         yield from super().problems(config, game)
         yield from purpose_problems(config.network, self.name, subgame_values=True)
+        if self.predicts == EV and not self.zero_sum_layer:
+            yield "algorithm.zero_sum_layer is False and algorithm.predicts ev; only cfv has that layer, leave it out."
+        if self.normalise and self.batch_size < 2:
+            yield "algorithm.normalise is True and algorithm.batch_size 1; batches of 2 or more have a spread."
         kinds = [readout.kind for readout in self.readouts.values()]
         if any((kind == CFV) != (self.predicts == CFV) for kind in kinds):
             yield (
                 f"algorithm.readouts are of kinds {kinds}, and algorithm.predicts is {self.predicts}; cfv is another "
                 "network than the others, take it alone."
             )
+
+    def module_of(self, data: SubgameData, network: NetworkConfig) -> ValueModule:
+        """A network of this configuration for some data, with torch's random weights."""
+        zero_sum = self.predicts == CFV and self.zero_sum_layer
+        return ValueModule(data.inputs, network, data.buckets, zero_sum, self.normalise)
 
     def waits_for(self, other: AlgorithmConfig) -> bool:
         # Which stores the subgames that networks learn from.
@@ -222,11 +239,12 @@ class ValueNetwork(Epochs):
     def __init__(self, subgames: Subgames, algorithm: ValueNetworkConfig, config: Config) -> None:
         super().__init__(algorithm, config.seed)
         target, folder = algorithm.predicts, folder_of(config)
-        self.data = SubgameData(subgames, algorithm, target, config.seed, folder, lambda: self.iteration)
-        self._learning_rate = algorithm.learning_rate
+        least = 2 if algorithm.normalise else 1  # One has no spread to normalise by.
+        self.data = SubgameData(subgames, algorithm, target, config.seed, folder, lambda: self.iteration, least)
+        self._algorithm = algorithm
         assert config.network is not None
         with initialisation(config.seed, "initial networks"):
-            self.network = ValueModule(self.data.inputs, config.network, self.data.buckets, target)
+            self.network = algorithm.module_of(self.data, config.network)
         self._sums: dict[str, list[float]] = {}
         self._started = 0.0
 
@@ -244,7 +262,8 @@ class ValueNetwork(Epochs):
         return self.data.train_dataloader() if which == "train" else self.data.val_dataloader()
 
     def optimizer(self) -> torch.optim.Optimizer:
-        return torch.optim.Adam(self.parameters(), self._learning_rate)
+        kind = torch.optim.AdamW if self._algorithm.optimizer == "adamw" else torch.optim.Adam
+        return kind(self.parameters(), self._algorithm.learning_rate)
 
     def begin_epoch(self) -> None:
         self._started, self._sums = time.perf_counter(), {"train": [0.0, 0.0], "validation": [0.0, 0.0]}
