@@ -169,7 +169,7 @@ def test_figure10_judges_width_and_buckets():
             measured = 100 * (1 - loss("i", "devn", 2) / loss(large, "dcvn", 2))
             expect(judged(figure10, data)[f"small_devn_{large}_2"], verdict, measured)
     data = figure10.select(runs())
-    curves, first, paper, second, _ = figure10.draw(data).axes
+    curves, first, published, second, _ = figure10.draw(data).axes
     assert len(curves.get_lines()) == 2 * 4
     # Of each setting and method the losses, and below, of II to V, the encoding error.
     bars = [c for c in first.containers if isinstance(c, ErrorbarContainer)]
@@ -178,7 +178,7 @@ def test_figure10_judges_width_and_buckets():
     assert drawn["III: DEVN"][1] == pytest.approx(loss("iii", "devn", 3) * np.mean(OF_SEEDS))
     levels = [np.asarray(x.get_ydata())[0] for x in second.get_lines() if "encoding" in str(x.get_label())]
     assert levels == [error("iv", "dcvn"), error("iv", "devn"), error("v", "dcvn"), error("v", "devn")]
-    levels = [np.asarray(x.get_ydata())[0] for x in paper.get_lines() if "encoding" in str(x.get_label())]
+    levels = [np.asarray(x.get_ydata())[0] for x in published.get_lines() if "encoding" in str(x.get_label())]
     assert levels == [2.782, 1.944, 2.634, 1.796]
     _, *listed = cells(figure10.table(data))
     for row, (setting, method, paper) in ((0, ("i", "dcvn", 2.782)), (9, ("v", "devn", 2.726))):
