@@ -93,7 +93,7 @@ def _by_share(axes: Axes, data: pd.DataFrame) -> None:
         settings = [setting for setting in devn.BUCKETED if setting.dataset == number]
         networks = [(setting, hidden) for setting in settings for hidden in devn.layers(data, setting)]
         found = [margin.ours(data, setting, hidden) for setting, hidden in networks]
-        names = f"{settings[0]} to {settings[-1]}"
+        names = f"{settings[0]} {'and' if len(settings) == 2 else 'to'} {settings[-1]}"
         devn.points(
             axes, [float(each.share.mean()) for each in found], [mean_ci(100 * each.gain()) for each in found],
             fmt="o", color=colour, capsize=2, label=f"{names}: ours",
