@@ -344,6 +344,22 @@ def test_validation_subgames_are_read_once_and_without_a_training_alone(solved: 
         readout.seats(snapshot)
 
 
+def test_zero_sum_predictions_by_dcvns_own_step(solved: Path):
+    model = network(solved, kinds=("ev", "ev_zero_sum_cfv"))
+    model.data.setup("fit")
+    plain, shifted = readouts_of(RIVERS, run_config(solved, kinds=("ev", "ev_zero_sum_cfv"))).values()
+    assert isinstance(plain, PredictedValues)
+    assert isinstance(shifted, PredictedValues)
+    snapshot = model.snapshot()
+    for (truth, before), (_, after) in zip(
+        plain.values(snapshot, model.data), shifted.values(snapshot, model.data), strict=True
+    ):
+        excess = (before * truth.ranges).sum((1, 2), keepdim=True)
+        assert excess.abs().min() > 1e-4
+        torch.testing.assert_close(after, before - (excess / 2).expand_as(before))
+        assert (after * truth.ranges).sum((1, 2)).abs().max() < 1e-6
+
+
 def test_without_buckets_there_is_no_encoding_error(solved: Path, tmp_path: Path):
     model = network(solved, buckets=None)
     fitted(model, 4, tmp_path)

@@ -1,10 +1,11 @@
 """DCVN and DEVN [DEVN, Secs. 4 and 5]: networks that predict the values of a subgame from ranges over buckets.
 
 DCVN predicts counterfactual values and ends in a layer that makes them zero-sum. DEVN predicts expected values, which
-matchups turn into counterfactual ones; it has no such layer. Its predictions can be made zero-sum afterwards, for
-which the paper gives no formula. Ours shifts all expected values by the same amount: with `c` the sum over players of
-`<range, CFV>` and `Z = <range, matchup>` the probability that two hands can be held together, which is the same for
-both players, `EV <- EV - c / (2 Z)` makes that sum `c - 2 Z c / (2 Z) = 0`.
+matchups turn into counterfactual ones; it has no such layer. Its predictions can be made zero-sum in a last step, of
+the counterfactual values after inverse bucketing and matchups [DEVN, Supplement], which gives no formula. There are
+two here. With `c` the sum over players of `<range, CFV>`, DCVN's own step takes `c / 2` from the value of every hand.
+Ours shifts all expected values by the same amount: with `Z = <range, matchup>` the probability that two hands can be
+held together, which is the same for both players, `EV <- EV - c / (2 Z)` makes that sum `c - 2 Z c / (2 Z) = 0`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class ZeroSum(nn.Module):
     """DCVN's last layer: `f - <f, ranges> / 2` [DEVN, Sec. 4], for ranges that sum to 1 each."""
 
     def forward(self, values: Tensor, ranges: Tensor) -> Tensor:
-        """`[n, 2, buckets]` both."""
+        """`[n, 2, buckets]` both, or `[n, 2, hands]`."""
         return values - (values * ranges).sum((1, 2), keepdim=True) / 2
 
 
@@ -109,10 +110,18 @@ class PredictedValues(SubgameReadout):
 
 
 class ZeroSumValues(PredictedValues):
-    """DEVN's, less what makes its counterfactual values sum to zero."""
+    """DEVN's, made zero-sum by a shift of all expected values."""
 
     def predicted(self, network: ValueModule, inputs: Tensor, truth: Truth) -> Tensor:
         return zero_sum(super().predicted(network, inputs, truth), truth.matchup, truth.ranges)
+
+
+class ZeroSumCounterfactualValues(PredictedValues):
+    """DEVN's, made zero-sum by a shift of all counterfactual values: by DCVN's own step, on hands."""
+
+    def predicted(self, network: ValueModule, inputs: Tensor, truth: Truth) -> Tensor:
+        shifted: Tensor = ZeroSum()(super().predicted(network, inputs, truth), truth.ranges)
+        return shifted
 
 
 @dataclass
@@ -182,6 +191,7 @@ class ValueNetworkConfig(SubgameDataConfig):
 
     READOUTS: ClassVar[Mapping[str, type[Readout]]] = {
         "cfv": PredictedValues, "ev": PredictedValues, "ev_zero_sum": ZeroSumValues,
+        "ev_zero_sum_cfv": ZeroSumCounterfactualValues,
     }  # fmt: skip
 
     # cfv: counterfactual values, DCVN; ev: expected values, DEVN.
