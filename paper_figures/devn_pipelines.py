@@ -66,7 +66,7 @@ class Pipeline:
 TEXT = Pipeline("text", "as in the text", {DCVN: "text", DEVN: "text"}, "#0072B2")
 CODE = Pipeline("code", "as in the authors' code", {DCVN: "code_dcvn", DEVN: "code_devn"}, "#D55E00")
 LAYER = Pipeline(
-    "layer", "as in the code, DCVN with its zero-sum layer", {DCVN: "code_dcvn_layer", DEVN: "code_devn"}, "#009E73"
+    "layer", "as in the code, with DCVN's zero-sum layer", {DCVN: "code_dcvn_layer", DEVN: "code_devn"}, "#009E73"
 )
 PIPELINES = (TEXT, CODE, LAYER)
 
@@ -117,6 +117,7 @@ def draw(data: pd.DataFrame) -> Figure:
         label="paper, turn, setting VI",
     )  # fmt: skip
     right.axhline(0, color="grey", linewidth=0.8)
+    left.margins(y=0.1)
     left.set(ylabel=f"RMSE ({devn.UNIT})", ylim=(0, None))
     right.set(ylabel="DEVN's loss below DCVN's (%)")
     for axes in (left, right):
