@@ -89,7 +89,7 @@ def fitted(model: ValueNetwork, epochs: int, folder: Path) -> ValueNetwork:
 def test_inputs_and_targets_are_what_they_should_be(solved: Path, target: str, count: int | None):
     data = SubgameData(RIVERS, config(buckets=count), target, 0, solved / "subgames")
     samples = data._store.load(SUBGAMES)
-    bucket = data._buckets(samples.board)
+    bucket = data.buckets_of(samples.board)
     data.setup("fit")
     seen = torch.cat([b.inputs for b in data.val_dataloader()])
     targets, there = (torch.cat([getattr(b, name) for b in data.val_dataloader()]) for name in ("target", "occupied"))
