@@ -224,8 +224,8 @@ class LeafErrors:
     Attributes:
         hand: root mean square error of counterfactual values over a river's and player's hands, as the losses of
             networks are, averaged over rivers and players, as a fraction of the river's pot.
-        met: root mean square error of expected values, over hands, rivers and players by the probability that they
-            are met in play, as a fraction of the turn's pot.
+        met: mean absolute error of expected values, over hands, rivers and players by the probability that they are
+            met in play, as a fraction of the turn's pot.
     """
 
     hand: float
@@ -307,7 +307,7 @@ class DepthLimitedSolver(SubgameSolver):
 
     def errors(self) -> LeafErrors:
         """Of the leaves, after `resolve`."""
-        hand, square, probability = [], 0.0, 0.0
+        hand, absolute, probability = [], 0.0, 0.0
         live = ~self.rivers.over
         chips = self.rivers.chips[live]
         for player, promised in enumerate(self.promised()):
@@ -317,9 +317,10 @@ class DepthLimitedSolver(SubgameSolver):
             opponent = opening[:, 1 - player :: 2][:, live].sum(2, dtype=float) * chips
             own = (opening[:, player::2] * self.rivers.ranges[player][:, None])[:, live].astype(float)
             hand.append((np.sqrt(np.square(wrong).mean(2))[opponent > 0] / opponent[opponent > 0]).mean())
-            square += float((own * np.divide(wrong**2, matchup, out=np.zeros_like(wrong), where=matchup > 0)).sum())
+            # An expected value is the counterfactual one over the probability that the opponent is there.
+            absolute += float((own * np.abs(wrong)).sum())
             probability += float((own * matchup).sum())
-        return LeafErrors(float(np.mean(hand)), float(np.sqrt(square / probability)) / self.subgame.pot)
+        return LeafErrors(float(np.mean(hand)), absolute / probability / self.subgame.pot)
 
     def _opening(self, player: int, table: Array) -> Array:
         reach = np.empty((2 * self.rivers.shape[1], len(self._hands[0])), np.float32)

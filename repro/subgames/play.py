@@ -254,6 +254,5 @@ register_evaluation("play", Play)
 
 def turn(rivers: Subgames, seed: int, number: int) -> Subgame:
     """The turn of that number that is played with rivers of a kind."""
-    return random_subgame(
-        seed, FIRST_TURN + number, 4, rivers.deck, rivers.least_pot, rivers.strength, rivers.ties
-    )  # fmt: skip
+    drawn = (rivers.deck, rivers.least_pot, rivers.strength, rivers.ties)
+    return random_subgame(seed, FIRST_TURN + number, 4, *drawn)
