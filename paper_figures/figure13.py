@@ -35,7 +35,7 @@ SWEEPS = (
     Sweep(
         "few_buckets",
         f"{_NETWORKS} algorithm.buckets=200",
-        {"laptop": f"{_FEW} evaluation.play.turns=20", "night": _FEW, "smoke": "algorithm.buckets=5 seed=0"},
+        {"laptop": f"{_FEW} evaluation.play.turns=10", "night": _FEW, "smoke": "algorithm.buckets=5 seed=0"},
     ),
     Sweep("reference", "experiment=leaves_reference seed=range(5)", {"smoke": "seed=0"}),
 )

@@ -201,7 +201,7 @@ class Play(Evaluation):
     turns: int = at_least(1, 40)
     # Iterations of discounted CFR on the turn's betting, and then on the rivers.
     iterations: int = at_least(1, 100)
-    resolving: int = at_least(1, 150)
+    resolving: int = at_least(1, 100)
 
     def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
         yield from super().problems(game, algorithm)
