@@ -77,6 +77,28 @@ def test_leaves_are_what_the_network_says_of_each_river(tmp_path: Path, kind: st
         np.testing.assert_allclose(values / scale, expected[rivers.order()[board]] / scale, atol=2e-4)
 
 
+@pytest.mark.parametrize("kind", ["cfv", "ev", "ev_zero_sum"])
+def test_rivers_to_which_a_player_brings_no_hand_are_valued_with_the_range_before_the_betting(
+    tmp_path: Path, kind: str
+):
+    config, training = network(tmp_path, (kind,))
+    (readout,) = readouts_of(RIVERS, config).values()
+    assert isinstance(readout, PredictedValues)
+    snapshot = training.snapshot()
+    solver = DepthLimitedSolver(turn(RIVERS, 0, 1), SolverConfig(), lambda r: PredictedLeaves(r, readout, snapshot))
+    opening = solver.opening(0)
+    for rows in (slice(0, None, 2), slice(1, None, 2)):
+        empty, before = opening.copy(), opening.copy()
+        empty[:, rows] = 0
+        before[:, ::2] = 1
+        values = [solver.leaves.values(0, BEST, AS_IS, o)[:, ~solver.rivers.over] for o in (empty, before)]
+        if rows.start == 0:
+            np.testing.assert_allclose(values[0], values[1], rtol=1e-3, atol=1e-3 * np.abs(values[1]).max())
+        else:
+            # Nobody is met.
+            assert not values[0].any()
+
+
 def test_play_is_measured_on_the_turns_of_the_seed(tmp_path: Path):
     evaluation = Play(turns=2, iterations=15, resolving=15)
     kinds = ("exact", "oracle_cfv", "oracle_ev", "checked_down", "uniform")

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from repro.engine.compiled import Array
+from repro.errors import ReproError
 from repro.subgames import kernels
 from repro.subgames.kernels import BEST, DECISION, MEAN, SHOWN, UPDATE, FullBoards, Part, Rule
 from repro.subgames.solver import AS_IS, SubgameSolver, Variant, rule
@@ -157,10 +158,15 @@ class Leaves(ABC):
             mode: `UPDATE` in an iteration of the turn's solver; afterwards `BEST`: what the hands win at best.
             how: the iteration's rule.
             opening: as `Rivers.opening` has it.
+
+        Raises:
+            ReproError: a value is not finite.
         """
         values = self.estimated(player, mode, how, opening)
         over = self.rivers.over
         values[:, over] = self.rivers.checked_down(player, opening)[:, over]
+        if not np.isfinite(values).all():
+            raise ReproError("the values at a turn's leaves are not finite numbers.")
         return values
 
     @abstractmethod

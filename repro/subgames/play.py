@@ -75,18 +75,27 @@ class PredictedLeaves(Leaves):
         own = opening[:, player::2] * self.rivers.ranges[player][:, None]
         opponent = opening[:, 1 - player :: 2]
         both = (own, opponent) if player == 0 else (opponent, own)
-        # A range that is empty on a board stays so.
-        sums = [np.maximum(reach.sum(2, keepdims=True, dtype=float), np.finfo(float).tiny) for reach in both]
-        ranges = self._rows(*(reach / total for reach, total in zip(both, sums, strict=True)))
-        matchup = self._rows(*(self.rivers.met(both[1 - p]) / sums[1 - p] for p in range(2)))
+        shares = [self._shares(p, reach) for p, reach in enumerate(both)]
+        ranges = self._rows(*shares)
+        matchup = self._rows(*(self.rivers.met(shares[1 - p]) for p in range(2)))
         bucket = torch.from_numpy(self._bucket)
         inputs = self._data.inputs_of(self._boards, self._chips, ranges, bucket)
         with torch.no_grad():
             cfv = self._readout.predicted(self._network, inputs, Truth(torch.empty(0), matchup, ranges, bucket))
-        reached = sums[1 - player][:, self._live].reshape(-1, 1) * self._chips[:, None]
+        reached = opponent[:, self._live].sum(2, dtype=float).reshape(-1, 1) * self._chips[:, None]
         boards, _, hands = self.rivers.shape
         values[:, self._live] = (cfv[:, player].numpy() * reached).reshape(boards, len(self._live), hands)
         return values
+
+    def _shares(self, player: int, reach: Array) -> Array:
+        """`[boards, entries, hands]` a player's ranges, which sum to 1.
+
+        Where the player's strategy of the moment brings no hand to a river, which has values nevertheless, the range is
+        that before the turn's betting.
+        """
+        before = np.broadcast_to(self.rivers.ranges[player][:, None], reach.shape)
+        range_ = np.where(reach.sum(2, keepdims=True) > 0, reach, before).astype(float)
+        return range_ / np.maximum(range_.sum(2, keepdims=True), np.finfo(float).tiny)
 
     def _rows(self, of_first: Array, of_second: Array) -> torch.Tensor:
         """`[n, 2, hands]` float32, a row for each board and entry with chips behind, from both players' arrays."""
