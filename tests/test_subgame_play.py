@@ -18,7 +18,7 @@ from repro.subgames import buckets
 from repro.subgames.data import Truth
 from repro.subgames.depth_limited import DepthLimitedSolver
 from repro.subgames.kernels import BEST
-from repro.subgames.networks import PredictedValues, ValueNetwork, ValueNetworkConfig
+from repro.subgames.networks import PredictedValues, ValueNetwork, ValueNetworkConfig, zero_sum
 from repro.subgames.play import Play, PredictedLeaves, ReferenceLeavesConfig, turn
 from repro.subgames.solver import AS_IS, SolverConfig
 from repro.subgames.subgames import Deck, Subgames, matchups
@@ -64,9 +64,8 @@ def test_leaves_are_what_the_network_says_of_each_river(tmp_path: Path, kind: st
     reach[0, 1, rivers.order()[board]] = openings[0][board, 2 * entry + 1]
     ranges = reach / reach.sum(2, keepdims=True)
     bucket = torch.from_numpy(data.buckets_of(cards))
-    truth = Truth(
-        torch.empty(0), *(torch.from_numpy(x).float() for x in (matchups(SMALL, cards, ranges), ranges)), bucket
-    )
+    matchup, shares = (torch.from_numpy(x).float() for x in (matchups(SMALL, cards, ranges), ranges))
+    truth = Truth(torch.empty(0), matchup, shares, bucket)
     inputs = data.inputs_of(cards, rivers.chips[[entry]], truth.ranges, bucket)
     with torch.no_grad():
         cfv = readout.predicted(training.network, inputs, truth).numpy()[0]
@@ -75,6 +74,15 @@ def test_leaves_are_what_the_network_says_of_each_river(tmp_path: Path, kind: st
         expected = cfv[player] * rivers.chips[entry] * openings[player][board, 2 * entry + 1 - player].sum()
         scale = np.abs(expected).max()
         np.testing.assert_allclose(values / scale, expected[rivers.order()[board]] / scale, atol=2e-4)
+
+
+def test_ranges_that_cannot_meet_are_not_made_zero_sum():
+    ranges = torch.tensor([[[1.0, 0.0], [1.0, 0.0]], [[0.5, 0.5], [0.25, 0.75]]])
+    matchup = torch.tensor([[[0.0, 0.5], [0.0, 1.0]], [[0.75, 0.5], [0.5, 0.75]]])
+    cfv = torch.tensor([[[0.0, 3.0], [0.0, 2.0]], [[1.0, 2.0], [3.0, 4.0]]])
+    shifted = zero_sum(cfv, matchup, ranges)
+    assert torch.equal(shifted[0], cfv[0])
+    assert (shifted[1] * ranges[1]).sum().item() == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["cfv", "ev", "ev_zero_sum"])
