@@ -8,7 +8,7 @@ A comparison of two networks is paired by seed, which names the initial weights 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from paper_figures.claims import DID_NOT_HOLD, HELD, UNDECIDED, Verdict, above, all_of
+from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, Verdict, above, all_of
 from paper_figures.frame import MEASURED, curves
 from paper_figures.frame import values as values_of
 from paper_figures.table4 import MEAN, OVER_ALL, Row
@@ -71,6 +71,37 @@ class Setting:
     def __str__(self) -> str:
         return self.name.upper()
 
+    def at(self, scale: str) -> str:
+        """The numeral, and what it stands for at a scale that is not the paper's."""
+        if scale not in AT:
+            return str(self)
+        reduced = AT[scale]
+        buckets = f"{reduced.buckets[self.buckets]} buckets" if self.buckets else "no buckets"
+        neurons = reduced.narrow if self is BUCKETED[0] else reduced.wide
+        return f"{self} ({reduced.subgames[self.dataset]}, {buckets}, {neurons} neurons)"
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """What the paper's settings are at a smaller scale.
+
+    Attributes:
+        subgames: of which each dataset is.
+        buckets: how many, by how many the paper has.
+        narrow, wide: neurons per layer, in setting I and in the others.
+    """
+
+    subgames: dict[int, str]
+    buckets: dict[int, int]
+    narrow: int
+    wide: int
+
+
+AT = {
+    "laptop": Reduced({1: "rivers", 2: "24-card turns"}, {1000: 250, 2000: 500}, 128, 256),
+    "smoke": Reduced(dict.fromkeys((1, 2), "16-card rivers"), {1000: 10, 2000: 20}, 4, 8),
+}
+"""By scale; `paper_figures.devn_sweeps` makes it so."""
 
 BUCKETED = (
     Setting("i", 1, 1000, {2: (4.161, 3.679), 3: (3.919, 3.448), 5: (3.745, 3.264), 7: (3.679, 3.204)}),
@@ -124,6 +155,16 @@ def of_network(sweep: str, method: str, hidden: int | None = None) -> dict[str, 
     return {"sweep": sweep, "algorithm": DCVN if method == DCVN else DEVN, **layers_}
 
 
+def named(data: pd.DataFrame, setting: Setting) -> str:
+    """A setting, and what it is at the data's scale."""
+    return setting.at(str(data.scale.iloc[0]))
+
+
+def stacked(name: str) -> str:
+    """A name of `named` in lines, for a picture."""
+    return name.replace(" (", "\n").replace(", ", "\n").removesuffix(")")
+
+
 def by_seed(data: pd.DataFrame, setting: Setting, method: str, hidden: int, metric: str = "unbucketed") -> pd.Series:
     """A measurement of a read-out at the epoch of its best network, by seed."""
     return values(data, setting.sweep, method, metric, hidden)
@@ -134,6 +175,49 @@ def losses(data: pd.DataFrame, sweep: str, method: str, hidden: int | None = Non
     where = of_network(sweep, method, hidden)
     tables = {which: curves(data, f"loss/{which}", readout="training", **where) for which in ("train", "validation")}
     return pd.DataFrame({which: _at_the_best(table) for which, table in tables.items()})
+
+
+Network = tuple[str, str, int | None]
+"""Networks of all seeds: their sweep, DCVN or DEVN, and hidden layers if their sweep has several."""
+
+
+def unfinished(data: pd.DataFrame, networks: Iterable[Network]) -> bool:
+    """Whether more than half of some networks were best at the last epoch, so that they would have learned more.
+
+    The last epoch of a sweep is taken to be the latest at which one of its networks was best.
+    """
+    at_the_end = []
+    for sweep, method, hidden in networks:
+        rows = _of_best_networks(data[data.sweep == sweep])
+        mine = rows[rows.algorithm == method]
+        steps = mine if hidden is None else mine[mine.network_layers == hidden]
+        at_the_end.append(steps.step == rows.step.max())
+    return bool(pd.concat(at_the_end).mean() > 0.5)
+
+
+def _of_best_networks(data: pd.DataFrame) -> pd.DataFrame:
+    """A row of each network, at the epoch at which it was best."""
+    losses = data[(data.metric == "unbucketed") & (data.readout == data.algorithm)]
+    return losses if len(losses) else data[data.metric == "loss/validation"]
+
+
+LEARN_MORE = "the networks would have learned more: most were best at their last epoch"
+"""Why a claim that did not hold is not testable."""
+
+
+def unless_unfinished(data: pd.DataFrame, claim: Claim, networks: Iterable[Network]) -> Claim:
+    """The claim; if it did not hold, and its networks would have learned more, it is not testable.
+
+    One that holds with such networks is left as it is.
+    """
+    if claim.verdict != DID_NOT_HOLD or not unfinished(data, networks):
+        return claim
+    return not_testable(claim, LEARN_MORE)
+
+
+def not_testable(claim: Claim, why: str) -> Claim:
+    """The claim with its number, and without a verdict on it."""
+    return replace(claim, verdict=NOT_TESTABLE, p=None, note=f"{claim.note}; {why}")
 
 
 LEARNED = "best epochs: DCVN | DEVN | training loss: DCVN | DEVN | validation loss / training loss: DCVN | DEVN"

@@ -111,7 +111,7 @@ def draw(data: pd.DataFrame) -> Figure:
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_locator(NullLocator())
         axes.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
-    figure.suptitle(devn.title(data, f"What networks learn in more epochs, setting {SETTING}"))
+    figure.suptitle(devn.title(data, f"What networks learn in more epochs, setting {devn.named(data, SETTING)}"))
     figure.tight_layout()
     return figure
 

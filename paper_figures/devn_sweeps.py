@@ -32,7 +32,7 @@ DATA = {
 
 _WIDE = {"paper": "network.width=1024", "laptop": "network.width=256", "smoke": "network.width=8"}
 _MANY_BUCKETS = {"paper": "algorithm.buckets=2000", "laptop": "algorithm.buckets=500", "smoke": "algorithm.buckets=20"}
-# The width is not in the text, here that of setting II.
+# As wide as setting II [DEVN, Supplement Table 6].
 _NO_BUCKETS = dict.fromkeys(("paper", "laptop"), "network.layers=3,5,7 algorithm.buckets=null") | {
     "smoke": "algorithm.buckets=null"
 }

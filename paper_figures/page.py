@@ -135,16 +135,16 @@ def _results(target: str, scale: str, module: ModuleType, folder: Path) -> str:
         module.table(data),
         "### Claims",
         tally(claims),
-        _folded(f"{len(claims)} claims, one by one", markdown(claims)),
+        folded(f"{len(claims)} claims, one by one", markdown(claims)),
         "### Departures from scale `paper`",
-        _folded("what departs, by sweep" if len(sweeps) > 1 else "what departs", "\n\n".join(_departures(sweeps))),
+        folded("what departs, by sweep" if len(sweeps) > 1 else "what departs", "\n\n".join(_departures(sweeps))),
         "### Made with",
-        _folded(f"{len(sweeps)} sweeps", "\n\n".join(map(_provenance, sweeps))),
+        folded(f"{len(sweeps)} sweeps", "\n\n".join(map(_provenance, sweeps))),
     ]
     return "\n" + "\n\n".join(parts) + "\n\n"
 
 
-def _folded(summary: str, text: str) -> str:
+def folded(summary: str, text: str) -> str:
     """Markdown that a reader opens if it is long."""
     if len(text.splitlines()) <= _MOST_LINES:
         return text

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -42,7 +42,8 @@ from repro.config.lightning import processes_of
 from repro.config.schema import LATER
 from repro.elsewhere import Elsewhere
 from repro.errors import ReproError, told_as
-from repro.launching import COMMAND_PROCESS, Command, execute, planned, prepare_output, without_force, write_plan
+from repro.executing import COMMAND_PROCESS, execute, planned, without_force, write_plan
+from repro.launching import Command, prepare_output
 from repro.measuring import is_done, is_measured
 from repro.planned import Run, labels, stages, union
 from repro.planning import check_sizes, composed_cluster
@@ -155,8 +156,7 @@ def submit(runs: Sequence[Run], where: Elsewhere, jobs: int, again: str, config_
     elif not any(is_going):
         print("there is nothing to submit")
     if waiting:
-        without = " without force" if any(config.force for run in runs for config in run.configs) else ""
-        print(f"{len(waiting)} run(s) need what others leave; when that is there, repeat the command{without}")
+        print(f"{len(waiting)} run(s) need what others leave; when that is there, {_repeat(runs)}")
     print(f"how far they are, and to take in what is finished: {again} --collect")
     return 0
 
@@ -276,6 +276,12 @@ def _output_kept(folder: Path) -> Iterator[None]:
                 os.close(kept)
 
 
+def _repeat(runs: Iterable[Run]) -> str:
+    """What to do again; repeated with `force=true` it would begin anew what is finished."""
+    forced = any(config.force for run in runs for config in run.configs)
+    return f"repeat the command{' without force' if forced else ''}"
+
+
 # -- parts -----------------------------------------------------------------------------------------------------------
 
 
@@ -298,8 +304,7 @@ def do_part(runs: Sequence[Run], part: tuple[int, int], jobs: int, again: str) -
         launcher = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"]
         status = Command(output, mine[0].config.tracking_uri, launcher).do([mine])
     if left:
-        without = " without force" if any(config.force for run in runs for config in run.configs) else ""
-        print(f"{left} run(s) of this part need others; when these are there, repeat the command{without}")
+        print(f"{left} run(s) of this part need others; when these are there, {_repeat(runs)}")
     print(f"to take in what is finished: {again} --collect")
     return status
 

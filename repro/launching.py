@@ -1,32 +1,23 @@
 """Launching planned runs: one command's jobs, its progress, and its report.
 
 Runs are launched through Hydra's launchers, which apply unchanged (`hydra/launcher=joblib`). A job is told the
-number of its run in a file that the command has written, and does it (`execute`).
+number of its run in a file that the command has written, and does it (`repro.executing`).
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
-import math
 import os
-import signal
 import socket
-import subprocess
 import sys
-import threading
 import time
-import traceback
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
-from typing import IO, TYPE_CHECKING
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING
 
 from hydra import initialize_config_dir
 from hydra._internal.callbacks import Callbacks  # what launchers are given has no public name
@@ -38,35 +29,22 @@ from omegaconf import DictConfig
 from rich.markup import escape
 from rich.table import Table
 
-from repro import durable, leftovers, stopping
-from repro.config.keys import as_plain, from_plain
-from repro.config.lightning import processes_of
-from repro.config.schema import LATER, Config
-from repro.errors import ReproError, StoppedEarlyError, StorageError
-from repro.faults import disk_faults_told
+from repro import leftovers
+from repro.config.schema import LATER
+from repro.errors import ReproError, StorageError
+from repro.executing import COMMAND_PROCESS, LOOK_EVERY_SECONDS, execute, launched, note, without_force, write_plan
 from repro.planned import Run, labels
 from repro.planning import CONF, quoted
-from repro.stopping import hangups_held_back, stopped_by_signals
+from repro.stopping import hangups_held_back
 from repro.tracking import record as records
 from repro.tracking.progress import Job, Watcher, console
 from repro.tracking.record import DONE, ENDED, FAILED, INTERRUPTED, INVOCATION, RunRecord
-from repro.trained import folder_of, record_of
+from repro.trained import folder_of
 
 if TYPE_CHECKING:
     from repro.tracking.store import Store  # it takes seconds to import
 
-COMMAND_PROCESS = "REPRO_COMMAND_PROCESS"
-"""Environment variable: host and process id of the command that this process must not outlive."""
-LOOK_EVERY_SECONDS = 1.0
 _MOST_LAUNCHES = 3
-_PAUSE_SECONDS = 10.0
-"""How long a worker that was interrupted begins no other run."""
-
-_OF_RANKS = ("LOCAL_RANK", "RANK", "NODE_RANK", "GROUP_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""Environment variables that tell a process which of several it is; what has started the command may have set them."""
-
-_interrupted = -math.inf
-"""When this worker was, by `time.monotonic`."""
 
 
 def prepare_output(output_dir: str, cleans: bool = True) -> Path:
@@ -89,285 +67,6 @@ def prepare_output(output_dir: str, cleans: bool = True) -> Path:
             f"output_dir is {output_dir!r}; it must be a folder that can be written ({error.strerror})."
         ) from error
     return folder
-
-
-# -- one run ---------------------------------------------------------------------------------------------------------
-
-
-def launched(job: DictConfig) -> str:
-    """What a launcher calls: do the run that the job names; returns its state.
-
-    A launcher's worker has a process of its own for each run. Whatever kills that, such as a lack of memory, ends one
-    run; if the worker were killed, its pool would end all.
-    """
-    if _command() in (None, os.getpid()):
-        return execute(*planned(job.plan, job.number))
-    return _in_a_child(job.plan, job.number)
-
-
-def write_plan(runs: Sequence[Run], path: Path) -> None:
-    """Leave runs in a file, where processes that do them find them by their numbers."""
-    planned = [{"configs": [as_plain(c) for c in r.configs], "labels": dict(r.labels), "title": r.title} for r in runs]
-    path.write_text(json.dumps(planned))
-
-
-def planned(plan: str, number: int) -> tuple[list[Config], dict[str, str], str]:
-    """What `execute` takes, of a run that `write_plan` left."""
-    run = json.loads(Path(plan).read_text())[number]
-    return [from_plain(plain) for plain in run["configs"]], run["labels"], run["title"]
-
-
-def _in_a_child(plan: str, number: int) -> str:
-    global _interrupted
-    configs, of, _ = planned(plan, number)
-    command = _command()
-    # What has touched a GPU cannot be forked.
-    forks = configs[0].device == "cpu"
-    process = get_context("fork" if forks else "spawn").Process  # type: ignore[attr-defined]
-    child = process(target=_as_a_child, args=(plan, number, f"{socket.gethostname()}:{os.getpid()}"))
-    with stopped_by_signals():
-        try:
-            # If the command was stopped as well, it ends this worker meanwhile.
-            time.sleep(max(0.0, _interrupted + _PAUSE_SECONDS - time.monotonic()))
-            if forks:
-                _prepare_forks(configs[0])
-            child.start()
-            while child.exitcode is None:
-                child.join(LOOK_EVERY_SECONDS)
-                if command is not None and not leftovers.is_alive(command):
-                    child.kill()
-                    os._exit(1)
-        except KeyboardInterrupt:
-            # This worker was stopped, and perhaps no other: what stops the command reaches the command itself.
-            _interrupted = time.monotonic()
-            if child.pid is not None:
-                child.terminate()
-                child.join()
-    return _state_after(child.exitcode or 0, Run(configs, of).folder)
-
-
-def _state_after(exit_code: int, folder: Path) -> str:
-    """The state of a run whose process has ended; if it could not say so itself, that it has failed."""
-    record = records.read(folder)
-    if exit_code:
-        how = how_it_ended(exit_code)
-        print(f"run {folder.name}: {how}", file=sys.stderr, flush=True)
-        if record.invocation == os.environ[INVOCATION] and record.state == records.RUNNING:
-            record.state, record.message = FAILED, f"{how}; repeat the command to continue"
-            _note(folder, record)
-    return record.state
-
-
-def _prepare_forks(config: Config) -> None:
-    """Do once in a worker, and not in each of its children, what takes seconds."""
-    import mlflow.store.tracking.sqlalchemy_store  # noqa: F401, PLC0415
-    import torch  # noqa: PLC0415
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415
-
-    import repro.training  # noqa: F401, PLC0415
-    from repro.config.checks import game_for_checks  # noqa: PLC0415
-    from repro.tracking import provenance  # noqa: PLC0415
-
-    provenance.code()
-    provenance.versions()  # Not `hardware`, which touches a GPU.
-    torch.set_num_threads(1)  # A child would wait for ever for threads that OpenMP has started before the fork.
-    with threadpool_limits(1), suppress(Exception):  # What is wrong with the game, the run says.
-        game_for_checks(config)
-
-
-def _as_a_child(plan: str, number: int, worker: str) -> None:
-    os.environ[COMMAND_PROCESS] = worker
-    with suppress(KeyboardInterrupt), stopped_by_signals():  # The record says so.
-        execute(*planned(plan, number))
-
-
-def how_it_ended(exit_code: int) -> str:
-    """What an exit status other than 0 says of a run's process."""
-    if exit_code >= 0:
-        return f"its process ended with exit status {exit_code}"
-    memory = "; perhaps out of memory" if -exit_code == signal.SIGKILL else ""
-    return f"its process was killed (signal {-exit_code}{memory})"
-
-
-def execute(configs: Sequence[Config], of: Mapping[str, str], title: str = "") -> str:
-    """Do one run and return the state it ended in. Never raises for a fault of one run: its record tells it.
-
-    Args:
-        configs: one per seed, `without_force`.
-        of: target -> scale.
-        title: of the run.
-    """
-    end_with_the_command()
-    if processes_of(configs[0]) > 1:
-        return _in_processes(Run(configs, of, title))
-    return execute_here(configs, of, title)
-
-
-def _in_processes(run: Run) -> str:
-    """`execute` of a run that several processes do, of which this one is none: `repro.processes`."""
-    with TemporaryDirectory(prefix="repro-") as folder:
-        plan = Path(folder) / "plan.json"
-        write_plan([run], plan)
-        environment = {k: v for k, v in os.environ.items() if k not in _OF_RANKS} | {
-            COMMAND_PROCESS: f"{socket.gethostname()}:{os.getpid()}", "OMP_NUM_THREADS": str(run.config.threads),
-        }  # fmt: skip
-        # What asks this process to stop is to ask that one: it finishes the iteration.
-        asking = [number.name for number in stopping.asking()]
-        process = subprocess.Popen([sys.executable, "-m", "repro.processes", str(plan), *asking], env=environment)
-        try:
-            process.wait()
-        except KeyboardInterrupt:
-            process.send_signal(stopping.received() if stopping.is_asked() else signal.SIGTERM)
-            process.wait()
-            raise
-    return _state_after(process.returncode, run.folder)
-
-
-def execute_here(configs: Sequence[Config], of: Mapping[str, str], title: str = "") -> str:
-    """`execute`, by this process (of several, by the first one)."""
-    folder = Run(configs, of).folder
-    try:
-        with disk_faults_told():
-            return _execute_locked(configs, of, folder, title)
-    except StorageError as error:
-        print(f"run {folder.name} did not begin: {error}", file=sys.stderr, flush=True)
-        return INTERRUPTED
-
-
-def _execute_locked(configs: Sequence[Config], of: Mapping[str, str], folder: Path, title: str) -> str:
-    # A run of several seeds does the runs of each, and nobody else may do one of them meanwhile; nor clean where the
-    # checkpoints are that it may go on from, which are of fewer seeds perhaps.
-    own = [folder_of(config) for config in configs]
-    folders = {folder, *own}
-    while True:
-        with ExitStack() as stack:
-            # All commands in the same order, so that no two wait for each other.
-            for each in sorted(folders):
-                each.mkdir(parents=True, exist_ok=True)
-                _wait_for(stack.enter_context((each / leftovers.LOCK).open("w")), each.name)
-            begun = [record for record in map(records.read, own) if record.checkpoints and not record.trained]
-            needed = folders | {folder.parent / record.checkpoints for record in begun}
-            if needed == folders:
-                return _execute_alone(configs, of, folder, folders, title)
-        folders = needed
-
-
-def without_force(configs: Sequence[Config]) -> list[Config]:
-    """The same configurations, of which those with `force` are noted in the trainings' folders as to begin anew.
-
-    Whoever does such a training next begins it anew, and takes the note away: this command, another one that was waited
-    for, or, if this one is stopped, whichever repeats it, with force or without.
-    """
-    for config in configs:
-        if config.force:
-            records.ask_anew(folder_of(config))
-    return [replace(config, force=False) for config in configs]
-
-
-def _wait_for(lock: IO[str], key: str) -> None:
-    """Wait for a run if another process does it; afterwards it is finished, or to be continued."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        print(f"run {key} is being done by another process; waiting for it", file=sys.stderr, flush=True)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-
-
-def _execute_alone(
-    configs: Sequence[Config], of: Mapping[str, str], folder: Path, locked: Iterable[Path], title: str
-) -> str:
-    fault: StorageError | None = None
-    try:
-        with disk_faults_told():
-            for each in locked:
-                leftovers.clean_run(each)
-    except StorageError as error:
-        fault = error
-    record = record_of(folder, configs[0])
-    record.taken_up(os.environ.get(INVOCATION, ""))
-    try:
-        with disk_faults_told():
-            if fault is not None:
-                raise fault
-            records.write(folder, record)
-            from repro.training import train  # noqa: PLC0415  (imports Lightning and MLflow, which takes seconds)
-
-            record.state = train(configs, of, folder, record, title)
-    except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second.
-        record.state, record.message = INTERRUPTED, f"{_kept(folder, record)}; repeat the command to continue"
-        _note(folder, record)
-        raise KeyboardInterrupt from None
-    except StorageError as error:
-        record.state, record.message = INTERRUPTED, f"{error} Repeat the command to continue."
-    except StoppedEarlyError as error:
-        record.state, record.message = INTERRUPTED, str(error)
-    except ReproError as error:
-        record.state, record.message = FAILED, str(error)
-    except Exception as error:  # One failed run must not stop the others of a sweep.
-        record.state, record.message = FAILED, f"{type(error).__name__}: {error} ({_kept_traceback(folder)})"
-    _note(folder, record)
-    return record.state
-
-
-def _kept(folder: Path, record: RunRecord) -> str:
-    """What is kept of a run that is interrupted."""
-    from repro.tracking import checkpoints  # noqa: PLC0415  (imports Lightning, which takes seconds)
-
-    if record.trained:
-        return "its training is finished and kept"
-    newest = checkpoints.newest(folder.parent / (record.checkpoints or folder.name))
-    if newest is None:
-        return "there was no checkpoint yet"
-    return f"the checkpoint of iteration {newest} of {record.iterations} is kept"
-
-
-def _note(folder: Path, record: RunRecord) -> None:
-    """Write what became of a run; where the disk does not take it, say so on the terminal."""
-    try:
-        records.write(folder, record)
-    except OSError as error:
-        print(
-            f"run {folder.name}: {record.state}; {record.message} Its record could not be written ({error.strerror}).",
-            file=sys.stderr, flush=True,
-        )  # fmt: skip
-
-
-def _kept_traceback(folder: Path) -> str:
-    """Where the traceback of the current exception is: in a file of the run, or printed."""
-    log = folder / "error.txt"
-    try:
-        durable.write(log, traceback.format_exc().encode(), sync=False)
-    except OSError:
-        traceback.print_exc()
-        return "traceback above"
-    return f"traceback in {log}"
-
-
-@cache
-def end_with_the_command() -> None:
-    """Let this worker process end when the command that started it on this machine is gone.
-
-    A killed command cannot stop its workers; left alone they would go on beside those of the repeated command.
-    """
-    command = _command()
-    if command in (None, os.getpid()):
-        return
-
-    def look() -> None:
-        while leftovers.is_alive(command):
-            time.sleep(LOOK_EVERY_SECONDS)
-        os._exit(1)
-
-    threading.Thread(target=look, daemon=True).start()
-
-
-def _command() -> int | None:
-    """Id of the process that this one must not outlive; None if it is on another machine, or there is none."""
-    host, _, pid = os.environ.get(COMMAND_PROCESS, "").rpartition(":")
-    return int(pid) if host == socket.gethostname() else None
-
-
-# -- a command's runs ------------------------------------------------------------------------------------------------
 
 
 class Command:
@@ -503,7 +202,7 @@ class Command:
                 continue
             if record.state == records.RUNNING:
                 record.state = INTERRUPTED
-                _note(run.folder, record)
+                note(run.folder, record)
             if self._client is not None:
                 for config in run.configs:
                     leftovers.close_run(self._client, folder_of(config), until)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from repro import durable
 from repro.errors import StorageError
+from repro.tracking import checkpoints
 from repro.tracking import record as records
 from repro.tracking.record import INTERRUPTED, RUNNING
 from repro.trained import CONFIG, run_folder
@@ -171,8 +172,6 @@ def _are_useless(folder: Path) -> bool:
         return False
     keys = {folder.name}
     if not (folder / CONFIG).exists():
-        from repro.tracking import checkpoints  # noqa: PLC0415  (imports Lightning, which takes seconds)
-
         # They are of several seeds, each of which has a folder of its own.
         keys = checkpoints.trainings(folder)
     return bool(keys) and all(records.read(folder.parent / key).trained for key in keys)

@@ -140,8 +140,6 @@ class Seed:
 
     def catch_up(self) -> None:
         """Log in MLflow what the folder has of the training and its read-outs, and MLflow lacks."""
-        if isinstance(self.mlflow, MLflowLater):
-            return
         self.mlflow.catch_up(TRAINING, self.rows.read())
         for readout, rows in self.measuring.rows().items():
             self.mlflow.catch_up(readout, rows)
@@ -158,9 +156,9 @@ class Seed:
         """
         snapshots = snapshots_of(self.folder)
         lacking = len(self.measuring.lacking(snapshots))
-        mlflow = None if isinstance(self.mlflow, MLflowLater) else self.mlflow
-        damaged = damaged_tables(self.folder, self.config) if mlflow is not None else []
-        if (self.record.exported or mlflow is None) and not lacking and not damaged:
+        is_told = self.mlflow.is_told
+        damaged = damaged_tables(self.folder, self.config) if is_told else []
+        if (self.record.exported or not is_told) and not lacking and not damaged:
             return False
         for table in damaged:
             print(f"warning: {table} is damaged or gone; it is written again.", file=sys.stderr, flush=True)
@@ -173,26 +171,26 @@ class Seed:
                 self.record.headline = self.measuring.headline(measured) or self.record.headline
                 self.record.message = f"measured {number} of {lacking} snapshots"
                 records.write(self.folder, self.record)
-            if mlflow is not None:
+            if is_told:
                 self.catch_up()
-                self._leave_files(snapshots, mlflow)
+                self._leave_files(snapshots)
             self.mlflow.finish("FINISHED")
-        self.record.message, self.record.exported, self.record.state = "", mlflow is not None, FINISHED
+        self.record.message, self.record.exported, self.record.state = "", is_told, FINISHED
         records.write(self.folder, self.record, sync=True)
         return True
 
-    def _leave_files(self, snapshots: SnapshotFolder, mlflow: MLflowRuns) -> None:
+    def _leave_files(self, snapshots: SnapshotFolder) -> None:
         """What others may want to take along: the last snapshot in one file, and small strategies as tables."""
-        mlflow.artifact(TRAINING, self.folder / CONFIG)
+        self.mlflow.artifact(TRAINING, self.folder / CONFIG)
         if not self.measuring.readouts:
             return
         snapshot = snapshots.read()
         save_portable(self.folder / PORTABLE, self.config, snapshot)
-        mlflow.artifact(TRAINING, self.folder / PORTABLE)
+        self.mlflow.artifact(TRAINING, self.folder / PORTABLE)
         for name, readout in self.measuring.readouts.items():
-            self._leave_strategy(name, readout, snapshot, mlflow)
+            self._leave_strategy(name, readout, snapshot)
 
-    def _leave_strategy(self, name: str, readout: Readout, snapshot: Snapshot, mlflow: MLflowRuns) -> None:
+    def _leave_strategy(self, name: str, readout: Readout, snapshot: Snapshot) -> None:
         game = self.measuring.game
         if not isinstance(game, Game) or game.exact != "sequence_form" or game.infosets > MOST_ROWS_IN_A_FILE:
             return
@@ -200,7 +198,7 @@ class Seed:
         path.parent.mkdir(exist_ok=True)
         save_strategy(game, tabulated(game, readout.seats(snapshot)), path)
         self.record.tables[name] = digest(path)
-        mlflow.artifact(name, path)
+        self.mlflow.artifact(name, path)
 
 
 def _experiment(config: Config) -> tuple[Store, str] | None:

@@ -21,6 +21,7 @@ from repro.config.keys import flatten, hyperparameters, training_key
 from repro.config.schema import Config
 from repro.measuring import is_done, is_measured
 from repro.planned import Run, labels, union
+from repro.tracking import checkpoints
 from repro.tracking import record as records
 from repro.tracking.rows import TrainingRows
 from repro.trained import folder_of
@@ -140,8 +141,6 @@ def _checkpointed(place: Path) -> int:
     """The iteration of the newest checkpoint that can be read; 0 where there is none."""
     if not any(place.glob("*.ckpt")):
         return 0
-    from repro.tracking import checkpoints  # noqa: PLC0415  (imports Lightning, which takes seconds)
-
     return checkpoints.newest(place) or 0
 
 

@@ -223,9 +223,7 @@ def _composing(config_dir: str | None, overrides: Sequence[str] = ()) -> Iterato
         try:
             yield
         except (HydraException, OmegaConfBaseException, YAMLError) as error:
-            # A choice that names a key, such as network='${seed}', is told without the group.
-            named = f" (of {' '.join(overrides)})" if "resolving interpolation" in str(error) else ""
-            raise ReproError(" ".join(f"{one_sentence(error)}{named}".split())) from error
+            raise ReproError(" ".join(one_sentence(error).split())) from error
         except (ValueError, TypeError, AssertionError, AttributeError) as error:
             # What Hydra raises for a choice that is no name, such as network=null, says neither key nor value; and for
             # a key of what is null that "root" is.

@@ -31,7 +31,7 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning.strategies import DDPStrategy
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher  # it has no public name
 
-from repro import launching
+from repro import executing
 from repro.errors import ReproError
 from repro.stopping import asked_by, stopped_by_signals
 
@@ -75,7 +75,7 @@ class Processes(DDPStrategy):
             # What fails in torch may fail because another one has, which then takes a moment to be gone.
             wait = _MOMENT if isinstance(exception, RuntimeError) else 0.0
             ended = [_ended(process, wait) for process in self.launcher.procs]
-            how = (f"rank {rank}: {launching.how_it_ended(status)}" for rank, status in enumerate(ended, 1) if status)
+            how = (f"rank {rank}: {executing.how_it_ended(status)}" for rank, status in enumerate(ended, 1) if status)
             self._lost = next(how, "")
             self.launcher.kill(signal.SIGKILL)
             # Lightning looks at them from time to time, and kills this process when one of them was.
@@ -105,7 +105,7 @@ def _ended(process: subprocess.Popen[bytes], seconds: float) -> int | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do the only run of a plan (`repro.launching.write_plan`), as one of its processes; returns the exit status.
+    """Do the only run of a plan (`repro.executing.write_plan`), as one of its processes; returns the exit status.
 
     Args:
         arguments: the plan's file, and names of signals that ask for the end of a training, and do not stop it at once.
@@ -117,11 +117,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The first process is told to stop, and ends the others.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *asked):
             signal.signal(number, signal.SIG_IGN)
-    launching.end_with_the_command()
+    executing.end_with_the_command()
     if not rank:
         # The others, which Lightning starts with this environment, end with this process.
-        os.environ[launching.COMMAND_PROCESS] = f"{socket.gethostname()}:{os.getpid()}"
-    configs, of, title = launching.planned(plan, 0)
+        os.environ[executing.COMMAND_PROCESS] = f"{socket.gethostname()}:{os.getpid()}"
+    configs, of, title = executing.planned(plan, 0)
     if rank:
         from repro.training import follow  # noqa: PLC0415  (it imports this module)
 
@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             follow(configs[0], rank)
         return 0
     with suppress(KeyboardInterrupt), stopped_by_signals(), asked_by(*asked):  # The record says so.
-        launching.execute_here(configs, of, title)
+        executing.execute_here(configs, of, title)
     return 0
 
 

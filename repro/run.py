@@ -1,7 +1,7 @@
 """Train and evaluate: `python -m repro.run [-m] [--dry-run] KEY=VALUE ...`.
 
 Before any work every run that the command line asks for is composed and checked (`repro.planning`) and the output
-folder and the tracking store are tried. Then `repro.launching.execute` does each, with `-m` through Hydra's launcher:
+folder and the tracking store are tried. Then `repro.executing.execute` does each, with `-m` through Hydra's launcher:
 skip what is finished, continue what is not, train, measure, and leave a record for the table at the end. `--dry-run`
 says instead what would be done, and how long it may take; `--on` has a cluster's jobs do it, and `--collect` takes in
 what these have finished.
@@ -42,7 +42,7 @@ def _job(config: DictConfig) -> float | None:
     Raises:
         _UnfinishedError: the run did not finish.
     """
-    from repro.measuring import headline_value  # noqa: PLC0415  (imports torch and Lightning, which takes seconds)
+    from repro.measuring import headline_value  # noqa: PLC0415  (imports torch, which takes seconds)
     from repro.planning import planned_job  # noqa: PLC0415
 
     del config  # Composed without what a game wants by default (`repro.config.game_defaults`).

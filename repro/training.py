@@ -34,12 +34,13 @@ from repro.config.schema import Config
 from repro.errors import ReproError, StoppedEarlyError, StorageError
 from repro.evaluation.base import Measured
 from repro.faults import causes, disk_fault, disk_faults_told
+from repro.lightning_modules import module_of, training_in
 from repro.one_seed import Seed, closing_when_stopped
 from repro.planned import Run
 from repro.processes import Processes
+from repro.saving import Checkpoints
 from repro.tracking import checkpoints
 from repro.tracking import record as records
-from repro.tracking.checkpoints import Checkpoints
 from repro.tracking.record import FINISHED, SKIPPED, RunRecord
 from repro.trained import snapshots_of
 
@@ -215,7 +216,7 @@ def _fit_from(checkpoint: Path | None, trainer: pl.Trainer, model: Training, sav
     # continued.
     trainer.callbacks.append(saving)  # type: ignore[attr-defined]
     with stopping.iterating():
-        trainer.fit(model, datamodule=model.datamodule, ckpt_path=checkpoint, weights_only=True)
+        trainer.fit(module_of(model), ckpt_path=checkpoint, weights_only=True)
 
 
 def _note_trained(seeds: Iterable[Seed]) -> None:
@@ -225,10 +226,8 @@ def _note_trained(seeds: Iterable[Seed]) -> None:
 
 def _model(game: Any, seeds: Sequence[Seed]) -> Training:
     config = seeds[0].config
-    if (count := processes_of(config)) > 1:
-        trainings = [config.algorithm.build_rank(game, config, Ranks(0, count))]
-    else:
-        trainings = [seed.config.algorithm.build(game, seed.config) for seed in seeds]
+    ranks = Ranks(0, processes_of(config))
+    trainings = [seed.config.algorithm.build_rank(game, seed.config, ranks) for seed in seeds]
     for training, seed in zip(trainings, seeds, strict=True):
         training.snapshots = snapshots_of(seed.folder)
     together: Training = config.algorithm.together(trainings)
@@ -297,9 +296,9 @@ class Reporting(pl.Callback):
         self.has_started = False
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, Training)
+        training = training_in(pl_module)
         stopping.hear_again()  # Lightning takes SIGTERM as the end of a batch.
-        self.has_started, first = True, pl_module.iteration
+        self.has_started, first = True, training.iteration
         for path, problem in self._passed_over.items():
             instead = f"training goes on after iteration {first}" if first else "training begins anew"
             name = checkpoints.set_aside(path).name
@@ -307,13 +306,13 @@ class Reporting(pl.Callback):
         for seed in self._seeds:
             seed.begin(first, _place(self._seeds))
         self._first = self._record.iteration = first
-        self._record.iterations = pl_module.iterations
+        self._record.iterations = training.iterations
         self._started = time.monotonic()
         records.write(self._folder, self._record)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, Training)
-        for training, seed in zip(pl_module.replicates, self._seeds, strict=True):
+        whole = training_in(pl_module)
+        for training, seed in zip(whole.replicates, self._seeds, strict=True):
             measured = self._measured(training, seed)
             seed.report(training, measured)
             seed.record.wall_seconds, seed.record.iteration = training.wall_seconds, training.iteration
@@ -321,7 +320,7 @@ class Reporting(pl.Callback):
             seed.record.headline = ", ".join(part for part in parts if part) or seed.record.headline
             if seed is self._seeds[0]:
                 self._tell_lightning(pl_module, training, measured)
-        self._report(pl_module)
+        self._report(whole)
         trainer.should_stop |= stopping.is_asked()
 
     def on_save_checkpoint(

@@ -197,7 +197,8 @@ def _check_space(study: StudyConfig, config_dir: str | None) -> None:
 
 
 def _tune(config: StudyConfig, default: Config, config_dir: str | None) -> int:
-    from repro.launching import COMMAND_PROCESS, Command, prepare_output  # noqa: PLC0415
+    from repro.executing import COMMAND_PROCESS  # noqa: PLC0415
+    from repro.launching import Command, prepare_output  # noqa: PLC0415
     from repro.tuning import page  # noqa: PLC0415
     from repro.tuning.study import folder_of, opened  # noqa: PLC0415
     from repro.tuning.workers import Workers  # noqa: PLC0415

@@ -217,6 +217,18 @@ def test_what_no_memory_holds_is_refused_with_both_sizes(monkeypatch, base, key,
 
 
 @pytest.mark.parametrize(
+    ("algorithm", "sentence"),
+    [
+        ("linear_cfr", "game.name is fhp_limit; that takes some 2.01 GiB, and this machine has 1 GiB."),
+        ("sd_cfr", "evaluation.exploitability.boards is None; that takes some 2.68 GiB, and this machine has 1 GiB."),
+    ],
+)
+def test_tables_of_a_large_game_are_refused_where_they_do_not_fit(monkeypatch, algorithm, sentence):
+    monkeypatch.setattr(memory, "memory_of_machine", lambda device: 2.0**30)
+    assert refused("game=fhp_limit", f"algorithm={algorithm}", "evaluation.exploitability.boards=null") == sentence
+
+
+@pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
         (["network=fc", "network.layers=100000000"], "network.layers is 100000000; it must be at most 1000."),

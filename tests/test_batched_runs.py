@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -268,18 +267,21 @@ def test_a_batched_run_is_done_anew_when_forced(straight, tmp_path):
 
 
 @pytest.mark.slow
-def test_nobody_else_does_a_seed_of_a_batched_run(tmp_path, capsys):
+def test_nobody_else_does_a_seed_of_a_batched_run(tmp_path, monkeypatch, capsys):
     folder = folder_of(tmp_path, *SMALL, "seed=1")
     folder.mkdir(parents=True)
     lock = (folder / "lock").open("w")
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     begun: list[Path] = []
+    take = fcntl.flock
 
-    def let_go() -> None:
-        begun.extend(tmp_path.rglob("run.json"))
-        lock.close()
+    def let_go(file: Any, how: int) -> None:
+        if how == fcntl.LOCK_EX and not lock.closed:  # It waits.
+            begun.extend(tmp_path.rglob("run.json"))
+            lock.close()
+        take(file, how)
 
-    threading.Timer(1.0, let_go).start()
+    monkeypatch.setattr(fcntl, "flock", let_go)
     assert done(tmp_path, "seeds=[0,1]") == records.FINISHED
     assert f"run {folder.name} is being done by another process; waiting for it" in capsys.readouterr().err
     assert begun == []

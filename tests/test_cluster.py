@@ -15,12 +15,13 @@ import yaml
 
 from repro import cluster, figure, outlook
 from repro.cluster import Worker
-from repro.launching import Command, write_plan
+from repro.executing import write_plan
+from repro.launching import Command
 from repro.measuring import is_done
 from repro.planning import plan
+from repro.saving import Checkpoints
 from repro.tracking import checkpoints
 from repro.tracking import record as records
-from repro.tracking.checkpoints import Checkpoints
 from tests.helpers.commands import SMALL, call, call_here, executed, folder_of, key_of, planned, results, tracked
 from tests.helpers.signals import signalling
 

@@ -138,7 +138,7 @@ def test_seeds_differ_and_the_same_seed_repeats():
     game = load("kuhn")
     runs = [small_model(game, seed) for seed in (0, 0, 1)]
     for model in runs:
-        model.training_step(None, 0)
+        model.step()
     first = [model.history["value"][0][0] for model in runs]
     assert torch.equal(first[0], first[1])
     assert not torch.equal(first[0], first[2])
@@ -173,7 +173,7 @@ def test_a_diverging_network_is_refused_with_its_iteration():
     regression = RegressionConfig(steps=30, batch_size=64, learning_rate=1e20, clip_norm=1e30, start="random")
     model = small_model(load("leduc"), value=regression)
     with pytest.raises(ReproError, match=r"diverged in iteration 1.*learning_rate is 1e\+20"):
-        model.training_step(None, 0)
+        model.step()
 
 
 def collected(game, **changes):
@@ -230,7 +230,7 @@ def test_the_loss_weight_scales_the_loss():
     losses = []
     for weight in ("t/T", "2t/T"):
         model = small_model(game, loss_weight=weight, value=RegressionConfig(steps=1, batch_size=64, start="previous"))
-        model.training_step(None, 0)
+        model.step()
         losses.append(model.metrics["loss/value"])
     # Of one step the loss is that of the untouched initial network.
     assert losses[1] == pytest.approx(2 * losses[0], rel=1e-5)
@@ -241,7 +241,7 @@ def test_when_no_advantage_is_positive_the_configured_fallback_plays():
     strategies = []
     for fallback in ("argmax", "uniform"):
         model = small_model(game, when_no_positive=fallback)
-        model.training_step(None, 0)
+        model.step()
         strategies.append(listed(model).table)
     assert not torch.equal(*strategies)
 

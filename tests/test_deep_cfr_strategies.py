@@ -18,7 +18,7 @@ def test_strategies_listed_and_asked_are_the_same():
     models = [small_model(game, seed=2, strategies=held, opening="network") for held in ("listed", "asked")]
     for _ in range(4):
         for model in models:
-            model.training_step(None, 0)
+            model.step()
     first, second = models
     for name in ("value_memories", "strategy_memories"):
         for a, b in zip(getattr(first, name), getattr(second, name), strict=True):
@@ -77,7 +77,7 @@ def test_a_small_holdem_game_can_be_listed():
 
 def test_a_single_betting_round_is_played_by_networks():
     model = small_model(load("kuhn"), strategies="asked", opening="network")
-    model.training_step(None, 0)
+    model.step()
     assert metrics_of(model)["sd_cfr"]["nash_conv"] > 0
 
 

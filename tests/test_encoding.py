@@ -190,19 +190,28 @@ def test_sums_means_and_back_by_hand():
     assert inverse(mean, bucket).tolist() == [[[1.5, 1.5, 6.0], [2.0, 2.0, 5.0]]]
 
 
-def test_the_papers_figure_1():
-    """Its caption: the root of (5.7 - 4.75)^2 + ... + (-2 - (-1.5))^2 is 1.34; the hands between are ours.
+@pytest.mark.parametrize(
+    ("target", "bucketed", "back", "printed"),
+    [
+        (CFV, (4.25, -5.2 / 3), (4.25, 4.25, -5.2 / 3, -5.2 / 3, -5.2 / 3), 2.36),
+        (EV, (5.0, -3.0), (4.75, 3.5, -1.2, -2.4, -1.5), 1.34),
+    ],
+)  # fmt: skip
+def test_the_papers_worked_example(target, bucketed, back, printed):
+    """Five hands in two buckets: Fig. 1 of the supplement in counterfactual values, of the paper in expected ones.
 
-    The caption's is the root of the sum, the tables' that of the mean [DEVN, Sec. 6: RMSE].
+    The captions' errors are roots of sums, the tables' of means [DEVN, Sec. 6: RMSE].
     """
-    matchup = torch.tensor([[[0.95, 0.8, 0.1, 1.0]] * 2], dtype=torch.float64)
-    ev = torch.tensor([[[6.0, 4.0, -1.0, -2.0]] * 2], dtype=torch.float64)
-    bucket = torch.tensor([[0, 0, 1, 1]])
-    back = counterfactual(inverse(averaged(ev, bucket, 2), bucket), matchup, EV)
-    assert back[0, 0].tolist() == pytest.approx([4.75, 4.0, -0.15, -1.5])
-    squares = encoding_error(ev * matchup, matchup, bucket, 2, EV)
-    assert (4 * squares).sqrt()[0].tolist() == pytest.approx([1.34, 1.34], abs=0.005)
-    assert squares[0].tolist() == pytest.approx([(0.95**2 + 0.8**2 + 0.05**2 + 0.5**2) / 4] * 2)
+    matchup = torch.tensor([[[0.95, 0.7, 0.4, 0.8, 0.5]] * 2], dtype=torch.float64)
+    ev = torch.tensor([[[6.0, 4.0, -2.0, -3.0, -4.0]] * 2], dtype=torch.float64)
+    cfv, bucket = ev * matchup, torch.tensor([[0, 0, 1, 1, 1]])
+    assert cfv[0, 0].tolist() == pytest.approx([5.7, 2.8, -0.8, -2.4, -2.0])
+    values = expected(cfv, matchup) if target == EV else cfv
+    mean = averaged(values, bucket, 2)
+    assert mean[0, 0].tolist() == pytest.approx(bucketed)
+    assert counterfactual(inverse(mean, bucket), matchup, target)[0, 0].tolist() == pytest.approx(back)
+    squares = encoding_error(cfv, matchup, bucket, 2, target)
+    assert (5 * squares).sqrt()[0].tolist() == pytest.approx([printed] * 2, abs=0.005)
 
 
 @pytest.mark.parametrize("target", [CFV, EV])

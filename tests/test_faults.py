@@ -17,7 +17,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.tracking._tracking_service.utils import _artifact_repos_cache
 
-from repro import durable, launching, leftovers, training
+from repro import durable, executing, leftovers, training
 from repro.launching import Command
 from repro.one_seed import Seed
 from repro.planned import Run
@@ -35,7 +35,7 @@ def run_of(output: Path, *overrides: str) -> Run:
 
 
 def execute(run: Run) -> str:
-    return launching.execute(run.configs, run.labels)
+    return executing.execute(run.configs, run.labels)
 
 
 def folder_of(run: Run) -> Path:

@@ -142,10 +142,8 @@ def test_resumed_equals_uninterrupted():
     whole, first, second = (model("kuhn", "own", seed=2) for _ in range(3))
     advanced(whole, 4)
     advanced(first, 2)
-    checkpoint: dict = {}
-    first.on_save_checkpoint(checkpoint)
     second.load_state_dict(first.state_dict())
-    second.on_load_checkpoint(checkpoint)
+    second.resume(first.saved())
     advanced(second, 2)
     for name in ("policy", "greedy"):
         assert torch.equal(played(whole)[name].table, played(second)[name].table)
@@ -154,7 +152,7 @@ def test_resumed_equals_uninterrupted():
 
 def test_greedy_is_the_most_probable_action():
     made = model()
-    made.training_step(None, 0)
+    made.step()
     mixed, pure = played(made)["policy"].table, played(made)["greedy"].table
     assert torch.equal(mixed.argmax(1), pure.argmax(1))
     assert set(pure.flatten().tolist()) == {0.0, 1.0}
@@ -163,7 +161,7 @@ def test_greedy_is_the_most_probable_action():
 
 def test_the_strategy_itself_is_measured():
     made = model()
-    made.training_step(None, 0)
+    made.step()
     found = measured(made.game, config_of(made.algorithm), made, Strategy())
     for name, policy in played(made).items():
         cells = made.game.legal.nonzero().tolist()
@@ -175,7 +173,7 @@ def test_the_strategy_itself_is_measured():
 def test_divergence_names_iteration_and_key():
     made = model(learning_rate=1e30)
     with pytest.raises(ReproError, match=r"iteration \d+; algorithm.learning_rate"):
-        made.training_step(None, 0)
+        made.step()
 
 
 @pytest.mark.parametrize("algorithm", ["kuhn_post", "kuhn_post_corrected"])

@@ -15,7 +15,8 @@ import pytest
 
 from repro import launching, leftovers
 from repro.errors import ReproError
-from repro.launching import Command, execute, without_force
+from repro.executing import execute, without_force
+from repro.launching import Command
 from repro.measuring import is_done
 from repro.planned import Run
 from repro.planning import plan

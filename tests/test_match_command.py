@@ -7,9 +7,9 @@ import pytest
 from repro import match
 from repro.evaluation.head_to_head import exact
 from repro.evaluation.units import milli_units
+from repro.executing import execute
 from repro.games import load
 from repro.games.betting import CALL, FOLD, RAISE
-from repro.launching import execute
 from repro.policies import random_policy, save_strategy, uniform
 from repro.tracking import record as records
 from repro.trained import PORTABLE, run_folder

@@ -222,7 +222,7 @@ def test_seeds_differ_and_the_same_seed_repeats():
     game = load("kuhn")
     models = [small_model(game, seed) for seed in (0, 0, 1)]
     for model in models:
-        model.training_step(None, 0)
+        model.step()
     tables = [played(model).table for model in models]
     assert torch.equal(tables[0], tables[1])
     assert not torch.equal(tables[0], tables[2])
@@ -232,7 +232,7 @@ def test_more_snapshots_change_nothing_that_is_learned():
     game = load("kuhn")
     often, once = small_model(game, snapshot_every=1), small_model(game, snapshot_every=8)
     advanced(often, 8)
-    once.training_step(None, 0)
+    once.step()
     assert often.iteration == once.iteration == 8
     assert torch.equal(played(often).table, played(once).table)
 
@@ -264,7 +264,7 @@ def test_listed_and_asked_networks_give_the_same(architecture):
         for how in ("listed", "asked")
     ]
     for model in made:
-        model.training_step(None, 0)
+        model.step()
     tables, asked = made
     for ours, theirs in zip(tables.players, asked.players, strict=True):
         assert isinstance(ours.strategies, ListedPlayer)
@@ -303,7 +303,7 @@ def test_a_diverging_network_is_refused_with_its_iteration(which):
     model = NFSP(load("leduc"), config, ONE_LAYER, seed=0)
     sentence = rf"{which} network .* diverged in iteration 1.*algorithm\.{which}_learning_rate is 1e\+30"
     with pytest.raises(ReproError, match=sentence):
-        model.training_step(None, 0)
+        model.step()
 
 
 NFSP_RUN = (

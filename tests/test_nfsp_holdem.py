@@ -51,7 +51,7 @@ def trained() -> NFSP:
     """After ten iterations, with much exploring. Tests must not change it."""
     model = nfsp(small_game(), iterations=10, steps_per_update=4, eta=0.5, epsilon=0.5)
     while model.iteration < 10:
-        model.training_step(None, 0)
+        model.step()
     return model
 
 

@@ -16,8 +16,8 @@ from repro.errors import ReproError
 from repro.evaluation.averages import tabulated
 from repro.evaluation.head_to_head import exact, play_match
 from repro.evaluation.units import milli_units
+from repro.executing import execute
 from repro.games import load
-from repro.launching import execute
 from repro.planning import plan
 from repro.policies.snapshot import Snapshot
 from repro.seeding import generator

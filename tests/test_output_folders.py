@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.launching import execute
+from repro.executing import execute
 from repro.planning import plan, quoted
 from repro.tracking import record as records
 from repro.tracking.store import default_uri, experiment_id, open_store

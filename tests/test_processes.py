@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import signal
@@ -27,19 +26,17 @@ from repro.algorithms.minibatches import Chunked, ManySteps, Minibatch
 from repro.algorithms.ranks import ALONE, Ranks
 from repro.algorithms.regression import fit
 from repro.algorithms.strategies import OpeningTable
-from repro.bench.scaling import RANKS, Setting, curves_block, measured, measured_block, with_block
-from repro.bench.scaling_model import Link, Work
 from repro.config import NetworkConfig
 from repro.config.keys import from_plain, training_config, training_key
 from repro.errors import ReproError
+from repro.executing import execute_here
 from repro.games import load
-from repro.launching import execute_here
 from repro.networks.optimizers import FlatAdam
 from repro.processes import Processes
+from repro.saving import Checkpoints
 from repro.stopping import asked_by, stopped_by_signals
 from repro.tracking import checkpoints
 from repro.tracking import record as records
-from repro.tracking.checkpoints import Checkpoints
 from repro.training import follow
 from tests.helpers.commands import SMALL, configs, executed, only_folder, planned, results, tracked
 from tests.helpers.deep_cfr import small_config, small_model
@@ -195,6 +192,7 @@ def test_networks_are_equal_on_all_ranks_after_each_fit(name, tmp_path):
 
     def trained(ranks: Ranks) -> dict[str, Any]:
         model = algorithm.build_rank(game, config_of(algorithm, network), ranks)
+        assert isinstance(model, DeepCFR)
         after, fits = [], model._fit
 
         def noted(which: str, player: int, last_step: Any = None) -> float:
@@ -400,56 +398,3 @@ def test_two_processes_are_another_training_and_one_is_what_it_was():
 )
 def test_what_several_processes_cannot_do_is_refused_before_any_work(overrides, sentence):
     assert sentence in refused("trainer.devices=2", *overrides)
-
-
-# -- the page on scaling ---------------------------------------------------------------------------------------------
-
-
-def test_a_ring_reduces_in_messages_one_after_another():
-    link = Link("slow", latency=1.0, bandwidth=100.0)
-    assert link.reduction(800, 2) == 2 * (1 + 4)
-    assert link.reduction(800, 8) == 14 * (1 + 1)
-
-
-def test_where_more_ranks_stop_paying():
-    traversing = {ranks: 8.0 / ranks for ranks in (1, 2, 4, 8)}
-    work = Work(100, 64, 10, 25, traversing, {ranks: 4.0 / ranks for ranks in traversing})
-    free, slow = Link("free", 0.0, math.inf), Link("slow", 0.5, 100.0)
-    assert work.reduced_bytes == 100
-    assert work.predicted(1, slow) == 2 * (8 + 40)
-    assert work.predicted(2, slow) == 2 * (4 + 10 * (2 + 2 * (0.5 + 0.5)))
-    assert work.speed_up(8, free) == 8
-    assert (work.fastest(free), work.efficient(free)) == (8, 8)
-    assert (work.fastest(slow), work.efficient(slow)) == (2, 2)
-
-
-def test_a_block_of_the_page_is_written_anew():
-    page = "before\n<!-- measured -->\nold\n<!-- end measured -->\nafter\n"
-    assert with_block(page, "measured", ["new", "lines"]) == page.replace("old", "new\nlines")
-    with pytest.raises(ReproError, match="the page has no block '<!-- curves -->'"):
-        with_block(page, "curves", [])
-
-
-def test_the_curves_tell_one_process_from_two():
-    rows = [
-        (count, seed, "sd_cfr", iteration, 100.0 * count + seed)
-        for count in (1, 2) for seed in range(3) for iteration in (5, 10)
-    ]  # fmt: skip
-    data = pd.DataFrame(rows, columns=["processes", "seed", "readout", "iteration", "exploitability"])
-    lines = curves_block(data, "here")
-    assert sum("| sd_cfr, iteration" in line for line in lines) == 2
-    assert any(line.startswith("| sd_cfr, mean of the curve | 101 [") and "| 100 [" in line for line in lines)
-    assert lines[-1] == "Of 3 intervals of a difference, 3 exclude 0."
-
-
-@pytest.mark.slow
-def test_parts_of_an_iteration_are_measured_by_one_process_and_by_two():
-    setting = Setting("Kuhn", SMALL, 3)
-    found = measured(setting, repetitions=1)
-    assert found.work.stepping.keys() == found.work.traversing.keys() == set(RANKS)
-    assert found.together.keys() == {"traversals", "steps", "reduce"}
-    assert min(*found.together.values(), *found.work.stepping.values()) > 0
-    assert found.work.parameters == 1092
-    lines = measured_block([found], 1, "here")
-    assert sum(line.startswith("| Kuhn |") for line in lines) == 2
-    assert sum(line.startswith("| 64 ranks |") for line in lines) == 2

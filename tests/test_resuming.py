@@ -14,7 +14,7 @@ import pytest
 import pytorch_lightning as pl
 from omegaconf import OmegaConf
 
-from repro import launching
+from repro import executing
 from repro.evaluation import nash_conv
 from repro.games import load
 from repro.one_seed import Seed
@@ -156,7 +156,7 @@ def test_a_killed_command_takes_its_workers_along(tmp_path):
         time.sleep(0.05)
     process.kill()
     process.wait()
-    time.sleep(launching.LOOK_EVERY_SECONDS + 2)
+    time.sleep(executing.LOOK_EVERY_SECONDS + 2)
     before = records.read(folder).iteration
     time.sleep(1)
     assert records.read(folder).iteration == before, "no worker is left that goes on"
@@ -252,14 +252,14 @@ def test_killed_at_the_very_end(straight, tmp_path, monkeypatch, moment):
             patched.setattr(Seed, "_leave_files", lambda *_: os._exit(9))
         else:
             patched.setattr(MLflowRuns, "finish", lambda *_: os._exit(9))
-        code = in_a_child(lambda: launching.execute(run.configs, run.labels))
+        code = in_a_child(lambda: executing.execute(run.configs, run.labels))
     assert code == 9
-    assert launching.execute(run.configs, run.labels) == records.FINISHED
+    assert executing.execute(run.configs, run.labels) == records.FINISHED
     pd.testing.assert_frame_equal(results(tmp_path, SMALL), results(straight, SMALL))
     assert (only_folder(tmp_path) / "sd_cfr" / "strategy.csv").exists()
     assert "mA/g" in records.read(only_folder(tmp_path)).headline
     assert {r.info.status for r in tracked(tmp_path)[1]} == {"FINISHED"}
-    assert launching.execute(run.configs, run.labels) == records.SKIPPED
+    assert executing.execute(run.configs, run.labels) == records.SKIPPED
 
 
 _FIT = pl.Trainer.fit

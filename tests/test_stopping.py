@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from repro import evaluate, figure, launching, leftovers, match, run, stopping
+from repro import evaluate, executing, figure, leftovers, match, run, stopping
 from repro.config.checks import _loaded, game_for_checks
 from repro.evaluation.measures import Exploitability
 from repro.planned import Run
+from repro.saving import Checkpoints
 from repro.tracking import provenance
 from repro.tracking import record as records
-from repro.tracking.checkpoints import Checkpoints
 from tests.helpers.commands import SMALL, command, executed, folder_of, key_of, only_folder, planned, results, tracked
 
 SHORT = (*SMALL, "algorithm.iterations=10")
@@ -162,14 +162,14 @@ def test_a_command_that_is_to_outlive_its_terminal_does():
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
     """This process as the worker of a launcher, with a command that is alive: does a run, and returns its state."""
-    monkeypatch.setenv(launching.COMMAND_PROCESS, f"{socket.gethostname()}:{os.getppid()}")
+    monkeypatch.setenv(executing.COMMAND_PROCESS, f"{socket.gethostname()}:{os.getppid()}")
     monkeypatch.setenv(records.INVOCATION, "this command")
-    monkeypatch.setattr(launching, "_interrupted", -math.inf)
+    monkeypatch.setattr(executing, "_interrupted", -math.inf)
 
     def do(*overrides: str) -> str:
         plan = tmp_path / "plan.json"
-        launching.write_plan([planned_in(tmp_path, *overrides)], plan)
-        return launching.launched(DictConfig({"plan": str(plan), "number": 0}))
+        executing.write_plan([planned_in(tmp_path, *overrides)], plan)
+        return executing.launched(DictConfig({"plan": str(plan), "number": 0}))
 
     return do
 
@@ -221,21 +221,21 @@ def test_a_worker_that_is_stopped_closes_its_run(worker, tmp_path, monkeypatch, 
 
 def test_a_worker_that_was_stopped_begins_no_other_run_soon(worker, tmp_path, monkeypatch):
     started = time.monotonic()
-    monkeypatch.setattr(launching, "_interrupted", started)
-    monkeypatch.setattr(launching, "_PAUSE_SECONDS", 3600)
+    monkeypatch.setattr(executing, "_interrupted", started)
+    monkeypatch.setattr(executing, "_PAUSE_SECONDS", 3600)
     with monkeypatch.context() as patched:
         # While it waits, so that what a busy machine takes until then does not matter.
         patched.setattr(time, "sleep", lambda _: os.kill(os.getpid(), signal.SIGTERM))
         assert worker() == records.WAITING
     assert not (tmp_path / "runs").exists()
-    assert launching._interrupted > started
-    monkeypatch.setattr(launching, "_PAUSE_SECONDS", 0.5)
+    assert executing._interrupted > started
+    monkeypatch.setattr(executing, "_PAUSE_SECONDS", 0.5)
     assert worker() == records.FINISHED, "the command was not stopped"
 
 
 def test_what_takes_seconds_is_done_before_the_fork(tmp_path):
     (config,) = planned_in(tmp_path).configs
-    launching._prepare_forks(config)
+    executing._prepare_forks(config)
     assert "mlflow.store.tracking.sqlalchemy_store" in sys.modules
     before = provenance.code.cache_info().misses, _loaded.cache_info().misses
     provenance.code()
@@ -269,7 +269,7 @@ def test_a_sweep_is_closed(tmp_path, number, of_all):
     assert [records.read(folder).state for folder in folders] == [records.INTERRUPTED] * 2
     assert {run.info.status for run in tracked(tmp_path)[1]} == {"KILLED"}
     assert not list((tmp_path / "commands").iterdir())
-    time.sleep(2 * launching.LOOK_EVERY_SECONDS + 1)
+    time.sleep(2 * executing.LOOK_EVERY_SECONDS + 1)
     for folder in folders:
         with leftovers._if_free(folder) as free:
             assert free, "no process is left"
@@ -279,5 +279,5 @@ def test_a_sweep_is_closed(tmp_path, number, of_all):
 @pytest.mark.exhaustive
 def test_a_run_on_a_gpu_has_a_process_that_is_not_forked(worker, tmp_path, monkeypatch):
     """Here on the CPU, and only that it can be done."""
-    monkeypatch.setattr(launching, "get_context", lambda _: multiprocessing.get_context("spawn"))
+    monkeypatch.setattr(executing, "get_context", lambda _: multiprocessing.get_context("spawn"))
     assert worker() == records.FINISHED

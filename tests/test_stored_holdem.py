@@ -29,7 +29,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[DeepCFR, Path]:
     algorithm = small_config(readouts=READOUTS, traversals=300, strategies="asked", iterations=5)
     model = DeepCFR(load("fhp", **SMALL), algorithm, NETWORK, seed=0)
     for _ in range(5):
-        model.training_step(None, 0)
+        model.step()
         if model.is_due:
             SnapshotFolder(folder).write(model.snapshot())
     config = Config({"name": "fhp", **SMALL}, algorithm, NETWORK)

@@ -293,17 +293,15 @@ def test_linear_weights_are_the_iterations():
 
 @pytest.mark.parametrize(("variant", "iterations"), [("dcfr", 25), ("os_mccfr", 25)])
 def test_a_run_that_was_stopped_continues_bitwise_equal(variant, iterations):
-    """As a LightningModule, with iterations that are no multiple of those between snapshots."""
+    """With iterations that are no multiple of those between snapshots."""
     readouts = {"average": ReadoutConfig("average"), "current": ReadoutConfig("current")}
     changes = {"name": variant, "iterations": iterations, "snapshot_every": 10, "readouts": readouts}
     game, config = load("leduc"), config_of(replace(VARIANTS[variant], **changes), seed=2)
     whole, stopped, continued = (built(game, config) for _ in range(3))
     assert whole.steps == 3
     advanced(whole, 3)
-    stopped.training_step(None, 0)
-    checkpoint: dict = {}
-    stopped.on_save_checkpoint(checkpoint)
-    continued.on_load_checkpoint(checkpoint)
+    stopped.step()
+    continued.resume(stopped.saved())
     advanced(continued, 2)
     assert whole.iteration == continued.iteration == iterations
     ours, theirs = (tables_of(game, config, model) for model in (whole, continued))
@@ -321,10 +319,10 @@ def test_a_run_that_was_stopped_continues_bitwise_equal(variant, iterations):
 def test_a_snapshot_is_of_its_moment():
     config = config_of(replace(VARIANTS["es_mccfr"], name="es", iterations=4, snapshot_every=2, readouts={}))
     model = config.algorithm.build(load("kuhn"), config)
-    model.training_step(None, 0)
+    model.step()
     state = model.snapshot().state
     before = {name: state[name].clone() for name in ("sums", "regrets")}
-    model.training_step(None, 0)
+    model.step()
     for name, table in before.items():
         assert torch.equal(state[name], table)
         assert not torch.equal(model.snapshot().state[name], table)
@@ -341,7 +339,7 @@ def test_regrets_of_large_tables_are_not_in_snapshots(monkeypatch):
         built(game, config)
     del config.algorithm.readouts["now"]
     model = built(game, config)
-    model.training_step(None, 0)
+    model.step()
     assert model.state().keys() == {"centres", "sums"}
     assert model.state()["sums"].dtype == torch.float32
     found = measured(game, config, model)["average"]["nash_conv"]

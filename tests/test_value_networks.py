@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import huber_loss
 
 from repro.config import Config, NetworkConfig, ReadoutConfig
+from repro.config.keys import training_key
 from repro.errors import ReproError
 from repro.evaluation.base import Subject
 from repro.games.isomorphism import Coding
@@ -32,7 +34,7 @@ from repro.subgames.subgames import STACK, Deck, Subgames, matchups
 from repro.tracking import record as records
 from repro.trained import run_folder, snapshots_of
 from tests.helpers.commands import executed, key_of, results
-from tests.helpers.training import config_of, measured, readouts_of, straight_and_resumed, trainer
+from tests.helpers.training import config_of, fitted, measured, readouts_of, straight_and_resumed
 
 SMALL, SUBGAMES = Deck(ranks=4), 12
 RIVERS = Subgames("river_subgames", SMALL)
@@ -74,11 +76,6 @@ def network(
 
 def run_config(folder: Path, seed: int = 0, kinds: tuple[str, ...] = ("ev", "ev_zero_sum"), **changes: Any) -> Config:
     return config_of(config(kinds, **changes), NetworkConfig("prelu", 16, 2), seed, output_dir=str(folder))
-
-
-def fitted(model: ValueNetwork, epochs: int, folder: Path) -> ValueNetwork:
-    trainer(epochs, folder).fit(model, datamodule=model.datamodule)
-    return model
 
 
 # -- data --------------------------------------------------------------------------------------------------------------
@@ -154,14 +151,15 @@ def test_the_order_of_samples_changes_by_epoch_and_seed(solved: Path, tmp_path: 
     def orders(seed: int) -> list[list[float]]:
         """Of each epoch, as a training run meets them."""
         model, seen = network(solved, seed), list[list[float]]()
-        start, step = model.on_train_epoch_start, model.training_step
+        start, loss = model.begin_epoch, model.loss
 
-        def noted(batch: Batch, batch_idx: int) -> torch.Tensor:
-            seen[-1] += batch.inputs[:, -1].tolist()
-            return step(batch, batch_idx)
+        def noted(batch: Batch, which: str) -> torch.Tensor:
+            if which == "train":
+                seen[-1] += batch.inputs[:, -1].tolist()
+            return loss(batch, which)
 
-        model.on_train_epoch_start = lambda: (start(), seen.append([]))  # type: ignore
-        model.training_step = noted  # type: ignore[method-assign]
+        model.begin_epoch = lambda: (start(), seen.append([]))  # type: ignore
+        model.loss = noted  # type: ignore[method-assign]
         fitted(model, 4, tmp_path)
         return seen
 
@@ -198,7 +196,7 @@ def test_zero_sum_predictions_shift_expected_values_alike():
 
 @pytest.mark.parametrize(("target", "layers"), [(CFV, 2), (EV, 3), (EV, 7)])
 def test_the_networks_size(target: str, layers: int):
-    module = ValueModule(21, NetworkConfig("prelu", 16, layers), 10, target)
+    module = ValueModule(21, NetworkConfig("prelu", 16, layers), 10, target == CFV, normalise=False)
     # Weights, biases, one slope per hidden layer; the zero-sum layer has none.
     expected = 21 * 16 + 16 + (layers - 1) * (16 * 16 + 16) + layers + 16 * 20 + 20
     assert sum(p.numel() for p in module.parameters()) == expected
@@ -209,18 +207,38 @@ def test_the_networks_size(target: str, layers: int):
     assert (total.abs().max() < 1e-6) == (target == CFV)
 
 
-def test_the_optimiser_is_adam(tmp_path: Path):
-    """As in the text; the authors' code has AdamW, whose weights decay."""
-    optimiser = network(tmp_path).configure_optimizers()
-    assert type(optimiser) is torch.optim.Adam
-    assert optimiser.defaults["weight_decay"] == 0
+def test_the_optimiser_is_adam_as_in_the_text_or_adamw_as_in_the_code(tmp_path: Path):
+    text, code = (network(tmp_path, optimizer=kind).optimizer() for kind in ("adam", "adamw"))
+    assert (type(text), text.defaults["weight_decay"]) == (torch.optim.Adam, 0)
+    assert (type(code), code.defaults["weight_decay"]) == (torch.optim.AdamW, 0.01)
+
+
+def test_networks_as_in_the_authors_code(solved: Path, tmp_path: Path):
+    """Normalised layers, and no sum of zero; what is learned of the mean of batches is kept and read out."""
+    changes: dict[str, Any] = {"kinds": (CFV,), "zero_sum_layer": False, "normalise": True}
+    model = network(solved, iterations=2, **changes)
+    kinds = [type(layer) for layer in model.network.body]
+    assert kinds == [*[nn.Linear, nn.PReLU, nn.BatchNorm1d] * 2, nn.Linear]
+    fitted(model, 2, tmp_path)
+    asked = run_config(solved, iterations=2, **changes)
+    (readout,) = readouts_of(RIVERS, asked).values()
+    assert isinstance(readout, PredictedValues)
+    taken = readout.network(model.snapshot(), model.data)
+    inputs = next(iter(model.data.val_dataloader())).inputs
+    torch.testing.assert_close(taken(inputs[:1]), taken(inputs)[:1])  # What others are in a batch does not matter.
+    assert (model.network.train()(inputs) - taken(inputs)).abs().max() > 1e-3
+    ranges = inputs[:, : 2 * model.data.buckets].unflatten(1, (2, -1))
+    assert (taken(inputs) * ranges).sum((1, 2)).abs().min() > 1e-4
+    as_in_the_text = run_config(solved, iterations=2, kinds=(CFV,))
+    assert training_key(asked) != training_key(as_in_the_text)
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
 def test_the_losses_are_what_they_should_be(solved: Path, tmp_path: Path):
-    model = fitted(network(solved, iterations=1), 1, tmp_path)
+    model = network(solved, iterations=1)
+    fitted(model, 1, tmp_path)
     data = model.data
     with torch.no_grad():
         wrong, squares, shifted, kept = [], [], [], 0
@@ -251,8 +269,8 @@ def test_the_losses_are_what_they_should_be(solved: Path, tmp_path: Path):
 def test_a_network_learns_its_training_set(solved: Path, tmp_path: Path, kinds: tuple[str, ...]):
     model = network(solved, kinds=kinds, iterations=150, snapshot_every=150)
     losses: list[float] = []
-    end = model.on_validation_epoch_end
-    model.on_validation_epoch_end = lambda: (end(), losses.append(model.metrics["loss/train"]))  # type: ignore
+    end = model.end_epoch
+    model.end_epoch = lambda: (end(), losses.append(model.metrics["loss/train"]))  # type: ignore
     fitted(model, 150, tmp_path)
     assert losses[-1] < losses[0] / 5
 
@@ -270,14 +288,14 @@ def test_resuming_equals_never_stopping(solved: Path, tmp_path: Path):
 def snapshots_while_fitting(model: ValueNetwork, epochs: int, folder: Path) -> list[Snapshot]:
     """The snapshots that a run would leave."""
     left: list[Snapshot] = []
-    end = model.on_validation_epoch_end
+    end = model.end_epoch
 
     def noted() -> None:
         end()
         if model.is_due:
             left.append(model.snapshot())
 
-    model.on_validation_epoch_end = noted  # type: ignore[method-assign]
+    model.end_epoch = noted  # type: ignore[method-assign]
     fitted(model, epochs, folder)
     return left
 
@@ -307,7 +325,8 @@ def test_the_best_is_the_lowest_of_the_snapshots_so_far(solved: Path, tmp_path: 
 
 
 def test_validation_subgames_are_read_once_and_without_a_training_alone(solved: Path, tmp_path: Path):
-    model = fitted(network(solved), 4, tmp_path)
+    model = network(solved)
+    fitted(model, 4, tmp_path)
     asked, evaluation = run_config(solved), ValueErrors()
     while_training = measured(RIVERS, asked, model, evaluation)
     assert all(data is model.data for data in evaluation._data.values())
@@ -325,8 +344,25 @@ def test_validation_subgames_are_read_once_and_without_a_training_alone(solved: 
         readout.seats(snapshot)
 
 
+def test_zero_sum_predictions_by_dcvns_own_step(solved: Path):
+    model = network(solved, kinds=("ev", "ev_zero_sum_cfv"))
+    model.data.setup("fit")
+    plain, shifted = readouts_of(RIVERS, run_config(solved, kinds=("ev", "ev_zero_sum_cfv"))).values()
+    assert isinstance(plain, PredictedValues)
+    assert isinstance(shifted, PredictedValues)
+    snapshot = model.snapshot()
+    for (truth, before), (_, after) in zip(
+        plain.values(snapshot, model.data), shifted.values(snapshot, model.data), strict=True
+    ):
+        excess = (before * truth.ranges).sum((1, 2), keepdim=True)
+        assert excess.abs().min() > 1e-4
+        torch.testing.assert_close(after, before - (excess / 2).expand_as(before))
+        assert (after * truth.ranges).sum((1, 2)).abs().max() < 1e-6
+
+
 def test_without_buckets_there_is_no_encoding_error(solved: Path, tmp_path: Path):
-    model = fitted(network(solved, buckets=None), 4, tmp_path)
+    model = network(solved, buckets=None)
+    fitted(model, 4, tmp_path)
     found = measured(RIVERS, run_config(solved, buckets=None), model, ValueErrors())
     assert found["ev"]["encoding_error"] < 1e-3
 

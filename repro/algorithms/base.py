@@ -1,18 +1,19 @@
-"""What every algorithm of the suite is to `repro.training`: a LightningModule that leaves snapshots.
+"""What every algorithm of the suite is to `repro.training`: a torch module that goes on and leaves snapshots.
 
 It neither measures nor plays. What can be played is read out of its snapshots (`repro.policies.readout`), and measured
-by evaluations (`repro.evaluation`), while it trains or later.
+by evaluations (`repro.evaluation`), while it trains or later. Nor does it import Lightning, which takes seconds: what
+Lightning's Trainer drives has the training inside (`repro.lightning_modules`).
 """
 
 from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from repro.config.schema import AlgorithmConfig
@@ -27,8 +28,10 @@ def largest_divisor(number: int, most: int) -> int:
     return max(d for d in range(1, min(number, most) + 1) if number % d == 0)
 
 
-class Training(pl.LightningModule):
+class Training(nn.Module):
     """What `repro.training` trains: it goes on in iterations, leaves snapshots, and can be stopped and continued.
+
+    It is an `Iterative` or an `Epochs`.
 
     Args:
         algorithm: hyperparameters.
@@ -40,11 +43,9 @@ class Training(pl.LightningModule):
         metrics: what the last epoch said of the training itself, such as losses.
         history: name -> per player what grows by a row with every iteration (B^M); part of every snapshot.
         snapshots: where snapshots are stored, if they are: what is there need not be in checkpoints.
-        datamodule: where data comes from that an iteration does not make itself.
     """
 
     iterations_per_step = 1
-    datamodule: pl.LightningDataModule | None = None
 
     def __init__(self, algorithm: AlgorithmConfig, seed: int) -> None:
         super().__init__()
@@ -118,12 +119,6 @@ class Training(pl.LightningModule):
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["algorithm"] = self.saved()
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self.resume(checkpoint["algorithm"])
-
     def saved(self) -> dict[str, Any]:
         """What `resume` needs; of the history what is not stored in snapshots."""
         return {
@@ -154,11 +149,14 @@ class Training(pl.LightningModule):
 
 
 class Iterative(Training):
-    """What makes its own data: one `training_step`, an epoch of Lightning's, does `iterations_per_step` iterations."""
+    """What makes its own data: one `step`, an epoch of Lightning's, does `iterations_per_step` iterations.
 
-    def __init__(self, algorithm: AlgorithmConfig, seed: int) -> None:
-        super().__init__(algorithm, seed)
-        self.automatic_optimization = False
+    Attributes:
+        counted: for each of the `optimizers` what takes a step of it that counts in Lightning's `global_step`; nothing
+            outside of Lightning.
+    """
+
+    counted: Sequence[Callable[[], Any]] = ()
 
     @abstractmethod
     def advance(self) -> dict[str, float]:
@@ -168,14 +166,12 @@ class Iterative(Training):
         """Train what is only trained for snapshots, such as S-hat, and return measurements of that."""
         return {}
 
-    def train_dataloader(self) -> DataLoader:
-        """One batch per epoch: an iteration makes its own data."""
-        return DataLoader([0])  # type: ignore[arg-type]
+    def optimizers(self) -> Sequence[torch.optim.Optimizer]:
+        """Those whose state is in checkpoints, and of whose steps some count."""
+        return []
 
-    def configure_optimizers(self) -> Any:
-        return None
-
-    def training_step(self, batch: Any, batch_idx: int) -> None:
+    def step(self) -> None:
+        """Do iterations, and what is only done for a snapshot where one is due."""
         started = time.perf_counter()
         for _ in range(min(self.iterations_per_step, self.iterations - self.iteration)):
             self.iteration += 1
@@ -183,6 +179,34 @@ class Iterative(Training):
         if self.is_due:
             self.metrics.update(self.prepare_snapshot())
         self.charge(time.perf_counter() - started)
+
+
+class Epochs(Training):
+    """What learns from stored data, by gradients that Lightning takes; an iteration is an epoch."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Read the data."""
+
+    @abstractmethod
+    def batches(self, which: str) -> DataLoader[Any]:
+        """An epoch's batches, for "train" or "validation"."""
+
+    @abstractmethod
+    def optimizer(self) -> torch.optim.Optimizer:
+        """What takes the steps."""
+
+    @abstractmethod
+    def begin_epoch(self) -> None:
+        """An epoch begins: its batches for training come next, then those for validation."""
+
+    @abstractmethod
+    def loss(self, batch: Any, which: str) -> Tensor:
+        """The loss of a batch, for "train" or "validation"."""
+
+    @abstractmethod
+    def end_epoch(self) -> None:
+        """Note what the epoch was."""
 
 
 class Algorithm(Iterative):

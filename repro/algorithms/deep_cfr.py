@@ -1,6 +1,6 @@
 """Deep CFR [Brown et al. 2018] and SD-CFR [Steinberger 2019] as one LightningModule.
 
-One `training_step` is one CFR iteration: for each player in turn collect samples by external sampling against the
+One `step` is one CFR iteration: for each player in turn collect samples by external sampling against the
 opponent's current strategy, fit the value network, and store it in B^M. Player 0 goes first, so player 1's traversals
 meet player 0's new strategy (alternating updates, as in the SD-CFR code). The epoch counter of Lightning is the CFR
 iteration. How current strategies are held is a part of its own (`repro.algorithms.strategies`).
@@ -175,7 +175,10 @@ class DeepCFRConfig(AlgorithmConfig):
         assert config.network is not None
         return DeepCFR(game, self, config.network, config.seed)
 
-    def build_rank(self, game: Game, config: Config, ranks: Ranks) -> DeepCFR:
+    def build_rank(self, game: Game, config: Config, ranks: Ranks) -> Training:
+        if ranks.count == 1:
+            return self.build(game, config)
+
         def part(regression: RegressionConfig) -> RegressionConfig:
             return replace(regression, batch_size=ranks.share(regression.batch_size))
 
@@ -303,7 +306,7 @@ class DeepCFR(Algorithm):
         shape = (part.start, part.stop - part.start, columns, self.game.device)
         return Reservoir(capacity, *shape) if self.algorithm.memory == "reservoir" else Aggregated(*shape)
 
-    def configure_optimizers(self) -> list[FlatAdam]:
+    def optimizers(self) -> list[FlatAdam]:
         return self._adams["value"]
 
     # -- one iteration -------------------------------------------------------------------------------------------
@@ -325,7 +328,7 @@ class DeepCFR(Algorithm):
     def _update(self, player: int) -> float:
         """Collect, fit, store: player's half of an iteration. Returns the value loss."""
         self.collect(player)
-        loss = self._fit("value", player, self._lightning_step(player))
+        loss = self._fit("value", player, self._counted_step(player))
         self.renew_strategy(player)
         return loss
 
@@ -434,12 +437,9 @@ class DeepCFR(Algorithm):
         with self.explaining_divergence(which, player):
             return self.strategies.fit_to(learner.network, learner.optimizer, batches, player, **how)
 
-    def _lightning_step(self, player: int) -> Any:
-        """The fit's last optimiser step, taken through Lightning so that `global_step` counts fitted networks."""
-        if self._trainer is None:
-            return None
-        optimizers = self.optimizers()
-        return optimizers[player].step  # type: ignore[index,union-attr]
+    def _counted_step(self, player: int) -> Any:
+        """The fit's last optimiser step, taken so that Lightning's `global_step` counts fitted networks."""
+        return self.counted[player] if self.counted else None
 
     def train_average_network(self, player: int) -> float:
         """Train the player's S-hat on B^s as it stands; returns the training loss.

@@ -72,7 +72,7 @@ class GuidedConfig(DeepCFRConfig):
 
     def bytes_needed(self, config: Config, game: Game) -> Iterator[tuple[str, float]]:
         yield from super().bytes_needed(config, game)
-        yield "game", 8.0 * game.infosets * game.num_actions
+        yield "game.name", 8.0 * game.infosets * game.num_actions
 
     def build(self, game: Game, config: Config) -> Guided:
         assert config.network is not None
@@ -125,7 +125,7 @@ class Guided(DeepCFR):
         self.weight += self.iteration * self.compared.others_reach(table, player)
         self.leader.iteration = self.iteration
         self.leader.update((player,))
-        loss = self._fit("value", player, self._lightning_step(player))
+        loss = self._fit("value", player, self._counted_step(player))
         self.renew_strategy(player)
         return loss
 

@@ -69,6 +69,10 @@ class TabularCFRConfig(AlgorithmConfig):
             yield f"game is {game.name}; the algorithm {self.name} takes games with at most one board."
         yield from readout_problems(self, game)
 
+    def bytes_needed(self, config: Config, game: Game) -> Iterator[tuple[str, float]]:
+        # Regrets and sums; single precision where games are large (`HoldemCFR`).
+        yield "game.name", 2.0 * (4 if game.exact == "boards" else 8) * game.infosets * game.num_actions
+
     def build(self, game: Game, config: Config) -> TabularCFR:
         return TabularCFR(self.solver(game), self, config.seed)
 

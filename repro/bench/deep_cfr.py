@@ -205,9 +205,7 @@ def leduc_iteration(setup: Setup) -> Row:
             total += traversing * TRAVERSALS / effort.peer_traversals + training * STEPS / effort.peer_steps
         return total
 
-    our_seconds, peer_seconds = interleaved(
-        lambda: seconds(lambda: setup.trainer.training_step(None, 0)), peer, effort.repetitions
-    )
+    our_seconds, peer_seconds = interleaved(lambda: seconds(setup.trainer.step), peer, effort.repetitions)
     note = f"peer: extrapolated from {effort.peer_traversals} traversals and {effort.peer_steps} SGD steps per player"
     return Row("leduc_iteration", our_seconds, peer_seconds, "s/iteration", peer_seconds / our_seconds, note)
 
@@ -220,12 +218,10 @@ def leduc_sgd_overhead(setup: Setup) -> Row:
     trainer = setup.trainer
 
     def bare() -> float:
-        parts = zip(trainer.value_networks, trainer.configure_optimizers(), strict=True)
+        parts = zip(trainer.value_networks, trainer.optimizers(), strict=True)
         return sum(fit_seconds(setup, n, optimizer, player, STEPS) for player, (n, optimizer) in enumerate(parts))
 
-    iteration, steps = interleaved(
-        lambda: seconds(lambda: trainer.training_step(None, 0)), bare, setup.effort.repetitions
-    )
+    iteration, steps = interleaved(lambda: seconds(trainer.step), bare, setup.effort.repetitions)
     note = f"ours: whole iteration, peer: its 2 x {STEPS} bare SGD steps; the ratio should be at most 1.15"
     return Row("leduc_sgd_overhead", iteration, steps, "s", iteration / steps, note)
 

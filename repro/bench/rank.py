@@ -46,7 +46,6 @@ class Silent(Ranks):
 def prepared(game: Game, config: Config, ranks: Ranks) -> DeepCFR:
     """A rank's part, after an iteration with a few steps."""
     first = replace(config.algorithm, value=replace(config.algorithm.value, start="previous"), average=None)
-    # Alone, too, it must be what `build_rank` makes: a share of 1 is the whole.
     model: DeepCFR = first.build_rank(game, config, ranks)
     model.iteration = 1
     for player in range(2):

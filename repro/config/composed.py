@@ -143,7 +143,7 @@ def _mistyped(error: ValidationError) -> str | None:
 
 
 def check_choices(overrides: Sequence[str]) -> None:
-    """Refuse files that choices are made of, which lack values, as choices.
+    """Refuse, as choices, what names a key, and the files that choices are made of, which lack values.
 
     Hydra must be initialised.
 
@@ -152,8 +152,10 @@ def check_choices(overrides: Sequence[str]) -> None:
     """
     for override in overrides:
         group, _, written = override.lstrip("+~").partition("=")
+        if not (CONF / group).is_dir():
+            continue
         for choice in written.strip("[] ").split(","):
-            if choice.strip().startswith(_MADE_OF) and (CONF / group).is_dir():
+            if choice.strip().startswith(_MADE_OF) or "${" in choice:
                 raise ReproError(_no_choice(f"{group}/{choice.strip()}"))
 
 

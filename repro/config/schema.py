@@ -134,11 +134,11 @@ class AlgorithmConfig:
         return iter(())
 
     def build_rank(self, game: Any, config: Config, ranks: Any) -> Any:
-        """The part that one of several processes has, `repro.algorithms.ranks.Ranks`, in what `build` gives.
+        """What `build` gives, or the part of it that one of several processes has (`repro.algorithms.ranks.Ranks`).
 
-        It is asked for where there may be several.
+        An algorithm whose `process_problems` allows several makes the parts.
         """
-        raise NotImplementedError
+        return self.build(game, config)
 
     def bytes_needed(self, config: Config, game: Any) -> Iterator[tuple[str, float]]:
         """Keys, and the bytes that their values take at the least; see `repro.config.memory`."""

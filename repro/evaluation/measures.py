@@ -77,6 +77,9 @@ class _Exact(Evaluation):
         if self.boards is not None:
             # A draw of a board is a number per card.
             yield "boards", 8.0 * game.cards.ranks * game.cards.suits * self.boards
+        elif game.exact == "boards":
+            # The strategy's table, and the infosets of its rows.
+            yield "boards", 8.0 * game.infosets * (game.num_actions + 1)
 
     def measure(self, subject: Subject) -> Measured:
         rows = self._rows = self._rows or self._engine_rows(subject)

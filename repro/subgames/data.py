@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -12,7 +11,6 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler
@@ -130,21 +128,26 @@ class Encoded(Dataset[Batch]):
 
 
 class ShuffledBatches(Sampler[list[int]]):
-    """Batches of all rows, in an order that seed and epoch name; `epoch` is asked whenever one begins."""
+    """Batches of all rows, in an order that seed and epoch name; `epoch` is asked whenever one begins.
 
-    def __init__(self, rows: int, batch_size: int, seed: int, epoch: Callable[[], int]) -> None:
+    A last batch of fewer than `least` rows is left out.
+    """
+
+    def __init__(self, rows: int, batch_size: int, seed: int, epoch: Callable[[], int], least: int = 1) -> None:
         self._rows, self._batch_size, self._seed, self._epoch = rows, batch_size, seed, epoch
+        self._least = least
 
     def __len__(self) -> int:
-        return math.ceil(self._rows / self._batch_size)
+        whole, rest = divmod(self._rows, self._batch_size)
+        return whole + (rest >= self._least)
 
     def __iter__(self) -> Iterator[list[int]]:
         draw = generator(self._seed, "order of samples", self._epoch())
         order = torch.randperm(self._rows, generator=draw)
-        return (batch.tolist() for batch in order.split(self._batch_size))
+        return (batch.tolist() for batch in order.split(self._batch_size)[: len(self)])
 
 
-class SubgameData(pl.LightningDataModule):
+class SubgameData:
     """Training and validation subgames. No board of one is, suits renamed, a board of the other.
 
     Args:
@@ -154,6 +157,7 @@ class SubgameData(pl.LightningDataModule):
         seed: names the order of the samples.
         folder: of the stored subgames.
         epoch: tells which epoch begins, which names the order with the seed.
+        least: subgames in a batch to learn from; a last one of fewer is left out.
 
     Attributes:
         buckets: how many there are, or hands of the deck where there are none.
@@ -164,12 +168,11 @@ class SubgameData(pl.LightningDataModule):
 
     def __init__(
         self, subgames: Subgames, algorithm: SubgameDataConfig, target: str, seed: int, folder: Path,
-        epoch: Callable[[], int] = lambda: 0,
+        epoch: Callable[[], int] = lambda: 0, least: int = 1,
     ) -> None:  # fmt: skip
-        super().__init__()
         self._subgames, self._algorithm, self._target, self._seed = subgames, algorithm, target, seed
         deck, number = subgames.deck, algorithm.dataset
-        self._folder, self._epoch = folder, epoch
+        self._folder, self._epoch, self._least = folder, epoch, least
         self._store = Store(folder, Recipe.of(subgames, number, algorithm.solver))
         self._recipe = None
         self.buckets = deck.cards * (deck.cards - 1) // 2
@@ -237,7 +240,7 @@ class SubgameData(pl.LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Batches in random order."""
-        order = ShuffledBatches(len(self._train), self._algorithm.batch_size, self._seed, self._epoch)
+        order = ShuffledBatches(len(self._train), self._algorithm.batch_size, self._seed, self._epoch, self._least)
         return DataLoader(self._train, sampler=order, batch_size=None)
 
     def val_dataloader(self) -> DataLoader[Batch]:

@@ -1,26 +1,28 @@
 """DCVN and DEVN [DEVN, Secs. 4 and 5]: networks that predict the values of a subgame from ranges over buckets.
 
 DCVN predicts counterfactual values and ends in a layer that makes them zero-sum. DEVN predicts expected values, which
-matchups turn into counterfactual ones; it has no such layer. Its predictions can be made zero-sum afterwards, for
-which the paper gives no formula. Ours shifts all expected values by the same amount: with `c` the sum over players of
-`<range, CFV>` and `Z = <range, matchup>` the probability that two hands can be held together, which is the same for
-both players, `EV <- EV - c / (2 Z)` makes that sum `c - 2 Z c / (2 Z) = 0`.
+matchups turn into counterfactual ones; it has no such layer. Its predictions can be made zero-sum in a last step, of
+the counterfactual values after inverse bucketing and matchups [DEVN, Supplement], which gives no formula. There are
+two here. With `c` the sum over players of `<range, CFV>`, DCVN's own step takes `c / 2` from the value of every hand.
+Ours shifts all expected values by the same amount: with `Z = <range, matchup>` the probability that two hands can be
+held together, which is the same for both players, `EV <- EV - c / (2 Z)` makes that sum `c - 2 Z c / (2 Z) = 0`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import huber_loss
+from torch.utils.data import DataLoader
 
-from repro.algorithms.base import Training
-from repro.config.fields import above, one_of
+from repro.algorithms.base import Epochs
+from repro.config.fields import above, added, one_of
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, register_algorithm, register_evaluation
 from repro.evaluation.base import Evaluation, Measured, Subject
 from repro.games.game import Game
@@ -39,7 +41,7 @@ class ZeroSum(nn.Module):
     """DCVN's last layer: `f - <f, ranges> / 2` [DEVN, Sec. 4], for ranges that sum to 1 each."""
 
     def forward(self, values: Tensor, ranges: Tensor) -> Tensor:
-        """`[n, 2, buckets]` both."""
+        """`[n, 2, buckets]` both, or `[n, 2, hands]`."""
         return values - (values * ranges).sum((1, 2), keepdim=True) / 2
 
 
@@ -61,16 +63,19 @@ class ValueModule(nn.Module):
         inputs: of which the first `2 * buckets` are the players' ranges.
         network: width and hidden layers.
         buckets: how many.
-        target: `CFV` for DCVN, `EV` for DEVN.
+        zero_sum: whether it ends in DCVN's layer.
+        normalise: whether each hidden layer ends in batch normalisation.
     """
 
-    def __init__(self, inputs: int, network: NetworkConfig, buckets: int, target: str) -> None:
+    def __init__(self, inputs: int, network: NetworkConfig, buckets: int, zero_sum: bool, normalise: bool) -> None:
         super().__init__()
         assert network.layers is not None
         widths = [inputs, *[network.width] * network.layers]
-        hidden = [m for i, o in pairwise(widths) for m in (nn.Linear(i, o), nn.PReLU())]
+        hidden: list[nn.Module] = []
+        for before, after in pairwise(widths):
+            hidden += [nn.Linear(before, after), nn.PReLU(), *([nn.BatchNorm1d(after)] if normalise else [])]
         self.body = nn.Sequential(*hidden, nn.Linear(widths[-1], 2 * buckets))
-        self.buckets, self.outer = buckets, ZeroSum() if target == CFV else None
+        self.buckets, self.outer = buckets, ZeroSum() if zero_sum else None
 
     def forward(self, inputs: Tensor) -> Tensor:
         values = self.body(inputs).unflatten(1, (2, self.buckets))
@@ -98,9 +103,9 @@ class PredictedValues(SubgameReadout):
         """The network of a snapshot, on the CPU; of the data, its shape is used."""
         algorithm, architecture = self.config.algorithm, self.config.network
         assert architecture is not None
-        network = ValueModule(data.inputs, architecture, data.buckets, algorithm.predicts)
+        network = algorithm.module_of(data, architecture)
         network.load_state_dict(snapshot.state["network"])
-        return network
+        return network.eval()
 
     def predicted(self, network: ValueModule, inputs: Tensor, truth: Truth) -> Tensor:
         """`[n, 2, hands]` counterfactual values, from `[n, inputs]`; of the truth, ranges and matchups are used."""
@@ -109,10 +114,18 @@ class PredictedValues(SubgameReadout):
 
 
 class ZeroSumValues(PredictedValues):
-    """DEVN's, less what makes its counterfactual values sum to zero."""
+    """DEVN's, made zero-sum by a shift of all expected values."""
 
     def predicted(self, network: ValueModule, inputs: Tensor, truth: Truth) -> Tensor:
         return zero_sum(super().predicted(network, inputs, truth), truth.matchup, truth.ranges)
+
+
+class ZeroSumCounterfactualValues(PredictedValues):
+    """DEVN's, made zero-sum by a shift of all counterfactual values: by DCVN's own step, on hands."""
+
+    def predicted(self, network: ValueModule, inputs: Tensor, truth: Truth) -> Tensor:
+        shifted: Tensor = ZeroSum()(super().predicted(network, inputs, truth), truth.ranges)
+        return shifted
 
 
 @dataclass
@@ -182,22 +195,37 @@ class ValueNetworkConfig(SubgameDataConfig):
 
     READOUTS: ClassVar[Mapping[str, type[Readout]]] = {
         "cfv": PredictedValues, "ev": PredictedValues, "ev_zero_sum": ZeroSumValues,
+        "ev_zero_sum_cfv": ZeroSumCounterfactualValues,
     }  # fmt: skip
 
     # cfv: counterfactual values, DCVN; ev: expected values, DEVN.
     predicts: str = one_of(CFV, EV)
-    # Adam's.
+    # The optimizer's.
     learning_rate: float = above(0, 3e-4)
+    # In the authors' public code [jwolosiuk/dont-predict-cfvs-predict-evs-instead] it is adamw, with torch's weight
+    # decay, each hidden layer ends in batch normalisation, and DCVN has no zero-sum layer; in the text it does.
+    optimizer: str = added(one_of("adam", "adamw", default="adam"))
+    normalise: bool = added(field(default=False))
+    zero_sum_layer: bool = added(field(default=True))
 
     def problems(self, config: Config, game: Subgames) -> Iterator[str]:
         yield from super().problems(config, game)
         yield from purpose_problems(config.network, self.name, subgame_values=True)
+        if self.predicts == EV and not self.zero_sum_layer:
+            yield "algorithm.zero_sum_layer is False and algorithm.predicts ev; only cfv has that layer, leave it out."
+        if self.normalise and self.batch_size < 2:
+            yield "algorithm.normalise is True and algorithm.batch_size 1; batches of 2 or more have a spread."
         kinds = [readout.kind for readout in self.readouts.values()]
         if any((kind == CFV) != (self.predicts == CFV) for kind in kinds):
             yield (
                 f"algorithm.readouts are of kinds {kinds}, and algorithm.predicts is {self.predicts}; cfv is another "
                 "network than the others, take it alone."
             )
+
+    def module_of(self, data: SubgameData, network: NetworkConfig) -> ValueModule:
+        """A network of this configuration for some data, with torch's random weights."""
+        zero_sum = self.predicts == CFV and self.zero_sum_layer
+        return ValueModule(data.inputs, network, data.buckets, zero_sum, self.normalise)
 
     def waits_for(self, other: AlgorithmConfig) -> bool:
         # Which stores the subgames that networks learn from.
@@ -211,7 +239,7 @@ class ValueNetworkConfig(SubgameDataConfig):
 register_algorithm("value_network", ValueNetworkConfig)
 
 
-class ValueNetwork(Training):
+class ValueNetwork(Epochs):
     """A training of DCVN or DEVN; an iteration is an epoch.
 
     The *bucketed* loss is Huber's with delta 1, over the buckets that have a hand on the board.
@@ -225,42 +253,47 @@ class ValueNetwork(Training):
     def __init__(self, subgames: Subgames, algorithm: ValueNetworkConfig, config: Config) -> None:
         super().__init__(algorithm, config.seed)
         target, folder = algorithm.predicts, folder_of(config)
-        self.data = self.datamodule = SubgameData(
-            subgames, algorithm, target, config.seed, folder, lambda: self.iteration
-        )
-        self._learning_rate = algorithm.learning_rate
+        least = 2 if algorithm.normalise else 1  # One has no spread to normalise by.
+        self.data = SubgameData(subgames, algorithm, target, config.seed, folder, lambda: self.iteration, least)
+        self._algorithm = algorithm
         assert config.network is not None
         with initialisation(config.seed, "initial networks"):
-            self.network = ValueModule(self.data.inputs, config.network, self.data.buckets, target)
+            self.network = algorithm.module_of(self.data, config.network)
         self._sums: dict[str, list[float]] = {}
         self._started = 0.0
 
-    # -- Lightning's loop ----------------------------------------------------------------------------------------
+    # -- epochs --------------------------------------------------------------------------------------------------
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.Adam(self.parameters(), self._learning_rate)
+    def prepare(self) -> None:
+        """Read the subgames.
 
-    def on_train_epoch_start(self) -> None:
+        Raises:
+            ReproError: as `SubgameData.setup`.
+        """
+        self.data.setup("fit")
+
+    def batches(self, which: str) -> DataLoader[Batch]:
+        return self.data.train_dataloader() if which == "train" else self.data.val_dataloader()
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        kind = torch.optim.AdamW if self._algorithm.optimizer == "adamw" else torch.optim.Adam
+        return kind(self.parameters(), self._algorithm.learning_rate)
+
+    def begin_epoch(self) -> None:
         self._started, self._sums = time.perf_counter(), {"train": [0.0, 0.0], "validation": [0.0, 0.0]}
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:  # type: ignore[override]
-        return self._loss(batch, "train")
-
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        self._loss(batch, "validation")
-
-    def on_validation_epoch_end(self) -> None:
-        self.iteration += 1
-        self.metrics = {f"loss/{which}": total / values for which, (total, values) in self._sums.items()}
-        self.charge(time.perf_counter() - self._started)
-
-    def _loss(self, batch: Batch, which: str) -> Tensor:
+    def loss(self, batch: Batch, which: str) -> Tensor:
         wrong = huber_loss(self.network(batch.inputs), batch.target, reduction="none", delta=1.0)
         total, values = (wrong * batch.occupied).sum(), 2 * float(batch.occupied.sum())
         sums = self._sums[which]
         sums[0] += float(total.detach())
         sums[1] += values
         return total / values
+
+    def end_epoch(self) -> None:
+        self.iteration += 1
+        self.metrics = {f"loss/{which}": total / values for which, (total, values) in self._sums.items()}
+        self.charge(time.perf_counter() - self._started)
 
     # -- snapshots and checkpoints -------------------------------------------------------------------------------
 

@@ -9,24 +9,13 @@ writes the checkpoint, which names the parts. Parts that no checkpoint names are
 
 from __future__ import annotations
 
-import os
-import time
-import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
 
-import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Checkpoint
-
-from repro.algorithms.base import Training
-from repro.algorithms.ranks import Ranks
-from repro.faults import disk_fault, writing
-from repro.policies.snapshot import load_checked, load_mapped, save_durably
-
-_PAUSE_PER_WRITE = 20
+from repro.faults import disk_fault
+from repro.policies.snapshot import load_checked, load_mapped
 
 LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
 SET_ASIDE = "unusable-*.ckpt"
@@ -40,79 +29,7 @@ TRAININGS, IS_LAST, PARTS = "trainings", "is_last", "parts"
 by rank, if there are any."""
 
 
-class Checkpoints(Checkpoint):
-    """Save the trainer's state at the end of an iteration when enough time has passed, and after the last one.
-
-    Args:
-        folder: where `last.ckpt` and `previous.ckpt` live.
-        trainings: keys of the trainings whose state this is.
-        every_seconds: least time between two checkpoints. It stretches so that writing takes a twentieth of the time
-            at most, because B^M grows with every iteration.
-    """
-
-    def __init__(self, folder: Path, trainings: Sequence[str], every_seconds: float) -> None:
-        self._folder, self._trainings, self._every = folder, list(trainings), every_seconds
-        self._saved = time.monotonic()
-        self._parts: list[str] = []
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, Training)
-        if trainer.world_size > 1:
-            begun = Ranks(trainer.global_rank, trainer.world_size).each(pl_module.iteration)
-            if len(set(begun)) > 1:
-                raise RuntimeError(f"processes go on from different iterations: {begun}")
-
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        is_last = trainer.current_epoch + 1 == trainer.max_epochs
-        is_due = is_last or trainer.should_stop or time.monotonic() - self._saved >= self._every
-        if trainer.world_size > 1:
-            # The first one's clock decides, and whether that one was asked to stop.
-            is_due, trainer.should_stop = trainer.strategy.broadcast((is_due, trainer.should_stop))
-        if is_due:
-            started = time.monotonic()
-            self._save(trainer)
-            self._saved = time.monotonic()
-            self._every = max(self._every, _PAUSE_PER_WRITE * (self._saved - started)) if self._every else 0.0
-
-    def on_save_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        checkpoint[TRAININGS] = self._trainings
-        checkpoint[IS_LAST] = trainer.current_epoch + 1 == trainer.max_epochs
-        if self._parts:
-            checkpoint[PARTS] = self._parts
-
-    def on_load_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        if PARTS in checkpoint:
-            assert isinstance(pl_module, Training)
-            pl_module.restore_own(load_mapped(self._folder / checkpoint[PARTS][trainer.global_rank]))
-
-    def _save(self, trainer: pl.Trainer) -> None:
-        beside, last = self._folder / "writing.ckpt", self._folder / LAST
-        if trainer.world_size > 1:
-            self._save_part(trainer)
-        if not trainer.is_global_zero:
-            trainer.save_checkpoint(beside)  # The first process writes; this one lets it know that its part is there.
-            return
-        with writing(last, beside):
-            trainer.save_checkpoint(beside)
-            with beside.open("rb") as file:
-                os.fsync(file.fileno())
-        if last.exists():
-            last.replace(self._folder / PREVIOUS)
-        beside.replace(last)
-        _remove_parts(self._folder)
-
-    def _save_part(self, trainer: pl.Trainer) -> None:
-        assert isinstance(trainer.lightning_module, Training)
-        name = trainer.strategy.broadcast(uuid.uuid4().hex)
-        self._parts = [f"{name}-{rank}{PART}" for rank in range(trainer.world_size)]
-        save_durably(trainer.lightning_module.own_progress(), self._folder / self._parts[trainer.global_rank])
-
-
-def _remove_parts(folder: Path) -> None:
+def remove_parts(folder: Path) -> None:
     """Remove the parts that no checkpoint names, by the only process that writes here; none if that is not known."""
     parts = list(folder.glob(f"*{PART}"))
     try:

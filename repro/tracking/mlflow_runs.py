@@ -67,6 +67,8 @@ class MLflowRuns:
         data: folder of stored data that the training reads or adds to; None if it makes its own.
     """
 
+    is_told = True
+
     def __init__(
         self,
         client: Store,
@@ -182,6 +184,8 @@ class MLflowRuns:
 class MLflowLater:
     """In place of `MLflowRuns`, of a training whose folder alone is written, until a command collects it."""
 
+    is_told = False
+
     def with_load(self) -> AbstractContextManager[None]:
         """Nobody is told; `repro.config.checks` refuses to ask for it."""
         return nullcontext()
@@ -190,6 +194,12 @@ class MLflowLater:
         """Nobody is told."""
 
     def log(self, readout: str, metrics: Mapping[str, float], step: int) -> None:
+        """Nobody is told."""
+
+    def catch_up(self, readout: str, rows: Mapping[int, Mapping[str, float]]) -> None:
+        """Nobody is told."""
+
+    def artifact(self, readout: str, path: Path) -> None:
         """Nobody is told."""
 
     def finish(self, status: str, message: str = "") -> None:

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 
-from repro.algorithms.base import Training
 from repro.config.schema import Config
 from repro.errors import ReproError
-from repro.launching import execute, without_force
+from repro.executing import execute, without_force
+from repro.lightning_modules import training_in
 from repro.measuring import Results
 from repro.stopping import stopped_by_signals
 from repro.tracking import record as records
@@ -111,8 +111,7 @@ class Reports(EndsEarly):
         self._number, self._told = number, set()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, Training)
-        if pl_module.is_due and not self.report():
+        if training_in(pl_module).is_due and not self.report():
             trainer.should_stop = True
 
     def report(self) -> bool:

@@ -18,11 +18,11 @@ from mlflow import MlflowClient
 
 from repro.config.keys import training_key
 from repro.config.schema import Config
-from repro.launching import execute, without_force
+from repro.executing import execute, without_force
 from repro.measuring import measured_rows
 from repro.planned import Run
 from repro.planning import plan
-from repro.tracking.checkpoints import Checkpoints
+from repro.saving import Checkpoints
 from repro.trained import run_folder
 
 SMALL = (

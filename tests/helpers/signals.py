@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytorch_lightning as pl
 
-from repro.algorithms.base import Training
+from repro.lightning_modules import training_in
 
 
 class SignalsItself(pl.Callback):
@@ -27,8 +27,7 @@ class SignalsItself(pl.Callback):
         self._sent = Path(once, name)
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: object) -> None:
-        assert isinstance(pl_module, Training)
-        if self._is_meant and pl_module.iteration + 1 == self._iteration and not self._sent.exists():
+        if self._is_meant and training_in(pl_module).iteration + 1 == self._iteration and not self._sent.exists():
             self._sent.touch()
             os.kill(os.getpid(), self._signal)
 

@@ -8,18 +8,20 @@ from typing import Any, TypeVar
 
 import pytorch_lightning as pl
 
-from repro.algorithms.base import Training
+from repro.algorithms.base import Iterative, Training
 from repro.config.checks import check_settings, check_with_game
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, ReadoutConfig
 from repro.evaluation.averages import tabulated
 from repro.evaluation.base import Evaluation, Measured, Subject
 from repro.evaluation.measures import Exploitability
 from repro.games import Game
+from repro.lightning_modules import module_of
 from repro.policies import TabularPolicy
 from repro.policies.readout import Readout
 from repro.policies.snapshot import Snapshot
 
-Model = TypeVar("Model", bound=pl.LightningModule)
+Model = TypeVar("Model", bound=Training)
+Stepping = TypeVar("Stepping", bound=Iterative)
 
 
 def config_of(
@@ -87,19 +89,22 @@ def average_policy_of(model: Any, capacity: int | None = None) -> TabularPolicy:
     return tabulated(model.game, seats_of(model, ReadoutConfig("ensemble", capacity)))
 
 
-def advanced(model: Model, steps: int) -> Model:
+def advanced(model: Stepping, steps: int) -> Stepping:
     """The model after so many training steps more."""
     for _ in range(steps):
-        model.training_step(None, 0)
+        model.step()
     return model
 
 
-def trainer(epochs: int, folder: Path) -> pl.Trainer:
-    """Lightning without anything of its own."""
-    return pl.Trainer(
+def fitted(model: Training, epochs: int, folder: Path, checkpoint: Path | None = None) -> pl.Trainer:
+    """Train in Lightning without anything of its own, to so many epochs; returns what has trained."""
+    trainer = pl.Trainer(
         max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
         enable_model_summary=False, num_sanity_val_steps=0, default_root_dir=folder,
     )  # fmt: skip
+    # Read as `repro.run` reads it: nothing but tensors and plain Python.
+    trainer.fit(module_of(model), ckpt_path=checkpoint, weights_only=True)
+    return trainer
 
 
 def straight_and_resumed(make: Callable[[], Model], epochs: int, stop: int, folder: Path) -> tuple[Model, Model]:
@@ -111,15 +116,8 @@ def straight_and_resumed(make: Callable[[], Model], epochs: int, stop: int, fold
         stop: the epoch after which the second one was stopped.
         folder: for the checkpoint.
     """
-
-    def fitted(until: int, checkpoint: Path | None = None) -> Model:
-        model = make()
-        # Read as `repro.run` reads it: nothing but tensors and plain Python.
-        trainer(until, folder).fit(
-            model, datamodule=getattr(model, "datamodule", None), ckpt_path=checkpoint, weights_only=True
-        )
-        return model
-
-    straight = fitted(epochs)
-    fitted(stop).trainer.save_checkpoint(folder / "stopped.ckpt")
-    return straight, fitted(epochs, folder / "stopped.ckpt")
+    straight, stopped, resumed = make(), make(), make()
+    fitted(straight, epochs, folder)
+    fitted(stopped, stop, folder).save_checkpoint(folder / "stopped.ckpt")
+    fitted(resumed, epochs, folder, folder / "stopped.ckpt")
+    return straight, resumed
