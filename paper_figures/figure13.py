@@ -133,8 +133,7 @@ def draw(data: pd.DataFrame) -> Figure:
             )  # fmt: skip
     left.set_yticks(range(len(LEAVES)), [shown.name for shown in LEAVES.values()])
     left.invert_yaxis()
-    left.set(xlabel=f"exploitability ({UNIT})", xscale="symlog", title="mean over turns, by leaves")
-    left.set_xlim(left=0)
+    left.set(xlabel=f"exploitability ({UNIT})", xscale="log", title="mean over turns, by leaves")
     devn.plain_numbers(left.xaxis)
     left.legend(fontsize=7)
     _turn_by_turn(middle, data)
