@@ -28,6 +28,7 @@ from repro.planning import CONF, check_sizes, plan
 _ALGORITHMS = (
     "cfr", "cfr_plus", "dcfr", "linear_cfr", "es_mccfr", "os_mccfr", "deep_cfr", "sd_cfr", "sd_cfr_and_deep_cfr",
     "d2cfr", "nfsp", "solved_subgames", "encoding_error", "dcvn", "devn",
+    "reference_leaves",
 )  # fmt: skip
 _NETWORKS = ("deep_cfr", "brown", "fc", "nfsp")
 _GAMES = ("kuhn", "leduc", "big_leduc", "fhp", "fhp5", "fhp_limit", "hnlh", "hunl_pot")
@@ -48,7 +49,8 @@ BASES: tuple[tuple[str, ...], ...] = (
     ("game=kuhn", "algorithm=kuhn_post"), ("game=turn_subgames", "algorithm=dcvn"),
     ("game=kuhn", "algorithm=cfr", "evaluation=[exploitability,match,strategy,costs]",
      "+evaluation.match.opponents.x=0123456789ab"),
-    ("algorithm=sd_cfr_and_deep_cfr", "evaluation=disagreement"), ("game=fhp", "evaluation.exploitability.boards=3"),
+    ("algorithm=sd_cfr_and_deep_cfr", "evaluation=disagreement"), ("algorithm=devn", "evaluation=play"),
+    ("game=fhp", "evaluation.exploitability.boards=3"),
     ("logger=csv",),
     ("+trainer.callbacks.stop={_target_: pytorch_lightning.callbacks.EarlyStopping, monitor: sd_cfr/exploitability}",),
 )  # fmt: skip

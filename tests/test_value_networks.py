@@ -86,7 +86,7 @@ def run_config(folder: Path, seed: int = 0, kinds: tuple[str, ...] = ("ev", "ev_
 def test_inputs_and_targets_are_what_they_should_be(solved: Path, target: str, count: int | None):
     data = SubgameData(RIVERS, config(buckets=count), target, 0, solved / "subgames")
     samples = data._store.load(SUBGAMES)
-    bucket = data._buckets(samples.board)
+    bucket = data.buckets_of(samples.board)
     data.setup("fit")
     seen = torch.cat([b.inputs for b in data.val_dataloader()])
     targets, there = (torch.cat([getattr(b, name) for b in data.val_dataloader()]) for name in ("target", "occupied"))

@@ -267,7 +267,7 @@ class SubgameData:
         coding = Coding(deck.ranks, deck.suits, (self._subgames.board_cards,), private=0)
         return coding, numpy_generator(self._algorithm.dataset, "validation").random(coding.codes)
 
-    def _buckets(self, boards: Array) -> Array:
+    def buckets_of(self, boards: Array) -> Array:
         """`[n, hands]` int64 bucket of each hand, or without buckets its number among those of the deck."""
         if self._stored_buckets is not None:
             return self._stored_buckets.of_boards(boards).astype(np.int64)
@@ -275,21 +275,28 @@ class SubgameData:
 
     def encoded(self, samples: SubgameSamples) -> tuple[Batch, Truth]:
         """Solved subgames as networks see them, and what predictions are measured against."""
-        bucket = self._buckets(samples.board)
+        bucket = self.buckets_of(samples.board)
         matchup = samples.matchups(self._subgames.deck).astype(np.float32)
         truth = Truth(*(torch.from_numpy(x) for x in (samples.cfv, matchup, samples.ranges, bucket)))
         return self._encoded(samples, truth), truth
 
     def _encoded(self, samples: SubgameSamples, truth: Truth) -> Batch:
-        pot = torch.from_numpy(samples.pot / (2 * STACK)).float()[:, None]
-        ranges = summed(truth.ranges, truth.bucket, self.buckets).flatten(1)
+        inputs = self.inputs_of(samples.board, samples.pot, truth.ranges, truth.bucket)
         values = truth.cfv if self._target == CFV else expected(truth.cfv, truth.matchup)
-        inputs = [ranges, pot]
-        if self._recipe is None:
-            board = torch.zeros(len(samples), self._subgames.deck.cards)
-            inputs.append(board.scatter_(1, torch.from_numpy(samples.board).long(), 1.0))
         occupied = sizes(truth.bucket, self.buckets)[:, None] > 0
-        return Batch(torch.cat(inputs, 1), averaged(values, truth.bucket, self.buckets), occupied)
+        return Batch(inputs, averaged(values, truth.bucket, self.buckets), occupied)
+
+    def inputs_of(self, boards: Array, pot: Array, ranges: Tensor, bucket: Tensor) -> Tensor:
+        """`[n, inputs]` as networks take them: of `[n, cards]` boards, `[n]` chips in the pot, `[n, 2, hands]` ranges
+        that sum to 1 and `[n, hands]` buckets."""
+        inputs = [
+            summed(ranges, bucket, self.buckets).flatten(1),
+            torch.from_numpy(pot / (2 * STACK)).float()[:, None],
+        ]
+        if self._recipe is None:
+            cards = torch.zeros(len(boards), self._subgames.deck.cards)
+            inputs.append(cards.scatter_(1, torch.from_numpy(boards).long(), 1.0))
+        return torch.cat(inputs, 1)
 
     def _held_out(self, boards: Array) -> Array:
         """`[n]` whether a subgame is for validation: a random share of the canonical boards is."""

@@ -326,6 +326,39 @@ def _up(part: Part, player: int, mode: int, regrets: Array, sums: Array, rule: R
 
 
 @compiled
+def _on_board(
+    part: Part, boards: FullBoards, b: int, player: int, mode: int, regrets: Array, sums: Array, rule: Rule,
+    space: Buffers,
+) -> None:  # fmt: skip
+    """One sweep of the last round on board `b`, from the reach of the entries in `space` to their values there.
+
+    Args:
+        regrets, sums: `[edges, hands]`.
+    """
+    _down(part, regrets if mode == UPDATE else sums, space)
+    _terminals(part, player, boards.first[b], boards.second[b], boards.tie[b], True, space)
+    _up(part, player, mode, regrets, sums, rule, space)
+
+
+@compiled
+def sweep_boards(
+    part: Part, boards: FullBoards, player: int, mode: int, regrets: Array, sums: Array, rule: Rule, opening: Array,
+    value: Array, space: Buffers,
+) -> None:  # fmt: skip
+    """One sweep of the last round on every board by itself.
+
+    Args:
+        regrets, sums: `[boards, edges, hands]`, updated if that is the mode.
+        opening: `[boards, 2 * entries, hands]` reach of both players at each entry, chance in the opponent's.
+        value: `[boards, entries, hands]`, to be filled: what `player`'s hands win there.
+    """
+    for b in range(len(boards.first)):
+        space.reach[: 2 * part.entries] = opening[b]
+        _on_board(part, boards, b, player, mode, regrets[b], sums[b], rule, space)
+        value[b] = space.value[: part.entries]
+
+
+@compiled
 def _on_boards(
     part: Part, boards: FullBoards, player: int, mode: int, regrets: Array, sums: Array, rule: Rule, opening: Array,
     below: Array, space: Buffers,
@@ -345,9 +378,7 @@ def _on_boards(
             factor = np.float32(1.0) if row % 2 == player else chance
             for h in range(len(hand)):
                 into[h] = factor * before[hand[h]]
-        _down(part, regrets[b] if mode == UPDATE else sums[b], space)
-        _terminals(part, player, boards.first[b], boards.second[b], boards.tie[b], True, space)
-        _up(part, player, mode, regrets[b], sums[b], rule, space)
+        _on_board(part, boards, b, player, mode, regrets[b], sums[b], rule, space)
         for copy in range(boards.copies[b]):
             place = boards.hand[b, copy]
             for entry in range(part.entries):
@@ -388,17 +419,32 @@ def sweep_turn(
         tables: regrets and sums of the turn, `[edges, hands]`, then those of the river, `[boards, edges, hands]`.
         opening, below: space, as `_on_boards` has it.
     """
-    before.reach[player] = 1.0
-    before.reach[1 - player] = opponent_range
-    _down(turn, tables[0] if mode == UPDATE else tables[1], before)
-    for k in range(len(turn.dealt)):
-        for p in range(2):
-            opening[2 * k + p] = before.reach[turn.slot[turn.dealt[k], p]]
+    down_turn(turn, player, tables[0] if mode == UPDATE else tables[1], opponent_range, before, opening)
     below[:] = 0.0
     _on_boards(river, boards, player, mode, tables[2], tables[3], rule, opening, below, after)
+    up_turn(turn, hands, player, mode, tables[0], tables[1], rule, below, value, before)
+
+
+@compiled
+def down_turn(turn: Part, player: int, table: Array, opponent_range: Array, space: Buffers, opening: Array) -> None:
+    """Fill `opening`, the reach with which the next round begins, from the strategies of `table` `[edges, hands]`."""
+    space.reach[player] = 1.0
+    space.reach[1 - player] = opponent_range
+    _down(turn, table, space)
     for k in range(len(turn.dealt)):
-        before.value[turn.dealt[k]] = below[k]
+        for p in range(2):
+            opening[2 * k + p] = space.reach[turn.slot[turn.dealt[k], p]]
+
+
+@compiled
+def up_turn(
+    turn: Part, hands: tuple[Array, Array], player: int, mode: int, regrets: Array, sums: Array, rule: Rule,
+    below: Array, value: Array, space: Buffers,
+) -> None:  # fmt: skip
+    """Fill `value` from `below`, what `player`'s hands win where the next round begins; after `down_turn`."""
+    for k in range(len(turn.dealt)):
+        space.value[turn.dealt[k]] = below[k]
     # Before the last card there are folds only.
-    _terminals(turn, player, hands[0], hands[1], hands[0], False, before)
-    _up(turn, player, mode, tables[0], tables[1], rule, before)
-    value[:] = before.value[0]
+    _terminals(turn, player, hands[0], hands[1], hands[0], False, space)
+    _up(turn, player, mode, regrets, sums, rule, space)
+    value[:] = space.value[0]

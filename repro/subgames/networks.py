@@ -46,10 +46,14 @@ class ZeroSum(nn.Module):
 
 
 def zero_sum(cfv: Tensor, matchup: Tensor, ranges: Tensor) -> Tensor:
-    """`[n, 2, hands]` counterfactual values, shifted in expected value so that they sum to zero; see above."""
+    """`[n, 2, hands]` counterfactual values, shifted in expected value so that they sum to zero; see above.
+
+    Where no two hands of the ranges can be held together nothing is won or lost, and nothing is shifted.
+    """
     excess = (cfv * ranges).sum((1, 2), keepdim=True)
     together = (matchup * ranges).sum((1, 2), keepdim=True)
-    return cfv - matchup * excess / together
+    meet = together > 0
+    return cfv - torch.where(meet, matchup * excess / torch.where(meet, together, 1.0), 0.0)
 
 
 class ValueModule(nn.Module):

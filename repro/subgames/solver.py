@@ -85,6 +85,7 @@ class SubgameSolver:
     Args:
         subgame: to solve.
         variant: which CFR.
+        merge: False to have all full boards, also those that renaming suits makes equal.
 
     Raises:
         ReproError: the players cannot meet.
@@ -95,13 +96,13 @@ class SubgameSolver:
         entries: pairs of a legal action and a hand that may take it.
     """
 
-    def __init__(self, subgame: Subgame, variant: Variant) -> None:
+    def __init__(self, subgame: Subgame, variant: Variant, merge: bool = True) -> None:
         self.subgame, self.variant, self.iterations = subgame, variant, 0
         deck, board = subgame.deck, subgame.board
         hands = deck.hands(board)
         *before, self._river = parts(subgame.betting())
         self._turn = before[0] if before else None
-        self._boards = full_boards(subgame, hands)
+        self._boards = full_boards(subgame, hands, merge)
         self._hands = (hands[:, 0].copy(), hands[:, 1].copy())
         matchup = subgame.matchups()
         if not (subgame.ranges * matchup).sum() > 0:

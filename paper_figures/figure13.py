@@ -1,0 +1,275 @@
+"""Not in the paper: DCVN and DEVN judged by play, with their values at the leaves of turns.
+
+All read-outs of a seed play the same turns, and those of another seed others, so that differences are paired by turn,
+and intervals over seeds are of trainings and turns alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures import devn_runs as devn
+from paper_figures.claims import Claim, above
+from paper_figures.devn_runs import DCVN, DEVN, UNIT, ZERO_SUM
+from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.sweeps import Sweep
+from repro.evaluation.statistics import Estimate, digits, mean_ci
+
+TITLE, GAME = "DEVN, ours", "river and turn subgames"
+SHOWS = "exploitability of play with DCVN's and DEVN's values at the leaves"
+
+_NETWORKS = "experiment=leaves algorithm=dcvn,devn seed=range(5)"
+_FEW = "algorithm.buckets=50"
+SWEEPS = (
+    Sweep(
+        "data",
+        "experiment=leaves_data seed=0",
+        {"laptop": "algorithm.first=0,40", "night": "algorithm.first=0,100"},
+    ),
+    Sweep("networks", _NETWORKS, {"smoke": "seed=0"}),
+    Sweep(
+        "few_buckets",
+        f"{_NETWORKS} algorithm.buckets=200",
+        {"laptop": f"{_FEW} evaluation.play.turns=10", "night": _FEW, "smoke": "algorithm.buckets=5 seed=0"},
+    ),
+    Sweep("reference", "experiment=leaves_reference seed=range(5)", {"smoke": "seed=0"}),
+)
+
+UNSAFE, SAFE = "unsafe", "safe"
+HOW = {UNSAFE: "unsafe", SAFE: "safe"}
+OF_HAND, OF_MET = "error/hand", "error/met"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What values the rivers in one row: a read-out of a sweep.
+
+    Attributes:
+        name: for readers.
+        sweep, readout: where its play is.
+        colour: of its points.
+    """
+
+    name: str
+    sweep: str
+    readout: str
+    colour: str
+
+
+LEAVES = {
+    "exact": Shown("exact", "reference", "exact", "#000000"),
+    "oracle_dcvn": Shown("buckets' exact CFVs", "reference", "oracle_dcvn", "#56B4E9"),
+    "oracle_devn": Shown("buckets' exact EVs", "reference", "oracle_devn", "#E69F00"),
+    DCVN: Shown("DCVN", "networks", DCVN, devn.COLOURS[DCVN]),
+    DEVN: Shown("DEVN", "networks", DEVN, devn.COLOURS[DEVN]),
+    ZERO_SUM: Shown("DEVN, made zero-sum", "networks", ZERO_SUM, devn.COLOURS[ZERO_SUM]),
+    "few_dcvn": Shown("DCVN, fewer buckets", "few_buckets", DCVN, devn.COLOURS[DCVN]),
+    "few_devn": Shown("DEVN, fewer buckets", "few_buckets", DEVN, devn.COLOURS[DEVN]),
+    "checked_down": Shown("checking down", "reference", "checked_down", "#999999"),
+    "uniform": Shown("none: uniform turn", "reference", "uniform", "#999999"),
+}
+"""Rows, from the best leaves that there can be to none."""
+
+
+def select(data: pd.DataFrame) -> pd.DataFrame:
+    """Play, and the networks' losses after the last epoch, which is the one that plays."""
+    measured = data.metric.str.fullmatch(r"(unsafe|safe|error/hand|error/met)(/turn_\d+)?")
+    last = data.groupby(["sweep", "algorithm", "seed"]).step.transform("max")
+    losses = data.metric.isin(("unbucketed", "predicting_zero")) & (data.step == last)
+    return data[measured | losses].reset_index(drop=True)
+
+
+def turns(data: pd.DataFrame, leaves: str, metric: str) -> pd.DataFrame:
+    """A metric of every turn: `[seeds, turns]`."""
+    shown = LEAVES[leaves]
+    rows = data[(data.sweep == shown.sweep) & (data.readout == shown.readout)]
+    rows = rows[rows.metric.str.startswith(f"{metric}/turn_")]
+    return rows.pivot(index="seed", columns="metric", values="value")
+
+
+def by_seed(data: pd.DataFrame, leaves: str, metric: str) -> pd.Series:
+    """The mean over a seed's turns."""
+    mean: pd.Series = turns(data, leaves, metric).mean(axis=1)
+    return mean
+
+
+def loss(data: pd.DataFrame, leaves: str) -> pd.Series:
+    """Unbucketed loss on the validation rivers, by seed."""
+    shown = LEAVES[leaves]
+    rows = data[(data.sweep == shown.sweep) & (data.readout == shown.readout) & (data.metric == "unbucketed")]
+    return rows.set_index("seed").value
+
+
+def correlations(data: pd.DataFrame, error: str, metric: str = UNSAFE) -> pd.Series:
+    """By seed, Spearman's correlation over networks and turns of an error of the leaves with exploitability."""
+    errors, played = (
+        pd.concat([turns(data, leaves, m).T.reset_index(drop=True) for leaves in (DCVN, DEVN, ZERO_SUM)])
+        for m in (error, metric)
+    )
+    return pd.Series({seed: errors[seed].rank().corr(played[seed].rank()) for seed in errors})
+
+
+# -- the picture -----------------------------------------------------------------------------------------------------
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """Exploitability by leaves; turn by turn, DEVN's against DCVN's; and against the error at the leaves."""
+    figure = Figure(figsize=(14.0, 4.8))
+    grid = figure.add_gridspec(1, 3, width_ratios=(4, 3, 3))
+    left, middle, right = (figure.add_subplot(grid[0, i]) for i in range(3))
+    for y, (leaves, shown) in enumerate(LEAVES.items()):
+        for metric, beside, filled in ((UNSAFE, -0.12, True), (SAFE, 0.12, False)):
+            estimate = mean_ci(by_seed(data, leaves, metric))
+            spread = [[estimate.mean - estimate.low], [estimate.high - estimate.mean]] if estimate.n > 1 else None
+            left.errorbar(
+                estimate.mean, y + beside, xerr=spread, fmt="o" if filled else "s", color=shown.colour, capsize=3,
+                markerfacecolor=shown.colour if filled else "white",
+                label=f"rivers re-solved {HOW[metric]}" if y == 0 else None,
+            )  # fmt: skip
+    left.set_yticks(range(len(LEAVES)), [shown.name for shown in LEAVES.values()])
+    left.invert_yaxis()
+    left.set(xlabel=f"exploitability ({UNIT})", xscale="log", title="mean over turns, by leaves")
+    devn.plain_numbers(left.xaxis)
+    left.legend(fontsize=7)
+    _turn_by_turn(middle, data)
+    for leaves in (DCVN, DEVN, ZERO_SUM):
+        x, y_ = (turns(data, leaves, metric).to_numpy().ravel() for metric in (OF_MET, UNSAFE))
+        right.plot(_drawn(x), _drawn(y_), ".", color=LEAVES[leaves].colour, alpha=0.5, label=LEAVES[leaves].name)
+    right.set(
+        xscale="log", yscale="log", xlabel=f"error of EVs met in play ({UNIT})",
+        ylabel=f"exploitability ({UNIT}), unsafe", title="a point per turn and training",
+    )  # fmt: skip
+    right.legend(fontsize=7)
+    for axis in (middle.xaxis, middle.yaxis, right.xaxis, right.yaxis):
+        devn.plain_numbers(axis)
+    figure.suptitle(devn.title(data, "Turns played with networks at the leaves"))
+    figure.tight_layout()
+    return figure
+
+
+_LEAST = 0.01
+"""What is less, in % of the pot, is drawn so."""
+
+
+def _drawn(values: np.ndarray) -> np.ndarray:
+    return np.maximum(values, _LEAST)
+
+
+def _turn_by_turn(axes: Axes, data: pd.DataFrame) -> None:
+    for metric, marker in ((UNSAFE, "o"), (SAFE, "s")):
+        x, y = (_drawn(turns(data, leaves, metric).to_numpy().ravel()) for leaves in (DCVN, DEVN))
+        axes.plot(
+            x, y, marker, color="#0072B2", markersize=4, alpha=0.5, label=HOW[metric],
+            markerfacecolor="#0072B2" if metric == UNSAFE else "white",
+        )  # fmt: skip
+    ends = [_LEAST, max(axes.get_xlim()[1], axes.get_ylim()[1])]
+    axes.plot(ends, ends, color="black", linewidth=0.8)
+    axes.set(
+        xscale="log", yscale="log", xlabel=f"with DCVN's leaves ({UNIT})", ylabel=f"with DEVN's leaves ({UNIT})",
+        title="a point per turn and training",
+    )  # fmt: skip
+    axes.legend(fontsize=7)
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """The rules were written before anything was run at laptop scale.
+
+    None of the paper's: it measures errors only, from which it concludes that DEVN is to be preferred.
+    """
+    judged = [_loss(data)]
+    for metric in (UNSAFE, SAFE):
+        judged.append(_better(data, "devn", "DEVN's leaves play better than DCVN's", DCVN, DEVN, metric))
+        judged.append(_better(data, "zero_sum", "DEVN's leaves play better if made zero-sum", DEVN, ZERO_SUM, metric))
+        judged.append(
+            _better(data, "few_devn", "DEVN's leaves play better than DCVN's, fewer buckets", "few_dcvn", "few_devn",
+                    metric)
+        )  # fmt: skip
+        for method in (DCVN, DEVN):
+            name = devn.NAMES[method]
+            judged += [
+                _better(data, f"{method}_checked", f"{name}'s leaves play better than checking down", "checked_down",
+                        method, metric),
+                _better(data, f"{method}_oracle", f"Buckets' exact values play better than {name}'s", method,
+                        f"oracle_{method}", metric),
+                _better(data, f"{method}_exact", f"Exact leaves play better than those of {name}'s buckets",
+                        f"oracle_{method}", "exact", metric),
+                _better(data, f"{method}_buckets", f"{name}'s leaves play better with more buckets", f"few_{method}",
+                        method, metric),
+            ]  # fmt: skip
+    judged += [_safer(data, method) for method in (DCVN, DEVN)]
+    judged.append(_which_error(data))
+    return judged
+
+
+def _claim(data: pd.DataFrame, name: str, statement: str, measured: Estimate, unit: str, note: str) -> Claim:
+    verdict = unless_smoke(data, above(measured, 0))
+    return Claim(name, statement, "ours", verdict, measured, unit, note=f"{note}; holds if above 0")
+
+
+def _better(data: pd.DataFrame, name: str, statement: str, worse: str, better: str, metric: str) -> Claim:
+    # Fewer turns are played with fewer buckets.
+    gains = (turns(data, worse, metric) - turns(data, better, metric)).dropna(axis="columns")
+    gain = mean_ci(gains.mean(axis=1))
+    note = f"exploitability of {LEAVES[worse].name} minus that of {LEAVES[better].name}, on the same turns"
+    return _claim(data, f"{name}_{metric}", f"{statement}: {HOW[metric]}", gain, "points of the pot", note)
+
+
+def _loss(data: pd.DataFrame) -> Claim:
+    lower = mean_ci(devn.lower_by(loss(data, DCVN), loss(data, DEVN)))
+    statement = "DEVN's unbucketed loss is below DCVN's"
+    return _claim(data, "loss", statement, lower, "%", "relative improvement, paired by seed")
+
+
+def _safer(data: pd.DataFrame, method: str) -> Claim:
+    gain = mean_ci(by_seed(data, method, UNSAFE) - by_seed(data, method, SAFE))
+    statement = f"Safe re-solving is less exploitable than unsafe: {devn.NAMES[method]}"
+    return _claim(data, f"{method}_safer", statement, gain, "points of the pot", "unsafe minus safe, the same turns")
+
+
+def _which_error(data: pd.DataFrame) -> Claim:
+    more = mean_ci(correlations(data, OF_MET) - correlations(data, OF_HAND))
+    statement = "Errors of the values that are met in play say more of it than errors per hand: unsafe"
+    note = "rank correlation with exploitability, over turns and networks of a seed, less that of errors per hand"
+    return _claim(data, "which_error", statement, more, "", note)
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(data: pd.DataFrame) -> str:
+    """Exploitability and errors by leaves."""
+    lines = [
+        "| leaves | unsafe: mean | median | safe: mean | median | error per hand | error met in play | loss |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for leaves, shown in LEAVES.items():
+        cells = [shown.name]
+        for metric in (UNSAFE, SAFE):
+            median = digits(float(np.median(turns(data, leaves, metric))))
+            cells += [str(mean_ci(by_seed(data, leaves, metric))), median]
+        # A turn that no leaves were asked for has no errors of theirs.
+        errors = [str(mean_ci(by_seed(data, leaves, m))) if leaves != "uniform" else "–" for m in (OF_HAND, OF_MET)]
+        losses = loss(data, leaves)
+        lines.append("| " + " | ".join([*cells, *errors, str(mean_ci(losses)) if len(losses) else "–"]) + " |")
+    worse = [turns(data, DEVN, metric) > turns(data, DCVN, metric) for metric in (UNSAFE, SAFE)]
+    together = [f"{int(w.to_numpy().sum())} of {w.size} turns ({HOW[m]})" for w, m in zip(worse, HOW, strict=True)]
+    ranks = [f"{mean_ci(correlations(data, error))} ({name})" for error, name in _ERRORS.items()]
+    notes = [
+        f"All in {UNIT}, with 95% intervals over seeds, of which each has turns of its own; medians are over all "
+        "turns. Errors per hand are of counterfactual values, in % of the river's pot, as losses on the validation "
+        "rivers are, but of the rivers that the turn leads to.",
+        f"With DEVN's leaves {' and '.join(together)} are more exploitable than with DCVN's.",
+        f"Rank correlation with exploitability (unsafe) over turns and networks: {', '.join(ranks)}.",
+    ]
+    return "\n".join([*lines, "", "\n\n".join(notes)])
+
+
+_ERRORS = {OF_HAND: "error per hand", OF_MET: "error met in play"}

@@ -1,0 +1,204 @@
+"""Networks judged by play: their values at leaves, the evaluation, and figure 13."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from paper_figures import figure13
+from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE
+from repro.config import Config, NetworkConfig, ReadoutConfig
+from repro.errors import ReproError
+from repro.planning import plan
+from repro.subgames import buckets
+from repro.subgames.data import Truth
+from repro.subgames.depth_limited import DepthLimitedSolver
+from repro.subgames.kernels import BEST
+from repro.subgames.networks import PredictedValues, ValueNetwork, ValueNetworkConfig, zero_sum
+from repro.subgames.play import Play, PredictedLeaves, ReferenceLeavesConfig, turn
+from repro.subgames.solver import AS_IS, SolverConfig
+from repro.subgames.subgames import Deck, Subgames, matchups
+from tests.helpers.devn import expect, judged
+from tests.helpers.training import config_of, measured, readouts_of
+
+SMALL = Deck(ranks=4)
+RIVERS = Subgames("river_subgames", SMALL)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(buckets, "_BOARDS", 10)
+
+
+def network(folder: Path, kinds: tuple[str, ...] = ("ev",), count: int | None = 6) -> tuple[Config, ValueNetwork]:
+    """One that has learned nothing."""
+    algorithm = ValueNetworkConfig(
+        name="network", iterations=1, snapshot_every=1, subgames=12, buckets=count, batch_size=4,
+        predicts="cfv" if "cfv" in kinds else "ev", readouts={kind: ReadoutConfig(kind) for kind in kinds},
+    )  # fmt: skip
+    config = config_of(algorithm, NetworkConfig("prelu", 16, 2), 0, output_dir=str(folder))
+    return config, ValueNetwork(RIVERS, algorithm, config)
+
+
+@pytest.mark.parametrize("count", [6, None])
+@pytest.mark.parametrize("kind", ["cfv", "ev", "ev_zero_sum"])
+def test_leaves_are_what_the_network_says_of_each_river(tmp_path: Path, kind: str, count: int | None):
+    config, training = network(tmp_path, (kind,), count)
+    (readout,) = readouts_of(RIVERS, config).values()
+    assert isinstance(readout, PredictedValues)
+    snapshot = training.snapshot()
+    solver = DepthLimitedSolver(turn(RIVERS, 0, 1), SolverConfig(), lambda r: PredictedLeaves(r, readout, snapshot))
+    for _ in range(3):
+        solver.iterate()
+    rivers, data = solver.rivers, training.data
+    board, entry = 2, int(np.flatnonzero(~rivers.over)[-1])
+    cards = rivers.full_boards()[[board]]
+    openings = [solver.opening(player) for player in range(2)]
+    # Both players' reach at one leaf, in the order of the deck.
+    reach = np.zeros((1, 2, rivers.shape[2]))
+    reach[0, 0, rivers.order()[board]] = openings[1][board, 2 * entry]
+    reach[0, 1, rivers.order()[board]] = openings[0][board, 2 * entry + 1]
+    ranges = reach / reach.sum(2, keepdims=True)
+    bucket = torch.from_numpy(data.buckets_of(cards))
+    matchup, shares = (torch.from_numpy(x).float() for x in (matchups(SMALL, cards, ranges), ranges))
+    truth = Truth(torch.empty(0), matchup, shares, bucket)
+    inputs = data.inputs_of(cards, rivers.chips[[entry]], truth.ranges, bucket)
+    with torch.no_grad():
+        cfv = readout.predicted(training.network, inputs, truth).numpy()[0]
+    for player in range(2):
+        values = solver.leaves.values(player, BEST, AS_IS, openings[player])[board, entry]
+        expected = cfv[player] * rivers.chips[entry] * openings[player][board, 2 * entry + 1 - player].sum()
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(values / scale, expected[rivers.order()[board]] / scale, atol=2e-4)
+
+
+def test_ranges_that_cannot_meet_are_not_made_zero_sum():
+    ranges = torch.tensor([[[1.0, 0.0], [1.0, 0.0]], [[0.5, 0.5], [0.25, 0.75]]])
+    matchup = torch.tensor([[[0.0, 0.5], [0.0, 1.0]], [[0.75, 0.5], [0.5, 0.75]]])
+    cfv = torch.tensor([[[0.0, 3.0], [0.0, 2.0]], [[1.0, 2.0], [3.0, 4.0]]])
+    shifted = zero_sum(cfv, matchup, ranges)
+    assert torch.equal(shifted[0], cfv[0])
+    assert (shifted[1] * ranges[1]).sum().item() == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["cfv", "ev", "ev_zero_sum"])
+def test_rivers_to_which_a_player_brings_no_hand_are_valued_with_the_range_before_the_betting(
+    tmp_path: Path, kind: str
+):
+    config, training = network(tmp_path, (kind,))
+    (readout,) = readouts_of(RIVERS, config).values()
+    assert isinstance(readout, PredictedValues)
+    snapshot = training.snapshot()
+    solver = DepthLimitedSolver(turn(RIVERS, 0, 1), SolverConfig(), lambda r: PredictedLeaves(r, readout, snapshot))
+    opening = solver.opening(0)
+    for rows in (slice(0, None, 2), slice(1, None, 2)):
+        empty, before = opening.copy(), opening.copy()
+        empty[:, rows] = 0
+        before[:, ::2] = 1
+        values = [solver.leaves.values(0, BEST, AS_IS, o)[:, ~solver.rivers.over] for o in (empty, before)]
+        if rows.start == 0:
+            np.testing.assert_allclose(values[0], values[1], rtol=1e-3, atol=1e-3 * np.abs(values[1]).max())
+        else:
+            # Nobody is met.
+            assert not values[0].any()
+
+
+def test_play_is_measured_on_the_turns_of_the_seed(tmp_path: Path):
+    evaluation = Play(turns=2, iterations=15, resolving=15)
+    kinds = ("exact", "oracle_cfv", "oracle_ev", "checked_down", "uniform")
+    algorithm = ReferenceLeavesConfig(
+        name="reference_leaves", iterations=1, snapshot_every=1, buckets=4,
+        readouts={kind: ReadoutConfig(kind) for kind in kinds},
+    )  # fmt: skip
+    found = []
+    for seed in (0, 1):
+        config = config_of(algorithm, None, seed, output_dir=str(tmp_path))
+        found.append(measured(RIVERS, config, algorithm.build(RIVERS, config), evaluation))
+    for metrics in found[0].values():
+        for name in ("unsafe", "safe", "error/hand", "error/met"):
+            each = [metrics[f"{name}/turn_{n:03}"] for n in range(2)]
+            assert metrics[name] == pytest.approx(np.mean(each))
+            assert each[0] != each[1]
+    play = {kind: found[0][kind]["unsafe"] for kind in kinds}
+    assert max(play["exact"], play["oracle_cfv"], play["oracle_ev"]) < play["checked_down"] < play["uniform"]
+    assert len(set(play.values())) == len(kinds)
+    assert found[1]["exact"]["unsafe"] != play["exact"]
+    # A network that has learned nothing plays the same turns, worse than exact leaves, and the first ones alike.
+    config, training = network(tmp_path, ("ev", "ev_zero_sum"))
+    both = measured(RIVERS, config, training, evaluation)
+    assert play["exact"] < min(both["ev"]["unsafe"], both["ev_zero_sum"]["unsafe"])
+    first = measured(RIVERS, config, training, Play(turns=1, iterations=15, resolving=15))
+    assert first["ev"]["safe"] == both["ev"]["safe/turn_000"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["algorithm=devn", "game=turn_subgames", "evaluation=play"], "leaves are rivers, the game is turn_subgames"),
+        (["algorithm=solved_subgames", "evaluation=play"], "the algorithm solved_subgames values no rivers"),
+        (["algorithm=reference_leaves", "evaluation.play.turns=0"], r"evaluation.play.turns is 0"),
+    ],
+)
+def test_what_cannot_be_played_is_refused(overrides: list[str], message: str):
+    with pytest.raises(ReproError, match=message):
+        plan(overrides, multirun=False)
+
+
+# -- figure 13 -------------------------------------------------------------------------------------------------------
+
+PLAYED = {
+    ("reference", "exact"): 1.0, ("reference", "oracle_dcvn"): 2.0, ("reference", "oracle_devn"): 1.5,
+    ("reference", "checked_down"): 10.0, ("reference", "uniform"): 60.0, ("networks", "dcvn"): 4.0,
+    ("networks", "devn"): 5.0, ("networks", "devn_zero_sum"): 4.5, ("few_buckets", "dcvn"): 6.0,
+    ("few_buckets", "devn"): 5.5,
+}  # fmt: skip
+"""Exploitability, unsafe; safe, a half."""
+
+
+def figures_data(scale: str = "laptop") -> pd.DataFrame:
+    """Turns differ more than leaves do: who does not pair them finds nothing."""
+    rows = []
+    for (sweep, readout), level in PLAYED.items():
+        algorithm = "reference_leaves" if sweep == "reference" else readout[:4]
+        for seed in range(3):
+            measured_ = {"unbucketed": 8.0 if readout == "dcvn" else 7.2, "predicting_zero": 40.0}
+            for n in range(2 if sweep == "few_buckets" else 4):
+                hard = 20.0 * n + 3 * seed
+                turn_ = {"unsafe": level + hard, "safe": (level + hard) / 2, "error/met": level + hard}
+                turn_["error/hand"] = (-1) ** n * (level + hard)
+                measured_ |= {f"{metric}/turn_{n:03}": value for metric, value in turn_.items()}
+            common = {"target": "figure13", "scale": scale, "sweep": sweep, "algorithm": algorithm, "seed": seed}
+            rows += [{**common, "readout": readout, "metric": m, "step": 1, "value": v} for m, v in measured_.items()]
+            rows.append({**common, "readout": readout, "metric": "unbucketed", "step": 0, "value": 99.0})
+    return pd.DataFrame(rows)
+
+
+def test_figure13_judges_play_turn_by_turn():
+    found = judged(figure13, figures_data())
+    expect(found["loss"], HELD, 10.0)
+    expect(found["devn_unsafe"], DID_NOT_HOLD, -1.0)
+    expect(found["devn_safe"], DID_NOT_HOLD, -0.5)
+    expect(found["zero_sum_unsafe"], HELD, 0.5)
+    expect(found["dcvn_checked_unsafe"], HELD, 6.0)
+    expect(found["devn_oracle_unsafe"], HELD, 3.5)
+    expect(found["dcvn_exact_safe"], HELD, 0.5)
+    # On the turns that both play.
+    expect(found["dcvn_buckets_unsafe"], HELD, 2.0)
+    expect(found["few_devn_unsafe"], HELD, 0.5)
+    assert found["devn_safer"][0] == HELD
+    assert found["which_error"][0] == HELD
+    assert {verdict for verdict, _ in judged(figure13, figures_data("smoke")).values()} == {NOT_TESTABLE}
+
+
+def test_figure13_is_drawn_and_tabulated():
+    data = figure13.select(figures_data())
+    assert len(figure13.draw(data).axes) == 3
+    text = figure13.table(data)
+    assert "12 of 12 turns (unsafe) and 12 of 12 turns (safe) are more exploitable" in text
+    (row,) = (line.split(" | ") for line in text.splitlines() if line.startswith("| DCVN |"))
+    assert row[1].startswith("37 [")
+    assert row[-1] == "8 [8, 8] |"
