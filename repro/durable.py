@@ -89,13 +89,16 @@ def _sync(folder: Path) -> None:
 # -- what can be made again ------------------------------------------------------------------------------------------
 
 
-def kept(path: Path, holds: Mapping[str, Any], make: Callable[[], bytes]) -> bytes:
+def kept(
+    path: Path, holds: Mapping[str, Any], make: Callable[[], bytes], made_by: Callable[[], Mapping[str, Any]] = dict
+) -> bytes:
     """The content of a file that can be made again: as it is stored, or, if it is missing or damaged, made now.
 
     Of several processes that lack it one makes it, and the others wait. What was damaged is told on stderr.
 
     Args:
         holds: what decides the content, as JSON can hold it.
+        made_by: what else the seal says of a file that is made now; asked only then, and never compared.
     """
     content, _ = _sound(path, holds)
     if content is not None:
@@ -114,7 +117,7 @@ def kept(path: Path, holds: Mapping[str, Any], make: Callable[[], bytes]) -> byt
                 left_over.unlink()
         content = make()
         write(path, content)
-        seal = {"holds": holds, "sha256": hashlib.sha256(content).hexdigest()}
+        seal = {"holds": holds, "sha256": hashlib.sha256(content).hexdigest(), **made_by()}
         write(_seal(path), json.dumps(seal).encode())
         return content
 

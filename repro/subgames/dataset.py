@@ -6,7 +6,8 @@ A dataset is a folder named after its recipe, with `recipe.json` and, for each s
   `ranges` `[n, 2, hands]` float32 that sum to 1; `cfv` `[n, 2, hands]` float32 counterfactual values as fractions of
   the pot [DEVN, eq. 3]; `exploitability` `[n]` float32 fractions of the pot [DEVN, eq. 2]; `iterations` `[n]` int32.
   Hands are those that the board leaves, in colexicographic order.
-- `shard-00000.json`, its seal (see `repro.durable`): recipe, the shard's number and size, and a checksum.
+- `shard-00000.json`, its seal (see `repro.durable`): recipe, the shard's number and size, and a checksum; and by which
+  commit and run it was made, which earlier versions did not write.
 
 Which subgames these are depends on the recipe and their numbers alone. On a GPU another program solves them than on a
 CPU: to the same exploitability, with sums in another order, so that values differ as roundings make them.
@@ -20,6 +21,7 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -31,12 +33,14 @@ from repro.subgames.batched import solve_batched
 from repro.subgames.sampling import random_subgame
 from repro.subgames.solver import Solution, SolverConfig, solve_all
 from repro.subgames.stored import Stored
-from repro.subgames.subgames import Deck, Subgames, matchups
+from repro.subgames.subgames import Deck, Subgame, Subgames, matchups
+from repro.tracking.provenance import commit
 
 _SHARD = {4: 10, 5: 250}
 """Subgames in a shard, by the cards on the board: seconds of work."""
 
-_MOST_ITERATIONS = 20_000
+MOST_ITERATIONS = 20_000
+"""After which a subgame is given up."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,11 @@ class Recipe(Stored):
         """Subgames in a shard."""
         return _SHARD[self.board_cards]
 
+    def subgame(self, number: int) -> Subgame:
+        """The subgame of that number, unsolved."""
+        deck = Deck(self.ranks, self.suits)
+        return random_subgame(self.seed, number, self.board_cards, deck, self.least_pot, self.strength, self.ties)
+
 
 @dataclass(frozen=True)
 class SubgameSamples:
@@ -107,10 +116,11 @@ class Dataset:
         root: folder of all datasets.
         recipe: what this one holds.
         device: where subgames are solved.
+        run: key of the training that solves them; None: whoever reads them makes what is damaged.
     """
 
-    def __init__(self, root: Path, recipe: Recipe, device: str = "cpu") -> None:
-        self.recipe, self.folder, self._device = recipe, root / recipe.name, device
+    def __init__(self, root: Path, recipe: Recipe, device: str = "cpu", run: str | None = None) -> None:
+        self.recipe, self.folder, self._device, self._run = recipe, root / recipe.name, device, run
 
     def shard(self, number: int, threads: int) -> SubgameSamples:
         """A shard, made first if it is missing or damaged, with so many subgames solved at a time.
@@ -119,7 +129,7 @@ class Dataset:
             ReproError: a subgame could not be solved to the tolerance.
         """
         holds = {**self.recipe.plain, "shard": number, "subgames": self.recipe.shard}
-        content = durable.kept(self._path(number), holds, lambda: self._make(number, threads))
+        content = durable.kept(self._path(number), holds, lambda: self._make(number, threads), self._made_by)
         with np.load(io.BytesIO(content)) as arrays:
             return SubgameSamples(**{name: arrays[name] for name in arrays.files})
 
@@ -141,6 +151,12 @@ class Dataset:
             samples, last = self.shard(number, threads), subgames - number * self.recipe.shard
             yield SubgameSamples(**{name: column[:last] for name, column in vars(samples).items()})
 
+    def some(self, numbers: Sequence[int], threads: int) -> Iterator[SubgameSamples]:
+        """Subgames by their ascending numbers, a shard at a time; shards that are missing or damaged are made."""
+        for shard, group in groupby(numbers, key=lambda number: number // self.recipe.shard):
+            rows = [number % self.recipe.shard for number in group]
+            yield SubgameSamples(**{name: column[rows] for name, column in vars(self.shard(shard, threads)).items()})
+
     def _lacking(self, numbers: Sequence[int], shards: int) -> ReproError:
         return ReproError(
             f"{len(numbers)} of the {shards} shards of subgames in {self.folder} are not solved yet, the first of them "
@@ -155,6 +171,9 @@ class Dataset:
     def _path(self, shard: int) -> Path:
         return self.folder / f"shard-{shard:05d}.npz"
 
+    def _made_by(self) -> dict[str, str | None]:
+        return {"git_commit": commit(), "run": self._run}
+
     def _make(self, shard: int, threads: int) -> bytes:
         """Solve; returns the file's content."""
         durable.write(self.folder / "recipe.json", json.dumps(asdict(self.recipe), indent=2).encode())
@@ -168,16 +187,12 @@ class Dataset:
         Raises:
             ReproError: one could not be solved to the tolerance.
         """
-        recipe, deck = self.recipe, Deck(self.recipe.ranks, self.recipe.suits)
-        subgames = [
-            random_subgame(recipe.seed, n, recipe.board_cards, deck, recipe.least_pot, recipe.strength, recipe.ties)
-            for n in numbers
-        ]
+        recipe, subgames = self.recipe, list(map(self.recipe.subgame, numbers))
         tolerance, solutions = recipe.solver.tolerance, list[Solution]()
         if self._device == "cpu":
-            solutions += solve_all(subgames, recipe.solver, tolerance, threads, _MOST_ITERATIONS)
+            solutions += solve_all(subgames, recipe.solver, tolerance, threads, MOST_ITERATIONS)
         else:
-            solutions += solve_batched(subgames, recipe.solver, tolerance, self._device, _MOST_ITERATIONS)
+            solutions += solve_batched(subgames, recipe.solver, tolerance, self._device, MOST_ITERATIONS)
         for number, solution in zip(numbers, solutions, strict=True):
             if not (solution.exploitability <= tolerance and np.isfinite(solution.cfv).all()):
                 raise ReproError(

@@ -14,6 +14,7 @@ import torch
 
 from repro.algorithms.base import Iterative
 from repro.config.fields import at_least, one_of
+from repro.config.keys import training_key
 from repro.config.schema import AlgorithmConfig, Config, register_algorithm, register_evaluation
 from repro.engine.compiled import Array
 from repro.evaluation.base import Evaluation, Measured, Subject
@@ -28,6 +29,10 @@ from repro.subgames.encoding import CFV, EV, encoding_error, error
 from repro.subgames.subgames import Subgames
 
 
+class StoredLabels(SubgameReadout):
+    """The values of a run's stored subgames (kind `labels`)."""
+
+
 @dataclass
 class SolvedSubgamesConfig(SubgamesConfig):
     """Solve random subgames and store the solutions; an iteration is a shard of the dataset, 250 rivers or 10 turns.
@@ -36,6 +41,7 @@ class SolvedSubgamesConfig(SubgamesConfig):
     """
 
     USES_NETWORK = False
+    READOUTS: ClassVar[Mapping[str, type[Readout]]] = {"labels": StoredLabels}
 
     # Number of the first shard.
     first: int = at_least(0, 0)
@@ -94,7 +100,8 @@ class SolvedSubgames(Iterative):
     def __init__(self, subgames: Subgames, algorithm: SolvedSubgamesConfig, config: Config) -> None:
         super().__init__(algorithm, config.seed)
         self.subgames, self.folder = subgames, folder_of(config)
-        self.dataset = Dataset(self.folder, Recipe.of(subgames, config.seed, algorithm.solver), config.device)
+        recipe = Recipe.of(subgames, config.seed, algorithm.solver)
+        self.dataset = Dataset(self.folder, recipe, config.device, training_key(config))
         self._first, self._threads = algorithm.first, config.threads
         self._solved = 0
 

@@ -1,0 +1,102 @@
+"""How accurate labels are: stored values of random subgames, beside those of the same subgames solved further.
+
+DEVN chose its threshold on the exploitability so that the "RMSE between vectors of found CFVs and ground truth CFVs
+(calculated until exploitability of 0.01% of the pot) will be with probability 0.9 smaller than 0.5, and with
+probability 0.98 smaller than 1" [DEVN, Sec. 6]. It names no unit; its losses are in % of the pot, and so are these. A
+subgame's vector is taken to be of all hands of both players.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from repro.config.fields import above, at_least
+from repro.config.schema import AlgorithmConfig, register_evaluation
+from repro.engine.compiled import Array
+from repro.evaluation.base import Evaluation, Measured, Subject
+from repro.games.game import Game
+from repro.seeding import generator
+from repro.subgames.config import folder_of
+from repro.subgames.dataset import MOST_ITERATIONS, Dataset, Recipe, SubgameSamples
+from repro.subgames.runs import SolvedSubgamesConfig, StoredLabels
+from repro.subgames.solver import solve_all
+
+
+@dataclass
+class LabelErrors(Evaluation):
+    """How far stored counterfactual values are from those of the same subgames solved further, in % of the pot.
+
+    Of the root mean square error over the hands of both players, a number per subgame: `label_error`, the mean;
+    `/median`, `/p90`, `/p98` and `/most`; and the shares of subgames, in %, in which it is `/below_0.5` and `/below_1`.
+    `truth/most` is the most exploitability of what labels are compared with, and `compared` the number of subgames,
+    which are drawn by the run's seed from those that it has solved.
+    """
+
+    OF_PLAYERS = False
+
+    # How many subgames, or all of the run's if these are fewer.
+    subgames: int = at_least(1, 200)
+    # Exploitability of what labels are compared with, as a fraction of the pot.
+    truth: float = above(0, 1e-5)
+
+    def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
+        yield from super().problems(game, algorithm)
+        if type(algorithm) is not SolvedSubgamesConfig:
+            yield "readouts", self.readouts, f"the algorithm {algorithm.name} stores no labels, leave it out"
+            return
+        if not algorithm.readouts:
+            lacking = "the run has no read-out, add '+algorithm.readouts.labels={kind: labels}'"
+            yield "readouts", self.readouts, lacking
+        tolerance = algorithm.solver.tolerance
+        if self.truth >= tolerance:
+            yield "truth", self.truth, f"it must be below algorithm.solver.tolerance, {tolerance:g}"
+
+    @property
+    def charted(self) -> list[str]:
+        return ["label_error"]
+
+    def headline(self, game: Game, measured: Measured) -> str:
+        parts = [f"labels are {m['label_error']:.2f} % of the pot off" for m in measured.values() if m]
+        return ", ".join(parts)
+
+    def measure(self, subject: Subject) -> Measured:
+        return {name: self._of_readout(subject, name) for name in self.names(subject.readout_names)}
+
+    def _of_readout(self, subject: Subject, name: str) -> dict[str, float]:
+        readout = subject.readouts[name]
+        assert isinstance(readout, StoredLabels)
+        config = readout.config
+        recipe = Recipe.of(readout.game, config.seed, config.algorithm.solver)
+        dataset, first = Dataset(folder_of(config), recipe), config.algorithm.first * recipe.shard
+        order = torch.randperm(subject.snapshot.iteration * recipe.shard, generator=generator(subject.seed, "label errors"))
+        numbers = sorted((first + order[: self.subgames]).tolist())
+        labels = SubgameSamples.joined(dataset.some(numbers, config.threads))
+        truth, exploitability = self._solved_further(dataset, numbers, config.threads)
+        errors = label_errors(labels.cfv, truth)
+        quantiles = {"/median": 0.5, "/p90": 0.9, "/p98": 0.98, "/most": 1.0}
+        below = {f"/below_{limit:g}": 100 * float((errors < limit).mean()) for limit in (0.5, 1.0)}
+        return {
+            "label_error": float(errors.mean()),
+            **{f"label_error{key}": float(np.quantile(errors, q)) for key, q in quantiles.items()},
+            **{f"label_error{key}": share for key, share in below.items()},
+            "truth/most": 100 * exploitability, "compared": float(len(numbers)),
+        }  # fmt: skip
+
+    def _solved_further(self, dataset: Dataset, numbers: list[int], threads: int) -> tuple[Array, float]:
+        """`[n, 2, hands]` values in pots, and the most exploitability of any subgame, as a fraction of the pot."""
+        drawn = map(dataset.recipe.subgame, numbers)
+        solutions = list(solve_all(drawn, dataset.recipe.solver, self.truth, threads, MOST_ITERATIONS))
+        return np.stack([s.cfv for s in solutions]), max(s.exploitability for s in solutions)
+
+
+register_evaluation("label_errors", LabelErrors)
+
+
+def label_errors(labels: Array, truth: Array) -> Array:
+    """`[n]` root mean square errors of `[n, 2, hands]` values in pots over both players' hands, in % of the pot."""
+    errors: Array = 100 * np.sqrt(np.square(labels.astype(float) - truth).mean((1, 2)))
+    return errors
