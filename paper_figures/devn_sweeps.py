@@ -1,4 +1,5 @@
-"""The sweeps that DEVN's targets share: two datasets of solved subgames, and the networks of the paper's settings.
+"""The sweeps that DEVN's targets share: two datasets of solved subgames, how accurate these are, and the
+networks of the paper's settings.
 
 At laptop scale dataset 1 is of full-deck rivers, dataset 2 of turns of a deck of 24 cards; at smoke scale both are of
 rivers of a deck of 16 cards.
@@ -29,6 +30,26 @@ DATA = {
     ),
 }  # fmt: skip
 """By the number of a dataset, the sweep that solves it."""
+
+_LABELS = "experiment=devn_data evaluation=[label_errors] algorithm.first=0 algorithm.iterations=20"
+_FEW_LABELS = "algorithm.iterations=1 evaluation.label_errors.subgames=5"
+
+LABELS = (
+    # How accurate the datasets' values are, and those of their subgames solved more exactly: at laptop scale 200 rivers
+    # and 100 turns.
+    Sweep(
+        "labels_1", f"{_LABELS} seed=0",
+        {"laptop": "algorithm.iterations=1 algorithm.solver.tolerance=0.001,0.0002", "smoke": _FEW_LABELS},
+    ),
+    Sweep(
+        "labels_2", f"{_LABELS} seed=1",
+        {
+            "laptop": f"{_SMALL_DECK_TURNS} algorithm.iterations=10 algorithm.solver.tolerance=0.002,0.0002",
+            "smoke": _FEW_LABELS,
+        },
+    ),
+)  # fmt: skip
+"""A part of each dataset, measured."""
 
 _WIDE = {"paper": "network.width=1024", "laptop": "network.width=256", "smoke": "network.width=8"}
 _MANY_BUCKETS = {"paper": "algorithm.buckets=2000", "laptop": "algorithm.buckets=500", "smoke": "algorithm.buckets=20"}

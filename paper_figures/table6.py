@@ -13,7 +13,7 @@ from paper_figures import devn_margin as margin
 from paper_figures import devn_runs as devn
 from paper_figures.claims import NOT_TESTABLE, Claim, above, below, within
 from paper_figures.devn_runs import DCVN, DEVN, Setting
-from paper_figures.devn_sweeps import sweeps
+from paper_figures.devn_sweeps import LABELS, sweeps
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.page import folded
 from paper_figures.table4 import MARGIN
@@ -23,7 +23,7 @@ TITLE, GAME = "DEVN Table 3 and Supplement Table 6", "river and turn subgames"
 SHOWS = "unbucketed losses of DCVN and DEVN, settings I to VII"
 
 SETTINGS = (*devn.BUCKETED, *devn.UNABSTRACTED)
-SWEEPS = sweeps((1, 2), ("i", "ii", "iii", "iv", "v", "vi", "vii"))
+SWEEPS = (*sweeps((1, 2), ("i", "ii", "iii", "iv", "v", "vi", "vii")), *LABELS)
 
 PAPER_SPREAD = {
     DCVN: {2: 0.010, 3: 0.001, 5: 0.001, 7: 0.002}, DEVN: {2: 0.000037, 3: 0.006, 5: 0.004, 7: 0.006},
