@@ -44,7 +44,7 @@ LABELS = (
     Sweep(
         "labels_2", f"{_LABELS} seed=1",
         {
-            "laptop": f"{_SMALL_DECK_TURNS} algorithm.iterations=10 algorithm.solver.tolerance=0.002,0.0002",
+            "laptop": f"{_SMALL_DECK_TURNS} algorithm.iterations=10",
             "smoke": _FEW_LABELS,
         },
     ),

@@ -72,7 +72,9 @@ class LabelErrors(Evaluation):
         config = readout.config
         recipe = Recipe.of(readout.game, config.seed, config.algorithm.solver)
         dataset, first = Dataset(folder_of(config), recipe), config.algorithm.first * recipe.shard
-        order = torch.randperm(subject.snapshot.iteration * recipe.shard, generator=generator(subject.seed, "label errors"))
+        order = torch.randperm(
+            subject.snapshot.iteration * recipe.shard, generator=generator(subject.seed, "label errors")
+        )
         numbers = sorted((first + order[: self.subgames]).tolist())
         labels = SubgameSamples.joined(dataset.some(numbers, config.threads))
         truth, exploitability = self._solved_further(dataset, numbers, config.threads)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -78,6 +79,14 @@ class EncodingErrorConfig(SolvedSubgamesConfig):
     # How a number of buckets is found; k_medians: under the earth mover's distance.
     clustering: str = one_of(K_MEANS, K_MEDIANS, default=K_MEANS)
 
+    def buckets_of(self, game: Subgames, config: Config, boards: Array) -> Array:
+        """`[n, cards]` boards -> `[n, hands]` bucket of each hand."""
+        deck = game.deck
+        if self.buckets is None:
+            return buckets.alike(deck, boards)
+        recipe = BucketRecipe(deck.ranks, deck.suits, game.board_cards, config.seed, self.buckets, self.clustering)
+        return buckets.stored(folder_of(config), recipe).of_boards(boards)
+
     def build(self, game: Subgames, config: Config) -> EncodingErrors:
         return EncodingErrors(game, self, config)
 
@@ -141,28 +150,18 @@ class EncodingErrors(SolvedSubgames):
 
     def __init__(self, subgames: Subgames, algorithm: EncodingErrorConfig, config: Config) -> None:
         super().__init__(subgames, algorithm, config)
-        self._buckets, self._clustering = algorithm.buckets, algorithm.clustering
+        self._buckets_of = partial(algorithm.buckets_of, subgames, config)
         self._sums = dict.fromkeys((CFV, EV), 0.0)
         self._newest: dict[str, dict[str, float]] = {}
 
     def use(self, samples: SubgameSamples) -> None:
-        bucket = torch.from_numpy(self._bucket(samples)).long()
+        bucket = torch.from_numpy(self._buckets_of(samples.board)).long()
         matchup = torch.from_numpy(samples.matchups(self.subgames.deck))
         cfv = torch.from_numpy(samples.cfv).double()
         for kind in self._sums:
             squares = encoding_error(cfv, matchup, bucket, int(bucket.max()) + 1, kind)
             self._newest[kind] = {"error": error(squares), "squared_error": 1e4 * float(squares.mean())}
             self._sums[kind] += len(samples) * self._newest[kind]["error"]
-
-    def _bucket(self, samples: SubgameSamples) -> Array:
-        """`[n, hands]` bucket of each hand."""
-        deck = self.subgames.deck
-        if self._buckets is None:
-            return buckets.alike(deck, samples.board)
-        recipe = BucketRecipe(
-            deck.ranks, deck.suits, self.subgames.board_cards, self.seed, self._buckets, self._clustering
-        )
-        return buckets.stored(self.folder, recipe).of_boards(samples.board)
 
     def state(self) -> dict[str, Any]:
         """`measured`: the metrics by kind."""
