@@ -75,12 +75,12 @@ SWEEPS = (
         "game.ties=random,by_card seed=0",
         {"laptop": "algorithm.iterations=20", "smoke": "algorithm.iterations=2 algorithm.buckets=5"},
     ),
-    # Every way to read the definition, on the same subgames; at laptop scale 100 of each of three datasets.
+    # Every way to read the definition, on the same subgames; at laptop scale 40 of each of three datasets.
     Sweep(
         "turn_readings",
         "experiment=encoding_error algorithm.iterations=100 algorithm.buckets=1000 "
         "evaluation=[encoding_error,encoding_readings] seed=range(3)",
-        {"laptop": "algorithm.iterations=10", "smoke": "algorithm.iterations=2 algorithm.buckets=5 seed=0"},
+        {"laptop": "algorithm.iterations=4", "smoke": "algorithm.iterations=2 algorithm.buckets=5 seed=0"},
     ),
 )  # fmt: skip
 

@@ -340,7 +340,7 @@ def test_resuming_equals_never_stopping(tmp_path: Path):
         ([*RUN, "algorithm.solver.beta=20"], "algorithm.solver.beta is 20.0; it must be from -10 to 10"),
         ([*RUN, "algorithm.readouts.devn.kind=average"], "must be one of cfv, ev"),
         ([*RUN, "network=fc"], "the algorithm encoding_error has none"),
-        (["algorithm=solved_subgames", "+algorithm.readouts.x={kind: ev}"], "it has no read-outs"),
+        (["algorithm=solved_subgames", "+algorithm.readouts.x={kind: ev}"], "must be one of labels"),
     ],
 )
 def test_what_cannot_be_is_refused(overrides: list[str], sentence: str):

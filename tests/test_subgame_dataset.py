@@ -19,6 +19,7 @@ from repro.subgames.dataset import Dataset, Recipe, SubgameSamples
 from repro.subgames.sampling import random_subgame
 from repro.subgames.solver import SolverConfig
 from repro.subgames.subgames import Deck, Subgames
+from repro.tracking.provenance import commit
 
 RECIPE = Recipe.of(Subgames("river_subgames", Deck(4)), 0, SolverConfig(tolerance=0.005))
 SHARD = 4
@@ -133,6 +134,22 @@ def test_a_shard_of_an_earlier_version_is_not_solved_again(tmp_path: Path, capsy
     assert not capsys.readouterr().err
 
 
+def test_a_shard_says_which_code_and_run_made_it(tmp_path: Path):
+    Dataset(tmp_path, RECIPE, run="0123456789ab").shard(0, 1)
+    seal = json.loads((tmp_path / RECIPE.name / "shard-00000.json").read_text())
+    assert (seal["run"], seal["git_commit"]) == ("0123456789ab", commit())
+    Dataset(tmp_path, RECIPE).shard(0, 1)  # Which finds it, whatever its run.
+    assert json.loads((tmp_path / RECIPE.name / "shard-00000.json").read_text()) == seal
+
+
+def test_some_subgames_are_those_of_their_numbers(tmp_path: Path):
+    data = solved(tmp_path, 3)
+    numbers = [1, 2, SHARD, 3 * SHARD - 1]
+    found, every = SubgameSamples.joined(data.some(numbers, 1)), data.load(3 * SHARD)
+    for name, column in vars(found).items():
+        np.testing.assert_array_equal(column, getattr(every, name)[numbers])
+
+
 def test_what_was_never_solved_is_not_solved_unasked(tmp_path: Path):
     with pytest.raises(ReproError, match=r"1 of the 3 shards .* the first of them 2; solve them first"):
         solved(tmp_path, 2).load(3 * SHARD)
@@ -172,7 +189,7 @@ def test_recipes_do_not_share_a_folder(tmp_path: Path):
 
 
 def test_a_subgame_that_cannot_be_solved_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(dataset, "_MOST_ITERATIONS", 2)
+    monkeypatch.setattr(dataset, "MOST_ITERATIONS", 2)
     with pytest.raises(ReproError, match=r"subgame \d+ is exploitable by .* after 2 iterations"):
         solved(tmp_path, 1)
     assert not list(tmp_path.glob("*/shard*"))
