@@ -144,9 +144,9 @@ def _results(target: str, scale: str, module: ModuleType, folder: Path) -> str:
     return "\n" + "\n\n".join(parts) + "\n\n"
 
 
-def folded(summary: str, text: str) -> str:
-    """Markdown that a reader opens if it is long."""
-    if len(text.splitlines()) <= _MOST_LINES:
+def folded(summary: str, text: str, always: bool = False) -> str:
+    """Markdown that a reader opens if it is long, or always."""
+    if not always and len(text.splitlines()) <= _MOST_LINES:
         return text
     return f"<details>\n<summary>{summary}</summary>\n\n{text}\n\n</details>"
 

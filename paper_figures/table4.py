@@ -102,6 +102,31 @@ METHODS = {"dcvn": ("DCVN", "#0072B2", -0.15), "devn": ("DEVN", "#D55E00", 0.15)
 MEAN, OVER_ALL = "RMSE of a subgame, mean", "RMSE over all subgames"
 """How errors are averaged."""
 
+READINGS = {
+    "text": "as in the rest of this page",
+    "players_together": "a root per subgame, over both players' hands",
+    "all_together": "one root over all",
+    "median": "the median of the roots",
+    "in_chips": "roots in chips, in % of the mean pot",
+    "pots_to_4000": "subgames with pots below 4,000 chips alone",
+    "pots_to_12000": "with pots from 4,000 to 12,000",
+    "pots_above": "with pots from 12,000",
+    "errors_by_range": "errors weighted by a hand's probability",
+    "errors_by_matchup": "errors weighted by its matchup",
+    "means_by_range": "buckets' means weighted by probability",
+    "means_by_matchup": "by matchup",
+    "both_by_range": "errors and means by probability",
+    "both_by_matchup": "errors and means by matchup",
+    "half_precision": "without hands whose probability is 0 in 16 bits",
+    "not_rare": "without hands below a probability of 0.0001",
+    "diluted": "code: the board's hands count as zeros in a bucket",
+    "own_matchups": "code: matchups of the player's own range",
+    "expected_values": "errors of EVs, for both",
+    "predicted_values": "code: errors of CFVs for DCVN, of EVs for DEVN",
+}
+"""Of `repro.subgames.readings`, in words; "code": what the authors' public code does, or may be read to do."""
+_OF_READINGS = "turn_readings"
+
 MARGIN = 5.0
 """Percentage points up to which a relative improvement is "about" another; the number is ours."""
 
@@ -382,6 +407,7 @@ def table(data: pd.DataFrame) -> str:
         "\n".join(_lines(data, paper)),
         folded(f"{len(own)} rows that the paper does not have", "\n".join(_lines(data, own))),
         "Errors in % of the pot, with 95% intervals over shards of subgames.",
+        folded("every way to read the definition, on the same subgames", "\n".join(_readings(data)), always=True),
     ]
     return "\n\n".join(parts)
 
@@ -402,3 +428,33 @@ def _lines(data: pd.DataFrame, rows: Sequence[Setting]) -> list[str]:
             f"{pooled_improvement(data, setting)} | {paper_cells} |"
         )
     return lines
+
+
+def _readings(data: pd.DataFrame) -> list[str]:
+    """Errors and DEVN's improvement in every reading of the encoding error, over seeds; the paper's first."""
+    first = PAPER[0]
+    lines = [
+        "| the encoding error is | DCVN | DEVN | improvement [%] |",
+        "|---|---|---|---|",
+        f"| in the paper, dataset 1, 1,000 buckets | {first.dcvn} | {first.devn} | {first.improvement} |",
+    ]
+    for name, text in READINGS.items():
+        of_methods = [_reading(data, name, method) for method in METHODS]
+        if any(len(each) == 0 for each in of_methods):
+            continue  # No subgame has such a pot.
+        gains = 100 * (1 - of_methods[1] / of_methods[0])
+        cells_ = " | ".join(str(mean_ci(each)) for each in (*of_methods, gains))
+        lines.append(f"| {text} | {cells_} |")
+    of_sweep = data[(data.sweep == _OF_READINGS) & (data.metric == "subgames") & (data.readout == "training")]
+    note = (
+        f"In % of the pot, with 95% intervals over {of_sweep.seed.nunique()} datasets of {of_sweep.value.max():.0f} "
+        f"turn subgames with buckets of their own, {int(of_sweep.buckets.iloc[0]):,} each. Of a run of one's own: "
+        "`python -m repro.evaluate KEY evaluation=encoding_readings`."
+    )
+    return [*lines, "", note]
+
+
+def _reading(data: pd.DataFrame, name: str, method: str) -> pd.Series:
+    """A reading of all subgames of a run, by seed."""
+    table_ = curves(data, f"reading/{name}", sweep=_OF_READINGS, readout=method)
+    return table_.iloc[:, -1] if len(table_) else pd.Series(dtype=float)

@@ -72,10 +72,10 @@ def test_a_part_is_drawn_of_what_was_solved(tmp_path: Path):
     [
         ([*RUN, *MEASURED, "evaluation.label_errors.truth=0.02"], "it must be below algorithm.solver.tolerance, 0.02"),
         ([*RUN, *MEASURED, "evaluation.label_errors.subgames=0"], "evaluation.label_errors.subgames is 0"),
-        ([*RUN, *MEASURED, "~algorithm.readouts.labels"], "algorithm.readouts.labels={kind: labels}"),
+        ([*RUN, *MEASURED, "~algorithm.readouts.labels"], "algorithm.readouts is empty"),
         (["game=river_subgames", "algorithm=encoding_error", "evaluation=[label_errors]"], "stores no labels"),
     ],
 )
 def test_what_cannot_be_is_refused(overrides: list[str], sentence: str):
-    with pytest.raises(ReproError, match=sentence.replace("{", r"\{").replace("}", r"\}")):
+    with pytest.raises(ReproError, match=sentence):
         plan(overrides, False)

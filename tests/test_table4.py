@@ -13,6 +13,7 @@ import pytest
 from paper_figures import table4
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from repro.evaluation.statistics import mean_ci
+from repro.subgames.readings import READINGS
 from tests.helpers.figures import cells, number, verdicts
 
 LABELS = ("turn_labels", "river_small_pots")
@@ -41,7 +42,7 @@ def table4_data(lower_by: float, spread: float = 0.0, count: int = 8, scale: str
     large, by 5 less; with hands in other orders by `MORE`."""
     rows = []
     draw = np.random.default_rng(0)
-    for sweep in (each.name for each in table4.SWEEPS):
+    for sweep in (each.name for each in table4.SWEEPS if each.name != "turn_readings"):
         seeds = range(2 if sweep in ("turn", "river") else 1)
         for seed, (columns, square, more) in product(seeds, settings(sweep)):
             common = {"target": "table4", "scale": scale, "sweep": sweep, "seed": seed, **FIXED, **columns}
@@ -53,7 +54,19 @@ def table4_data(lower_by: float, spread: float = 0.0, count: int = 8, scale: str
                     ("training", "subgames", 10.0 * step), ("training", "exploitability/most", 0.4),
                 ):  # fmt: skip
                     rows.append({**common, "readout": readout, "metric": metric, "step": step, "value": value})
-    return pd.DataFrame(rows)
+    return pd.DataFrame([*rows, *readings(scale)])
+
+
+def readings(scale: str) -> list[dict[str, Any]]:
+    """Of each reading DEVN gains as many per cent as it has predecessors, and seeds differ by a factor."""
+    common = {"target": "table4", "scale": scale, "sweep": "turn_readings", **FIXED, "step": 4}
+    rows = []
+    for seed, (better, name) in product(range(3), enumerate(table4.READINGS)):
+        for readout, value in (("dcvn", 1.0 + seed), ("devn", (1.0 + seed) * (1 - better / 100))):
+            measured = {"readout": readout, "metric": f"reading/{name}", "value": value}
+            rows.append({**common, "seed": seed, **measured})
+    of_run = {"readout": "training", "metric": "subgames", "value": 40.0}
+    return [*rows, *({**common, "seed": seed, **of_run} for seed in range(3))]
 
 
 @pytest.mark.slow
@@ -104,7 +117,7 @@ def test_table4_shows_both_tables():
     listed = cells(table4.table(data))
     assert listed[0] == listed[5], "the same columns in both tables"
     _, *paper = listed[:5]
-    own = listed[6:]
+    own = [row for row in listed[6:] if len(row) == len(listed[0])]
     assert paper[0][0] == "turn, dataset 1, 1,000 buckets"
     assert [number(cell) for cell in paper[0][1:7]] == [80, 0.4, 2, 1.4, 30, 25]
     assert [row[7] for row in paper] == [f"{row.dcvn}, {row.devn}, {row.improvement}" for row in table4.PAPER]
@@ -124,3 +137,14 @@ def test_the_jackknife_of_a_mean_is_the_mean():
     table = table4._left_out(pd.DataFrame({"x": values}))
     found, expected = table4.jackknife(table["x"]), mean_ci(values)
     assert (found.mean, found.low, found.high) == pytest.approx((expected.mean, expected.low, expected.high))
+
+
+def test_every_reading_has_its_row():
+    assert list(table4.READINGS) == list(READINGS)
+    rows = cells(table4.table(table4_data(30.0)))
+    start = next(i for i, row in enumerate(rows) if row[0].startswith("in the paper"))
+    assert rows[start][1:] == ["2.782", "1.944", "30.11"]
+    of_readings = rows[start + 1 : start + 1 + len(READINGS)]
+    assert [row[0] for row in of_readings] == list(table4.READINGS.values())
+    assert [number(row[3]) for row in of_readings] == pytest.approx(range(len(READINGS)), abs=0.01)
+    assert {number(row[1]) for row in of_readings} == {2.0}

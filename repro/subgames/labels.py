@@ -48,9 +48,6 @@ class LabelErrors(Evaluation):
         if type(algorithm) is not SolvedSubgamesConfig:
             yield "readouts", self.readouts, f"the algorithm {algorithm.name} stores no labels, leave it out"
             return
-        if not algorithm.readouts:
-            lacking = "the run has no read-out, add '+algorithm.readouts.labels={kind: labels}'"
-            yield "readouts", self.readouts, lacking
         tolerance = algorithm.solver.tolerance
         if self.truth >= tolerance:
             yield "truth", self.truth, f"it must be below algorithm.solver.tolerance, {tolerance:g}"
