@@ -175,7 +175,7 @@ def test_a_target_whose_runs_fail_does_not_stop_the_others(done, tmp_path, monke
     assert figure.make(["figure3", "figure1"], options("smoke", tmp_path)) == 1
     assert launched.keys == [run.key for run in planned("figure3", "smoke")[1]]
     told = capsys.readouterr()
-    assert told.err == "error: 2 run(s) of figure3 did not finish; repeat the command to continue.\n"
+    assert told.err == "error: 2 training(s) of figure3 did not finish; repeat the command to continue.\n"
     assert "figure1 would be drawn" in told.out
     assert "figure3 would be drawn" not in told.out
 
