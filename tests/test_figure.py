@@ -47,7 +47,7 @@ def test_a_target_that_is_planned(tmp_path):
     assert {config.output_dir for config in sweep.configs} == {str(tmp_path)}
     assert sweep.command == (
         "python -m repro.run -m experiment=figure1 'seed=range(2)' scale=smoke target=figure1 "
-        f"'output_dir='\"'\"'{tmp_path}'\"'\"'' hydra/launcher=joblib"
+        f"output_dir={tmp_path} hydra/launcher=joblib"
     )
     assert all("output_dir" not in as_it_is.command for as_it_is in planned("figure1", "smoke")[0])
 
