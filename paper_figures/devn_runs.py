@@ -301,9 +301,9 @@ def points(axes: Axes, x: Sequence[float], estimates: Sequence[Estimate], **styl
     axes.errorbar(x, mean, yerr=spread if several else None, **{"capsize": 3, "markersize": 4, **style})
 
 
-def plain_numbers(axis: Axis) -> None:
-    """Label a logarithmic axis with numbers like 0.02."""
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+def plain_numbers(axis: Axis, leading: tuple[float, ...] = (1.0, 2.0, 5.0)) -> None:
+    """Label a logarithmic axis with numbers like 0.02, which begin with these digits."""
+    axis.set_major_locator(LogLocator(subs=leading))
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.set_minor_formatter(NullFormatter())
 

@@ -36,12 +36,15 @@ SWEEPS = (
     ),
     _one_thing("rows", "algorithm.value.batch_size=512,2048,8192", "algorithm.value.batch_size=32,64"),
     _one_thing("width", "network.card_width=64,192", "network.card_width=64,192"),
+    _one_thing("boards", "algorithm.boards=300,1500", "algorithm.boards=2,5"),
 )  # fmt: skip
 
-NAMES = {"start": "start and schedule", "rate": "learning rate", "rows": "rows of a minibatch", "width": "card width"}
+NAMES = {"start": "start and schedule", "rate": "learning rate", "rows": "rows of a minibatch", "width": "card width",
+         "boards": "boards, exactly"}  # fmt: skip
 """Of what is varied alone."""
 
-_COLOURS = {"grid": "#0072B2", "start": "#D55E00", "rate": "#009E73", "rows": "#CC79A7", "width": "#E69F00"}
+_COLOURS = {"grid": "#0072B2", "start": "#D55E00", "rate": "#009E73", "rows": "#CC79A7", "width": "#E69F00",
+            "boards": "#000000"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Setting:
 _COLUMNS = {
     "grid": ("traversals", "value_steps"), "start": ("value_start", "value_schedule"), "rate": ("value_learning_rate",),
     "rows": ("value_batch_size",), "width": ("network_card_width",),
+    "boards": ("boards",),
 }  # fmt: skip
 
 
@@ -183,6 +187,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
         return found.unexplained
 
     start = {s.label: s.unexplained for s in settings(data, "start")}
+    few, *_, many = (s.unexplained for s in settings(data, "boards"))
     pairs = (
         ("samples", "More traversals leave less unexplained", at(most, long), at(fewest, long),
          f"{most:,} minus {fewest:,} traversals, with {long:,} steps"),
@@ -194,6 +199,10 @@ def claims(data: pd.DataFrame) -> list[Claim]:
          start["previous, constant"], "fits from the last network"),
         ("previous", "Starting from the last network leaves less unexplained than from random weights",
          start["previous, cosine"], start["random, cosine"], "rates that fall"),
+        ("boards", "Exact samples of many boards leave less unexplained than as many samples of deals", many,
+         start["previous, cosine"], "1,500 boards"),
+        ("few_boards", "Exact samples of few boards leave more unexplained than as many samples of deals",
+         start["previous, cosine"], few, "300 boards"),
     )  # fmt: skip
     return [_less(data, *pair) for pair in pairs]
 

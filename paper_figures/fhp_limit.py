@@ -85,7 +85,7 @@ def lines(data: pd.DataFrame, readout: str) -> dict[str, pd.Series]:
 
 def draw(data: pd.DataFrame) -> Figure:
     """Exploitability by iteration beside others' values; what deviations are worth at the end, by part and by line."""
-    figure = Figure(figsize=(11.5, 4.8))
+    figure = Figure(figsize=(11.5, 5.2))
     left, right = figure.subplots(1, 2, width_ratios=(1.1, 1))
     _draw_curves(left, data)
     _draw_parts(right, data)
@@ -112,7 +112,7 @@ def _draw_curves(axes: Axes, data: pd.DataFrame) -> None:
     axes.set(xscale="log", yscale="log", xlabel="CFR iteration (both players)", ylabel=LABEL)
     for axis, seen in zip((axes.xaxis, axes.yaxis), zip(*curves_and_points, strict=True), strict=True):
         label_axis(axis, pd.Series(np.concatenate([np.asarray(v, float) for v in seen])))
-    axes.legend(fontsize=7)
+    axes.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.13))
 
 
 def _draw_parts(axes: Axes, data: pd.DataFrame) -> None:
@@ -229,7 +229,8 @@ def table(data: pd.DataFrame) -> str:
         curve = exploitability(data, readout)
         costs = (curves(data, metric, readout=readout) for metric in ("nodes_touched", "wall_seconds"))
         nodes, seconds = (cost.iloc[:, -1].mean() for cost in costs)
-        worth = " | ".join(str(mean_ci(deviations(data, readout, part))) for part in parts)
+        measured = readout in READOUTS
+        worth = " | ".join(str(mean_ci(deviations(data, readout, part))) if measured else "–" for part in parts)
         name = style.NAMES.get(readout, "Linear CFR on tables")
         last = mean_ci(curve.iloc[:, -1])
         rows.append(f"| {name} | {curve.columns[-1]} | {last} | {worth} | {nodes:.2e} | {seconds / 60:.0f} |")

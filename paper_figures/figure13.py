@@ -145,8 +145,9 @@ def draw(data: pd.DataFrame) -> Figure:
         ylabel=f"exploitability ({UNIT}), unsafe", title="a point per turn and training",
     )  # fmt: skip
     right.legend(fontsize=7)
-    for axis in (middle.xaxis, middle.yaxis, right.xaxis, right.yaxis):
-        devn.plain_numbers(axis)
+    for axis in (middle.xaxis, middle.yaxis, right.yaxis):
+        devn.plain_numbers(axis, (1.0,))
+    devn.plain_numbers(right.xaxis)
     figure.suptitle(devn.title(data, "Turns played with networks at the leaves"))
     figure.tight_layout()
     return figure

@@ -68,13 +68,7 @@ def filled_in(target: str, scale: str, module: ModuleType, folder: Path) -> str:
     pattern = re.compile(rf"(<!-- results {scale} -->\n).*?(<!-- end {scale} -->)", re.DOTALL)
     if not pattern.search(text):
         raise ReproError(f"{path} has no block '<!-- results {scale} -->' ... '<!-- end {scale} -->' to fill in.")
-    with told_as(
-        lambda error: (
-            f"{folder} holds no figure that can be read ({type(error).__name__}); make it again with "
-            f"`make {target} SCALE={scale}`, which repeats no finished run."
-        )
-    ):
-        block = _results(target, scale, module, folder)
+    block = _results(target, scale, module, folder)
     text = pattern.sub(lambda match: match.group(1) + block + match.group(2), text)
     return _with_top_picture(text, target, scale)
 
@@ -126,10 +120,15 @@ def _with_top_picture(text: str, target: str, scale: str) -> str:
 
 def _results(target: str, scale: str, module: ModuleType, folder: Path) -> str:
     """The block's Markdown."""
-    data = frame.read(frame.data_file(folder))
-    claims = read(folder / "claims.json")
-    provenance = json.loads((folder / "provenance.json").read_text())
-    sweeps = provenance["sweeps"]
+    with told_as(
+        lambda error: (
+            f"{folder} holds no figure that can be read ({type(error).__name__}); make it again with "
+            f"`make {target} SCALE={scale}`, which repeats no finished run."
+        )
+    ):
+        data = frame.read(frame.data_file(folder))
+        claims = read(folder / "claims.json")
+        sweeps = json.loads((folder / "provenance.json").read_text())["sweeps"]
     parts = [
         f"![{target} at scale {scale}](results/{target}-{scale}/{target}.png)",
         module.table(data),

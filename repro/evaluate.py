@@ -50,7 +50,9 @@ def run(words: Sequence[str], output: str, config_dir: str | None = None) -> int
     Raises:
         ReproError: the request is at fault.
     """
-    from repro.trained import Trained  # noqa: PLC0415  (torch takes a second, which a faulty request does not need)
+    # Torch takes a second, which a faulty request does not need.
+    from repro.measuring import check_others  # noqa: PLC0415
+    from repro.trained import Trained  # noqa: PLC0415
 
     files = [word for word in words if "=" not in word and word.endswith(".pt")]
     words = [word for word in words if word not in files]
@@ -68,6 +70,7 @@ def run(words: Sequence[str], output: str, config_dir: str | None = None) -> int
         trained = Trained.open(output, key)
         trained.check_finished()
         config = replace(measured_otherwise(trained.config, overrides, config_dir), output_dir=output)
+        check_others(config)
         runs.append(Run([config], trained.record.labels))
     command = Command(prepare_output(output), runs[0].config.tracking_uri, None)
     status = command.do([union(runs)])

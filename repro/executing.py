@@ -7,6 +7,7 @@ a run is in its record.
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import math
 import os
@@ -192,6 +193,10 @@ def execute_here(configs: Sequence[Config], of: Mapping[str, str], title: str = 
     except StorageError as error:
         print(f"run {folder.name} did not begin: {error}", file=sys.stderr, flush=True)
         return INTERRUPTED
+    finally:
+        # A Trainer and what it trains refer to each other, and Python looks for such rings by their number, not by the
+        # gigabytes that they hold, which the next run of this process needs.
+        gc.collect()
 
 
 def _execute_locked(configs: Sequence[Config], of: Mapping[str, str], folder: Path, title: str) -> str:

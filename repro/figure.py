@@ -54,7 +54,7 @@ def make(names: Sequence[str], options: Options, where: Elsewhere | None = None)
         missing = _missing(sweeps)
         if missing:
             what = "are not there yet" if where is not None and where.collects else "did not finish"
-            print(f"error: {missing} run(s) of {target} {what}; repeat the command to continue.", file=sys.stderr)
+            print(f"error: {missing} training(s) of {target} {what}; repeat the command to continue.", file=sys.stderr)
             status = status or 1
             continue
         _show(target, planned[target], _collect_and_draw(target, sweeps, options), options)
@@ -128,7 +128,11 @@ def _is_done(config: Config) -> bool:
 
 
 def _missing(sweeps: Sequence[PlannedSweep]) -> int:
-    return sum(not _is_done(config) for sweep in sweeps for config in sweep.configs)
+    """How many trainings of sweeps, which may share some, are not finished."""
+    from repro.config.keys import training_key  # noqa: PLC0415
+
+    different = {training_key(config): config for sweep in sweeps for config in sweep.configs}
+    return sum(not _is_done(config) for config in different.values())
 
 
 def _collect_and_draw(target: str, sweeps: Sequence[PlannedSweep], options: Options) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from repro.config.checks import TRAINING
+from repro.config.checks import TRAINING, game_for_checks
 from repro.config.keys import evaluation_key
 from repro.config.schema import LATER, Config
 from repro.errors import ReproError
@@ -197,13 +197,27 @@ def open_other(config: Config, game: Game, evaluation: str, reference: str) -> O
             raise ReproError(f"evaluation.{evaluation} needs {reference}: {error}") from error
         return found
     key, _, readout = reference.partition("/")
+    advice = " Make it first, with the same device and threads."
     try:
-        return Trained.open(config.output_dir, key).other(game, readout)
+        other = Trained.open(config.output_dir, key)
+        other.check_finished()
+        advice = ""
+        return other.other(game, readout)
     except ReproError as error:
-        raise ReproError(
-            f"evaluation.{evaluation} needs {reference} (seed {config.seed}): {error} Make it first, with the same "
-            "device and threads."
-        ) from error
+        raise ReproError(f"evaluation.{evaluation} needs {reference} (seed {config.seed}): {error}{advice}") from error
+
+
+def check_others(config: Config) -> None:
+    """Refuse to measure a training against others that are not there, before anything is noted of it.
+
+    Raises:
+        ReproError: one is not there, or cannot be measured against.
+    """
+    game, results = game_for_checks(config), Results(config, folder_of(config))
+    for name, evaluation in config.evaluation.items():
+        others = {reference: open_other(config, game, name, reference) for reference in evaluation.others}
+        for problem in evaluation.problems_with(others, results.due(evaluation)):
+            raise ReproError(f"evaluation.{name}: {problem}")
 
 
 def evaluation_rows(folder: Path, config: Config, evaluation: str, readout: str) -> EvaluationRows:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
+from typing import Any
 
 from repro.config.checks import TRAINING
 from repro.config.keys import hyperparameters, training_key
@@ -180,11 +181,23 @@ def _said(override: str) -> tuple[str, str] | None:
 def labels(runs: Sequence[Run]) -> list[str]:
     """A name per run: game, algorithm, seed, and whatever else differs within the command."""
     flat = [{**hyperparameters(r.config), "seed": ",".join(str(c.seed) for c in r.configs)} for r in runs]
-    always = ("game.name", "algorithm.name", "seed")
-    # Keys that only some of the algorithms have say no more than the algorithm's name.
-    keys = sorted(set.intersection(*(set(f) for f in flat)) - set(always)) if flat else []
-    differ = [k for k in keys if len({str(f[k]) for f in flat}) > 1]
+    by_algorithm: dict[str, list[dict[str, Any]]] = {}
+    for f in flat:
+        by_algorithm.setdefault(f["algorithm.name"], []).append(f)
+    # Keys that only some of the algorithms have say no more than the algorithm's name, but where its own runs differ.
+    differ = {name: _differ(flat) | _differ(own) for name, own in by_algorithm.items()}
     return [
-        " ".join([f"{f['game.name']} {f['algorithm.name']} seed={f['seed']}", *(f"{k}={f[k]}" for k in differ)])
+        " ".join(
+            [
+                f"{f['game.name']} {f['algorithm.name']} seed={f['seed']}",
+                *(f"{k}={f[k]}" for k in sorted(differ[f["algorithm.name"]])),
+            ]
+        )
         for f in flat
     ]
+
+
+def _differ(flat: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The keys that all have, and not all alike."""
+    keys = set.intersection(*map(set, flat)) - {"game.name", "algorithm.name", "seed"}
+    return {key for key in keys if len({str(f[key]) for f in flat}) > 1}

@@ -441,8 +441,13 @@ OmegaConf.register_new_resolver("run_key", _key_of, replace=True)
 OmegaConf.register_new_resolver("quotient", _quotient, replace=True)
 
 
+_PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./-]*")
+
+
 def quoted(text: str) -> str:
-    """A text as a value in an override, whatever characters it has."""
+    """A text as a value in an override, whatever characters it has; of a plain path itself."""
+    if _PLAIN_PATH.fullmatch(text):
+        return text
     # An interpolation is escaped by a backslash, and so are backslashes before it.
     literal = re.sub(r"(\\*)\$\{", lambda match: f"{2 * match[1]}\\${{", text)
     return str(QuotedString(literal, Quote.single).with_quotes())

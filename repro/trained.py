@@ -186,8 +186,10 @@ def _chosen(config: Config, name: str) -> ReadoutConfig:
     if not name and len(readouts) == 1:
         return next(iter(readouts.values()))
     if name not in readouts:
+        lacks = f"has no read-out {name!r}; it has" if name else "has several read-outs,"
         raise ReproError(
-            f"its read-out is {name!r}; the run of {config.algorithm.name} has {', '.join(readouts)}: name one of them."
+            f"the run of {config.algorithm.name} {lacks} {', '.join(readouts)}: name one after a slash, as in "
+            f"KEY/{next(iter(readouts))}."
         )
     return readouts[name]
 

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from repro.errors import ReproError
 from repro.faults import faults_told
+from repro.stopping import stopped_by_signals
 from repro.suggestions import did_you_mean
 from repro.targets import SCALES, Options, PlannedSweep, module_of, plan_target, targets
 
@@ -212,7 +216,7 @@ def server_command(uri: str, port: int) -> tuple[list[str], Mapping[str, str]]:
     return [sys.executable, "-m", "mlflow", "server", *where, *_SERVER], {**os.environ, **_ENVIRONMENT}
 
 
-def _serve(arguments: argparse.Namespace) -> NoReturn:
+def _serve(arguments: argparse.Namespace) -> int:
     from repro.tracking import views  # noqa: PLC0415
     from repro.tracking.store import default_uri, open_store  # noqa: PLC0415
 
@@ -225,19 +229,34 @@ def _serve(arguments: argparse.Namespace) -> NoReturn:
     if arguments.target is not None:
         links = links_to(client, arguments.target, options, arguments.port)
     print("in some seconds the MLflow UI is at", *links, sep="\n  ", flush=True)
-    command, environment = server_command(uri, arguments.port)
-    os.execve(command[0], command, environment)
+    return _until_stopped(*server_command(uri, arguments.port))
+
+
+def _until_stopped(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Serve until a signal stops it, which ends all of the server's processes without a word; the exit status."""
+    # What Ctrl-C sends to a terminal's processes, which the server's answer with tracebacks, is not sent to a session
+    # of their own.
+    server = subprocess.Popen(command, env=environment, start_new_session=True)
+    with stopped_by_signals():
+        try:
+            return server.wait()
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGTERM)
+            server.wait()
 
 
 @faults_told
 def main() -> int:
-    """Entry point; exit status 2 for a faulty request. Otherwise it becomes the server."""
+    """Entry point; exit status 2 for a faulty request."""
     parser = argparse.ArgumentParser(prog="python -m repro.ui", description=__doc__)
     parser.add_argument("target", nargs="?", help="a target, to whose runs a link is printed")
     parser.add_argument("--scale", default="laptop", help=f"the target's: {', '.join(SCALES)} (default: %(default)s)")
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder")
     parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="(default: %(default)s)")
-    _serve(parser.parse_args())
+    return _serve(parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -107,6 +107,13 @@ def test_what_is_no_finished_run_is_refused_in_one_sentence(outputs):
     done = call_here(key_of(*SMALL), "seed=3", "--output", str(outputs), module="evaluate")
     assert done.returncode == 2
     assert "only evaluation, algorithm.readouts and tracking_uri can be given" in done.stderr
+    # What has been finished stays so.
+    opponent = f"+evaluation.match.opponents.other={key_of(*SMALL, 'seed=1')}"
+    done = call_here(key_of(*SMALL), "evaluation=match", opponent, "--output", str(outputs), module="evaluate")
+    assert done.returncode == 2
+    assert "has several read-outs, sd_cfr, deep_cfr: name one after a slash, as in KEY/sd_cfr." in done.stderr
+    assert "Make it first" not in done.stderr
+    assert records.read(run_folder(outputs, key_of(*SMALL))).state == records.FINISHED
 
 
 @pytest.mark.usefixtures("_nothing_trains")

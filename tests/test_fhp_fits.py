@@ -30,18 +30,21 @@ def runs(sweep: str, unexplained: float, **changed: Any) -> pd.DataFrame:
     ])  # fmt: skip
 
 
-def made_up(grid: dict[tuple[int, int], float], start: dict[tuple[str, str], float]) -> pd.DataFrame:
+def made_up(
+    grid: dict[tuple[int, int], float], start: dict[tuple[str, str], float], boards: dict[int, float]
+) -> pd.DataFrame:
     frames = [runs("grid", value, traversals=k, value_steps=steps) for (k, steps), value in grid.items()]
     frames += [runs("start", value, value_start=s, value_schedule=how) for (s, how), value in start.items()]
     frames += [runs("rate", value, value_learning_rate=rate) for rate, value in ((0.001, 0.2), (0.003, 0.1))]
     frames += [runs("rows", value, value_batch_size=size) for size, value in ((512, 0.3), (2048, 0.2))]
+    frames += [runs("boards", value, boards=n) for n, value in boards.items()]
     frames += [runs("width", value, network_card_width=wide) for wide, value in ((64, 0.2), (192, 0.21))]
     return pd.concat(frames, ignore_index=True)
 
 
 def expected() -> pd.DataFrame:
     grid = {(30_000, 200): 0.6, (30_000, 4000): 0.9, (300_000, 200): 0.4, (300_000, 1000): 0.2, (300_000, 4000): 0.1}
-    return made_up(grid, OTHERS)
+    return made_up(grid, OTHERS, {300: 0.4, 1500: 0.1})
 
 
 def test_what_is_expected_holds():
@@ -52,12 +55,17 @@ def test_the_opposite_does_not():
     turned = made_up(
         {(30_000, 200): 0.9, (30_000, 4000): 0.1, (300_000, 200): 0.1, (300_000, 4000): 0.6},
         {pair: 1 - value for pair, value in OTHERS.items()},
+        {300: 0.1, 1500: 0.9},
     )
     assert set(verdicts(module, turned).values()) == {DID_NOT_HOLD}
 
 
 def test_equal_ones_are_undecided_and_smoke_judges_nothing():
-    flat = made_up({(k, steps): 0.5 for k in (30_000, 300_000) for steps in (200, 4000)}, dict.fromkeys(OTHERS, 0.5))
+    flat = made_up(
+        {(k, steps): 0.5 for k in (30_000, 300_000) for steps in (200, 4000)},
+        dict.fromkeys(OTHERS, 0.5),
+        dict.fromkeys((300, 1500), 0.5),
+    )
     assert set(verdicts(module, flat).values()) == {UNDECIDED}
     assert set(verdicts(module, expected().assign(scale="smoke")).values()) == {NOT_TESTABLE}
 
@@ -74,7 +82,7 @@ def test_the_last_iteration_counts_and_seconds_are_per_iteration():
 def test_what_all_others_are_varied_from_is_drawn_once():
     left, right = module.draw(expected()).axes
     assert [text.get_text() for text in right.texts] == [
-        "previous, constant", "random, constant", "random, cosine", "0.003", "512", "192",
+        "previous, constant", "random, constant", "random, cosine", "0.003", "512", "192", "300", "1,500",
     ]  # fmt: skip
     assert {line.get_label() for line in left.get_lines()} >= {"the mean advantage"}
     assert len(left.containers) == 2

@@ -47,7 +47,7 @@ def test_a_target_that_is_planned(tmp_path):
     assert {config.output_dir for config in sweep.configs} == {str(tmp_path)}
     assert sweep.command == (
         "python -m repro.run -m experiment=figure1 'seed=range(2)' scale=smoke target=figure1 "
-        f"'output_dir='\"'\"'{tmp_path}'\"'\"'' hydra/launcher=joblib"
+        f"output_dir={tmp_path} hydra/launcher=joblib"
     )
     assert all("output_dir" not in as_it_is.command for as_it_is in planned("figure1", "smoke")[0])
 
@@ -175,7 +175,7 @@ def test_a_target_whose_runs_fail_does_not_stop_the_others(done, tmp_path, monke
     assert figure.make(["figure3", "figure1"], options("smoke", tmp_path)) == 1
     assert launched.keys == [run.key for run in planned("figure3", "smoke")[1]]
     told = capsys.readouterr()
-    assert told.err == "error: 2 run(s) of figure3 did not finish; repeat the command to continue.\n"
+    assert told.err == "error: 2 training(s) of figure3 did not finish; repeat the command to continue.\n"
     assert "figure1 would be drawn" in told.out
     assert "figure3 would be drawn" not in told.out
 

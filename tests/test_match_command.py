@@ -62,8 +62,8 @@ def test_command_plays_what_runs_have_left(tmp_path, capsys):
         assert shown[2][1] < shown[0][0] < shown[2][2]
         assert printed(capsys, "kuhn", *names[:2], *more)[3] == 0
     for name, told in (
-        (run.key, "its read-out is ''; the run of sd_cfr_and_deep_cfr has sd_cfr, deep_cfr: name one of them"),
-        (f"{run.key}/average", "its read-out is 'average'"), (f"{folder / PORTABLE}", "its read-out is ''"),
+        (run.key, "has several read-outs, sd_cfr, deep_cfr: name one after a slash, as in KEY/sd_cfr."),
+        (f"{run.key}/average", "has no read-out 'average'"), (f"{folder / PORTABLE}", "has several read-outs"),
         (f"{run.key[1:]}/sd_cfr", "the key of a run in"),
     ):  # fmt: skip
         assert match.main(["kuhn", name, "uniform", "--output", str(tmp_path)]) == 2

@@ -198,9 +198,9 @@ def check_sampled(
     [
         ("0123456789ab", "last", "there is no run with the key '0123456789ab'."),
         ("{leduc}", "last", "holds a run for game leduc with"),
-        ("{networks}", "last", "its read-out is ''; the run of sd_cfr_and_deep_cfr has sd_cfr, deep_cfr: name one"),
-        ("{networks}/average", "last", "its read-out is 'average'; the run of sd_cfr_and_deep_cfr has sd_cfr, deep"),
-        ("{cfr}/sd_cfr", "last", "its read-out is 'sd_cfr'; the run of cfr has cfr: name one"),
+        ("{networks}", "last", "the run of sd_cfr_and_deep_cfr has several read-outs, sd_cfr, deep_cfr: name one"),
+        ("{networks}/average", "last", "has no read-out 'average'; it has sd_cfr, deep"),
+        ("{cfr}/sd_cfr", "last", "the run of cfr has no read-out 'sd_cfr'; it has cfr: name one"),
         ("{unfinished}", "last", "is not finished (its state is 'interrupted')."),
         ("{networks}/sd_cfr", "same", "which left no snapshot after iteration 15, and opponents_at is same; give it"),
     ],

@@ -28,6 +28,7 @@ from repro.algorithms.strategies import Asked, Listed, Rectify, Strategies, are_
 from repro.config.fields import above, added, at_least, one_of
 from repro.config.memory import network_bytes
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, RegressionConfig, register_algorithm
+from repro.engine.public_chance import PublicChanceSampling
 from repro.engine.sampling import BYTES_PER_DEAL, InfosetSamples, SamplingEngine, Traversals
 from repro.errors import ReproError
 from repro.games.game import Game
@@ -59,6 +60,9 @@ class DeepCFRConfig(AlgorithmConfig):
 
     # External-sampling traversals per player and iteration.
     traversals: int = at_least(1)
+    # Boards per player and iteration on which all hands are played, exactly (public chance sampling, games with one
+    # board only): samples are then as many as of so many traversals, but none is noisy. null: external sampling.
+    boards: int | None = added(at_least(1, None))
     # How current strategies are held. listed: in a table over all infosets, evaluated after every fit; asked: by the
     # networks, which are asked about the infosets that come up; null: listed in games of at most 65,536 infosets.
     strategies: str | None = one_of("listed", "asked", default=None)
@@ -102,6 +106,8 @@ class DeepCFRConfig(AlgorithmConfig):
         divided = {"traversals": self.traversals, "value_capacity": self.value_capacity}
         if self.average is not None:
             divided["strategy_capacity"] = self.strategy_capacity
+        if self.boards is not None:
+            divided["boards"] = self.boards
         for key in (key for key, whole in divided.items() if whole < count):
             yield f"algorithm.{key} is {divided[key]} and trainer.devices {count}; each process needs 1 at least."
         for which, regression in self.regressions.items():
@@ -126,6 +132,21 @@ class DeepCFRConfig(AlgorithmConfig):
                     "trained."
                 )
         yield from self._strategy_problems(game)
+        if self.boards is not None:
+            yield from self._board_problems(config, game)
+
+    def _board_problems(self, config: Config, game: Game) -> Iterator[str]:
+        said = f"algorithm.boards is {self.boards}"
+        if game.exact != "boards":
+            yield f"{said}; the game {game.name} has no boards, or several: leave it out."
+        elif not self.tables_opening(game):
+            yield f"{said}, which takes a table for the first betting round (algorithm.opening=table)."
+        if self.DUELING:
+            yield f"{said}; the algorithm {self.name}, which learns state values, samples deals: leave it out."
+        if self.passed_up != "mean":
+            yield f"{said} and algorithm.passed_up {self.passed_up}; samples of boards are of mean only."
+        if config.device != "cpu":
+            yield f"{said}, which takes device=cpu; device is {config.device}."
 
     def _strategy_problems(self, game: Game) -> Iterator[str]:
         if self.lists(game):
@@ -185,6 +206,7 @@ class DeepCFRConfig(AlgorithmConfig):
         own = replace(
             self,
             traversals=ranks.share(self.traversals),
+            boards=None if self.boards is None else ranks.share(self.boards),
             value_capacity=ranks.share(self.value_capacity),
             strategy_capacity=ranks.share(self.strategy_capacity),
             value=part(self.value),
@@ -255,6 +277,7 @@ class DeepCFR(Algorithm):
         self.algorithm, self.network = algorithm, network
         self.ranks = ALONE
         self.engine = SamplingEngine(game)
+        self.board_engine = None if algorithm.boards is None else PublicChanceSampling(game)
         self.strategies = self._new_strategies()
         self.value_networks = nn.ModuleList(self._new_network("value", 0, p) for p in range(2))
         averages = 0 if algorithm.average is None else 2
@@ -344,13 +367,19 @@ class DeepCFR(Algorithm):
     def collect(self, player: int) -> Traversals:
         """Traverse, and store the samples."""
         draw, policy = self.draws("traversals", player), self.current_policy(player)
-        traversals = self.engine.external_sampling(
-            policy, player, self.algorithm.traversals, draw, self.algorithm.passed_up == "maximum"
-        )
+        traversals = self._traverse(policy, player, draw)
         targets = InfosetSamples(traversals.advantages.infosets, self.value_targets(traversals, policy))
         self._remember(player, targets, traversals.opponent_strategies)
         self.nodes_touched += self.ranks.total(traversals.nodes_touched)
         return traversals
+
+    def _traverse(self, policy: Policy, player: int, draw: torch.Generator) -> Traversals:
+        algorithm = self.algorithm
+        if self.board_engine is None:
+            maximum = algorithm.passed_up == "maximum"
+            return self.engine.external_sampling(policy, player, algorithm.traversals, draw, maximum)
+        assert algorithm.boards is not None
+        return self.board_engine.traverse(policy, player, algorithm.traversals, algorithm.boards, draw)
 
     def value_targets(self, traversals: Traversals, policy: Policy) -> Tensor:
         """`[n, value_columns]` what the value network learns of each visited infoset.

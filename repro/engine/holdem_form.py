@@ -230,12 +230,13 @@ class HoldemForm:
         return torch.from_numpy(arrival).to(table.device)
 
     def others_reach(self, table: Tensor, player: int) -> Tensor:
-        """`[rows]`, 0 before the board: probability that chance and the opponent allow an infoset of the player.
+        """`[rows]`, at the player's: probability that chance and the opponent allow the infoset.
 
         Of one board of a sample it is that of all boards that it stands for.
         """
         strategies, arrival = table.cpu().numpy(), np.zeros(self.rows)
         opening = self.opening.reach(self.opening.rows(strategies))
+        self.opening.others_arrival(player, opening, arrival)
         self.over_boards(kernels.others_reach, strategies, self.opening.at_entries(opening), player, arrival)
         return torch.from_numpy(arrival).to(table.device)
 
@@ -324,6 +325,12 @@ class Opening:
         """Write the acting players' own reach of the decision nodes to their rows of `into`."""
         for node, rows in self.rows(into).items():
             rows[:] = reach[node][self.player[node]]
+
+    def others_arrival(self, player: int, reach: Reach, into: Floats) -> None:
+        """Write the probability that chance and the opponent allow the player's decision nodes to their rows."""
+        for node, rows in self.rows(into).items():
+            if self.player[node] == player:
+                rows[:] = self._pairs @ reach[node][1 - player]
 
     def values(
         self, player: int, reach: Reach, below: Floats, sigma: dict[int, NDArray[Any]], best_response: bool = False
