@@ -416,8 +416,8 @@ def _label_errors(data: pd.DataFrame) -> list[str]:
         "| paper, turns: what it asks of its labels | not given | – | 0.01 | 90 | 98 | – | – | – |",
     ]
     of_labels = data[data.sweep.isin(_LABELS)].sort_values(["sweep", "solver_tolerance"], ascending=[True, False])
-    for (sweep, tolerance), rows in of_labels.groupby(["sweep", "solver_tolerance"], sort=False):
-        found = rows.set_index("metric").value
+    for (sweep, _), rows in of_labels.groupby(["sweep", "solver_tolerance"], sort=False):
+        tolerance, found = rows.solver_tolerance.iloc[0], rows.set_index("metric").value
         of_errors = ("/below_0.5", "/below_1", "", "/median", "/most")
         cells_ = " | ".join(digits(found[f"label_error{metric}"]) for metric in of_errors)
         lines.append(

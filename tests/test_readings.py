@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,8 +41,8 @@ def drawn() -> tuple[Array, Array, Array]:
 CFVS, RANGES, BUCKETS = drawn()
 MATCHUPS, OWN = (matchups(SMALL, BOARDS, r) for r in (RANGES, RANGES[:, ::-1]))
 SAMPLE = Sample(
-    *map(torch.from_numpy, (CFVS, RANGES.astype(np.float32), MATCHUPS, OWN, BUCKETS)), COUNT, BLOCKED,
-    torch.from_numpy(POTS),
+    torch.from_numpy(CFVS), torch.from_numpy(RANGES.astype(np.float32)), torch.from_numpy(MATCHUPS),
+    torch.from_numpy(OWN), torch.from_numpy(BUCKETS), COUNT, BLOCKED, torch.from_numpy(POTS),
 )  # fmt: skip
 
 
@@ -89,7 +90,7 @@ def in_16_bits(probability: float, met: float) -> float:
     return float(np.float16(probability) > 0)
 
 
-def roots(target: str, **how: object) -> Array:
+def roots(target: str, **how: Any) -> Array:
     """`[4, 2]`"""
     found = [plain(target, n, player, **how) for n, player in product(range(len(POTS)), range(2))]  # type: ignore[arg-type]
     return np.sqrt(found).reshape(-1, 2)
@@ -97,7 +98,7 @@ def roots(target: str, **how: object) -> Array:
 
 def expected_of(name: str, target: str) -> float:
     """What a reading should give, in % of the pot."""
-    hands = {
+    hands: dict[str, dict[str, Any]] = {
         "errors_by_range": {"count": probable}, "errors_by_matchup": {"count": meeting},
         "means_by_range": {"mean": probable}, "means_by_matchup": {"mean": meeting},
         "both_by_range": {"mean": probable, "count": probable},

@@ -70,7 +70,12 @@ def labels(scale: str) -> list[dict[str, object]]:
     """Labels of dataset 1 solved to 0.1 and 0.02%, of dataset 2 to 0.2%: the more exact, the better."""
     rows = []
     for number, tolerance in ((1, 0.0002), (1, 0.001), (2, 0.002)):
-        common = {"target": "devn", "scale": scale, "sweep": f"labels_{number}", "algorithm": "solved_subgames"}
+        common: dict[str, object] = {
+            "target": "devn",
+            "scale": scale,
+            "sweep": f"labels_{number}",
+            "algorithm": "solved_subgames",
+        }
         common |= {"readout": "labels", "seed": number - 1, "network_layers": math.nan, "solver_tolerance": tolerance}
         measured = {"": 600 * tolerance, "/median": 500 * tolerance, "/most": 9000 * tolerance}
         measured |= {"/below_0.5": 90 - 1e4 * tolerance, "/below_1": 99 - 1e4 * tolerance}
