@@ -104,12 +104,12 @@ def draw(data: pd.DataFrame) -> Figure:
     ticks = list(range(len(_LAYERS)))
     for number, pipeline in enumerate(PIPELINES):
         x = [tick + 0.2 * (number - 1) for tick in ticks]
-        for method, marker in ((DCVN, "s"), (DEVN, "o")):
+        for method, marker, beside in ((DCVN, "s", -0.03), (DEVN, "o", 0.03)):
             if method == DEVN and pipeline is LAYER:
                 continue  # The same networks.
             losses = [mean_ci(loss(data, pipeline, method, hidden)) for hidden in _LAYERS]
             label = f"{devn.NAMES[method]}, {pipeline.title}"
-            devn.points(left, x, losses, fmt=marker, color=pipeline.colour, label=label)
+            devn.points(left, [at + beside for at in x], losses, fmt=marker, color=pipeline.colour, label=label)
         gains = [mean_ci(improvement(data, pipeline, hidden)) for hidden in _LAYERS]
         devn.points(right, x, gains, fmt="o", color=pipeline.colour, label=pipeline.title)
     right.plot(
@@ -117,8 +117,7 @@ def draw(data: pd.DataFrame) -> Figure:
         label="paper, turn, setting VI",
     )  # fmt: skip
     right.axhline(0, color="grey", linewidth=0.8)
-    left.margins(y=0.1)
-    left.set(ylabel=f"RMSE ({devn.UNIT})", ylim=(0, None))
+    left.set(ylabel=f"lowest loss ({devn.UNIT})")
     right.set(ylabel="DEVN's loss below DCVN's (%)")
     for axes in (left, right):
         axes.set_xticks(ticks, [f"{hidden} layers" for hidden in _LAYERS])
