@@ -164,12 +164,12 @@ def _problem(data: pd.DataFrame) -> str:
 
 
 def write(data: pd.DataFrame, path: Path) -> None:
-    """A figure's data to a CSV file, numbers with eight significant digits.
+    """A figure's data to a CSV file, numbers with ten significant digits, so that differences of them keep six.
 
     Columns of swept keys that no row has a value of are left out: those of sweeps of which nothing was kept.
     """
     empty = [column for column in swept(data) if data[column].isna().all()]
-    durable.write(path, data.drop(columns=empty).to_csv(index=False, float_format="%.8g").encode())
+    durable.write(path, data.drop(columns=empty).to_csv(index=False, float_format="%.10g").encode())
 
 
 # -- access ----------------------------------------------------------------------------------------------------------

@@ -119,9 +119,9 @@ def test_files_keep_types_words_and_infinity(tmp_path: Path):
     assert set(back.rectification) == {"none", "null"}
 
 
-def test_numbers_are_written_with_eight_digits(tmp_path: Path):
-    frame.write(data_of({}).assign(value=123.456789012), tmp_path / "data.csv")
-    assert (tmp_path / "data.csv").read_text().splitlines()[1].endswith(",123.45679")
+def test_numbers_are_written_with_ten_digits(tmp_path: Path):
+    frame.write(data_of({}).assign(value=123.45678901234), tmp_path / "data.csv")
+    assert (tmp_path / "data.csv").read_text().splitlines()[1].endswith(",123.456789")
 
 
 # -- access ------------------------------------------------------------------------------------------------------------
