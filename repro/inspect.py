@@ -274,6 +274,7 @@ def run(options: argparse.Namespace) -> None:
     if options.hand and (options.all or options.grid or options.lost):
         raise ReproError(f"--hand is {options.hand!r}; it goes with --line and --board alone.")
     agent = Agent.open(options.key, options.output, options.readout, options.iteration)
+    print(f"looking inside {options.key}: seconds, in a game as large as Big Leduc a minute or two", file=sys.stderr)
     if options.all:
         show_all(agent, options.csv)
     if options.grid is not None:

@@ -22,7 +22,7 @@ from repro.evaluation.units import milli_units, unit_name
 from repro.faults import faults_told
 from repro.games.cards import NamedDeal
 from repro.games.game import Game
-from repro.games.lines import action_of, action_with_chips, legal_actions
+from repro.games.lines import action_of, action_with_chips, action_word, legal_actions
 from repro.inside.agent import Agent
 from repro.inside.strategies import hands_at, played_at
 from repro.inside.values import OneCardValues
@@ -160,9 +160,7 @@ class Session:
             if action is not None:
                 self.say(f"  you: {action_with_chips(game, node, action)}")
                 return action
-            self.say(
-                f"  {word!r} is none of these; f, c (call or check), r (raise or bet){_all_in(game)}, ? and q do, too"
-            )
+            self.say(f"  {word!r} is none of these; {_short(game, node)}, ? and q do, too")
 
     def _show(self, node: int, last: int | None, deal: NamedDeal, you: int) -> None:
         """What the agent plays at its last decision, and what the person's actions are worth."""
@@ -203,8 +201,10 @@ class Session:
         return OneCardValues(self.agent.game, self.agent.seats)
 
 
-def _all_in(game: Game) -> str:
-    return ", a (all-in)" if len(game.actions) > len(("fold", "call", "raise")) else ""
+def _short(game: Game, node: int) -> str:
+    """What may be typed at a node for each legal action: `c (check), b (bet)`."""
+    words = [action_word(game, node, action) for action in legal_actions(game, node)]
+    return ", ".join(f"{word[0]} ({word})" for word in words)
 
 
 def _read_line() -> str | None:

@@ -162,9 +162,10 @@ function draw(box, metrics, state) {
   const metric = metrics[state.metric], narrow = box.clientWidth < 700;
   const look = looks(metric.series);
   const traces = metric.series.flatMap((series, place) => tracesOf(series, look[place], state));
-  const legend = narrow || metric.series.length > 18 ? {orientation: "h", y: -.22} : {x: 1.01, y: 1};
+  const many = metric.series.length > 18, beside = !narrow && !many;
+  const legend = beside ? {x: 1.01, y: 1, tracegroupgap: 0} : {orientation: "h", y: -.22};
   Plotly.react(box.querySelector(".plot"), traces, {
-    uirevision: metric.metric, height: 400 + (narrow ? 60 : 0) + (metric.series.length > 18 ? 160 : 0), showlegend: true,
+    uirevision: metric.metric, height: Math.max(400, beside ? 72 + 20 * metric.series.length : 0) + (narrow ? 60 : 0) + (many ? 160 : 0), showlegend: true,
     margin: {l: 66, r: 12, t: 16, b: 48}, font: {size: 12}, hovermode: "closest",
     legend: {...legend, title: {text: ""}, font: {size: 11}},
     xaxis: {title: {text: AXES[state.axis]}, type: state.logX ? "log" : "linear", gridcolor: "#e8ebee", zeroline: false, exponentformat: "SI"},
