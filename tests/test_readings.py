@@ -52,7 +52,7 @@ def one(probability: float, met: float) -> float:
 
 def plain(
     target: str, n: int, player: int, mean: Weight = one, count: Weight = one, blocked: int = 0, own: bool = False,
-    compared: str = CFV,
+    compared: str = CFV, into: int = 0,
 ) -> float:  # fmt: skip
     """The mean squared error of one subgame and player, a hand at a time."""
     met, true_met = (OWN if own else MATCHUPS)[n, player], MATCHUPS[n, player]
@@ -63,7 +63,7 @@ def plain(
     wrong, total = 0.0, 0.0
     for h in range(HANDS):
         alike = [g for g in range(HANDS) if BUCKETS[n, g] == BUCKETS[n, h]]
-        weight = sum(weights[g] for g in alike) + (blocked if BUCKETS[n, h] == 0 else 0)
+        weight = sum(weights[g] for g in alike) + (blocked if BUCKETS[n, h] == into else 0)
         back = sum(weights[g] * values[g] for g in alike) / weight if weight else 0.0
         if compared == EV:
             apart = ev[h] - (back if target == EV else back / met[h])
@@ -104,7 +104,7 @@ def expected_of(name: str, target: str) -> float:
         "both_by_range": {"mean": probable, "count": probable},
         "both_by_matchup": {"mean": meeting, "count": meeting},
         "half_precision": {"count": in_16_bits}, "not_rare": {"mean": often, "count": often},
-        "diluted": {"blocked": BLOCKED}, "own_matchups": {"own": True}, "expected_values": {"compared": EV},
+        "diluted": {"blocked": BLOCKED}, "diluted_last": {"blocked": BLOCKED, "into": COUNT - 1}, "own_matchups": {"own": True}, "expected_values": {"compared": EV},
         "predicted_values": {"compared": target},
     }  # fmt: skip
     found = roots(target, **hands.get(name, {}))
@@ -125,6 +125,18 @@ def test_every_reading_is_what_plain_loops_give(target: str):
         assert found[name] == pytest.approx(expected_of(name, target), rel=1e-5), name
     # They differ from each other but for what is compared, which for one of the two is the text's.
     assert len({round(value, 6) for value in found.values()}) == len(found) - 1
+
+
+@pytest.mark.parametrize(("cards", "strong"), [(4, 0), (5, -1)])
+def test_buckets_are_sorted_by_strength(monkeypatch: pytest.MonkeyPatch, cards: int, strong: int):
+    """Of turns from strong to weak, of rivers from weak to strong, as the two diluted readings are called."""
+    monkeypatch.setattr(buckets, "_BOARDS", 10)
+    deck = Deck(6)
+    found = buckets.find(buckets.BucketRecipe(deck.ranks, deck.suits, cards, seed=0, buckets=8))
+    two_aces = (20, 21, 0, 5, 10)[:cards]
+    every = deck.hands(two_aces).tolist()
+    of = dict(zip(map(tuple, every), found.of_board(two_aces).tolist(), strict=True))
+    assert of[22, 23] == range(8)[strong], "four of a kind, of the highest cards"
 
 
 def test_a_run_measures_all_of_its_subgames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -2,9 +2,9 @@
 
 The paper's text says that values are averaged over a bucket's hands, that each hand gets its bucket's value back, and
 that the error "is calculated on the validation dataset using RMSE" [DEVN, Sec. 6]; `TEXT` is how this suite reads it.
-The other readings differ from it in one thing each: in how hands or subgames are weighed, in what is compared, or in
-what the authors' public code does [jwolosiuk/dont-predict-cfvs-predict-evs-instead], which measures losses of networks
-and no encoding error.
+The other readings differ from it in how hands or subgames are weighed, in what is compared, or in what the authors'
+public code does [jwolosiuk/dont-predict-cfvs-predict-evs-instead], which measures losses of networks and no encoding
+error.
 """
 
 from __future__ import annotations
@@ -122,7 +122,9 @@ class Reading:
         average: over subgames and players.
         compared: `CFV` or `EV`, or `PREDICTED`.
         own_matchup: whether a player's counterfactual values come from her own range instead of the opponent's.
-        dilute: whether the hands that a board takes cards of count as zeros in the weakest bucket.
+        dilute: the bucket, by its index, in which the hands that a board takes cards of count as zeros; None for none.
+            Buckets are sorted by their centres' mean: on rivers from weak hands to strong, on turns, whose centres are
+            distribution functions of strength, from strong to weak.
         pots: of which subgames, chips in the pot: at least the first, less than the second.
     """
 
@@ -131,7 +133,7 @@ class Reading:
     average: Average = by_subgame
     compared: str = CFV
     own_matchup: bool = False
-    dilute: bool = False
+    dilute: int | None = None
     pots: tuple[float, float] = (0.0, inf)
 
     def squares(self, sample: Sample, target: str) -> Tensor:
@@ -155,8 +157,8 @@ class Reading:
         """`[n, 2, buckets]`; 0 for a bucket whose hands weigh nothing."""
         weight = self.means(sample)
         total = summed(weight, sample.bucket, sample.buckets)
-        if self.dilute:
-            total[:, :, 0] += sample.blocked
+        if self.dilute is not None:
+            total[:, :, self.dilute] += sample.blocked
         mean = summed(values * weight, sample.bucket, sample.buckets) / torch.where(total > 0, total, 1.0)
         return torch.where(total > 0, mean, 0.0)
 
@@ -188,7 +190,8 @@ READINGS = {
     "both_by_matchup": Reading(means=by_matchup, errors=by_matchup),
     "half_precision": Reading(errors=in_half_precision),
     "not_rare": Reading(means=not_rare, errors=not_rare),
-    "diluted": Reading(dilute=True),
+    "diluted": Reading(dilute=0),
+    "diluted_last": Reading(dilute=-1),
     "own_matchups": Reading(own_matchup=True),
     "expected_values": Reading(compared=EV),
     "predicted_values": Reading(compared=PREDICTED),
