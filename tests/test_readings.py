@@ -104,7 +104,8 @@ def expected_of(name: str, target: str) -> float:
         "both_by_range": {"mean": probable, "count": probable},
         "both_by_matchup": {"mean": meeting, "count": meeting},
         "half_precision": {"count": in_16_bits}, "not_rare": {"mean": often, "count": often},
-        "diluted": {"blocked": BLOCKED}, "diluted_last": {"blocked": BLOCKED, "into": COUNT - 1}, "own_matchups": {"own": True}, "expected_values": {"compared": EV},
+        "diluted": {"blocked": BLOCKED}, "diluted_last": {"blocked": BLOCKED, "into": COUNT - 1},
+        "own_matchups": {"own": True}, "expected_values": {"compared": EV},
         "predicted_values": {"compared": target},
     }  # fmt: skip
     found = roots(target, **hands.get(name, {}))
