@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -9,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import devn_runs as devn
-from paper_figures.claims import Claim, above
+from paper_figures.claims import DID_NOT_HOLD, Claim, above
 from paper_figures.devn_runs import DCVN, DEVN
 from paper_figures.devn_sweeps import DATA
 from paper_figures.exploitability_curves import unless_smoke
@@ -148,14 +149,29 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     return judged + [_deeper(data, pipeline, method) for pipeline in (TEXT, CODE) for method in (DCVN, DEVN)]
 
 
+def _unless_unfinished(
+    data: pd.DataFrame, claim: Claim, pipeline: Pipeline, networks: Sequence[tuple[str, int]]
+) -> Claim:
+    """A claim that did not hold is not testable if more than half of its networks were best at the last epoch."""
+    last = []
+    for method, hidden in networks:
+        where = devn.of_network(pipeline.sweeps[method], method, hidden)
+        lowest = curves(data, "best", readout=method, **where)
+        last.append(lowest.iloc[:, -1] < lowest.iloc[:, -2])
+    if claim.verdict != DID_NOT_HOLD or pd.concat(last).mean() <= 0.5:
+        return claim
+    return devn.not_testable(claim, devn.LEARN_MORE)
+
+
 def _lower(data: pd.DataFrame, pipeline: Pipeline, hidden: int) -> Claim:
     measured = mean_ci(improvement(data, pipeline, hidden))
-    return Claim(
+    claim = Claim(
         f"{pipeline.name}_{hidden}",
         f"DEVN's loss is below DCVN's without buckets: {hidden} layers, {pipeline.title}", "Supplement Table 6",
         unless_smoke(data, above(measured, 0)), measured, "%", paper_improvement(hidden),
         note="relative improvement, paired by seed; holds if above 0; the paper's is of turn subgames",
     )  # fmt: skip
+    return _unless_unfinished(data, claim, pipeline, [(method, hidden) for method in (DCVN, DEVN)])
 
 
 def _more(data: pd.DataFrame, hidden: int, before: Pipeline, name: str, text: str) -> Claim:
@@ -169,13 +185,14 @@ def _more(data: pd.DataFrame, hidden: int, before: Pipeline, name: str, text: st
 def _deeper(data: pd.DataFrame, pipeline: Pipeline, method: str) -> Claim:
     few, many = _LAYERS
     measured = mean_ci(devn.lower_by(*(loss(data, pipeline, method, hidden) for hidden in _LAYERS)))
-    return Claim(
+    claim = Claim(
         f"{pipeline.name}_{method}_deeper",
         f"{many} layers have a lower loss than {few}: {devn.NAMES[method]}, {pipeline.title}", "Supplement Table 6",
         unless_smoke(data, above(measured, 0)), measured, "%",
         devn.lower_by(*(SETTING.paper_loss(method, hidden) for hidden in _LAYERS)),
         note="relative improvement, paired by seed; holds if above 0; the paper's is of turn subgames",
     )  # fmt: skip
+    return _unless_unfinished(data, claim, pipeline, [(method, hidden) for hidden in _LAYERS])
 
 
 # -- the page --------------------------------------------------------------------------------------------------------

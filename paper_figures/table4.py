@@ -73,7 +73,11 @@ SWEEPS = (
         "turn_ranges",
         "experiment=encoding_error algorithm.iterations=300 algorithm.buckets=1000 game.strength=equity,made_hand "
         "game.ties=random,by_card seed=0",
-        {"laptop": "algorithm.iterations=20", "smoke": "algorithm.iterations=2 algorithm.buckets=5"},
+        {
+            "paper": "algorithm.solver.tolerance=0.005",
+            "laptop": "algorithm.iterations=20",
+            "smoke": "algorithm.iterations=2 algorithm.buckets=5",
+        },
     ),
     # Every way to read the definition, on the same subgames; at laptop scale 40 of each of three datasets.
     Sweep(
@@ -120,7 +124,7 @@ READINGS = {
     "half_precision": "without hands whose probability is 0 in 16 bits",
     "not_rare": "without hands below a probability of 0.0001",
     "diluted": "code: the board's hands count as zeros in the bucket of the strongest",
-    "diluted_last": "in that of the weakest",
+    "diluted_last": "code: or in the bucket of the weakest",
     "own_matchups": "code: matchups of the player's own range",
     "expected_values": "errors of EVs, for both",
     "predicted_values": "code: errors of CFVs for DCVN, of EVs for DEVN",

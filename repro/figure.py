@@ -216,7 +216,9 @@ def list_targets() -> None:
     print(
         "\nClaims that held, did not hold, are left open by their intervals, and are not testable, at the most advanced"
     )
-    print("scale that is published; minutes of all runs, one after another. `make report` has all claims and scales.")
+    print(
+        "scale that is published; minutes of all trainings, one after another. `make report` has all claims and scales."
+    )
 
 
 @stoppable(CAN_BE_REPEATED)
