@@ -99,6 +99,23 @@ def test_steps_beyond_the_last_minibatch_are_on_that():
     assert np.array_equal(found[0], found[1])
 
 
+def test_the_average_of_the_weights_is_that_of_the_steps():
+    game, decay = small_game(), 0.7
+    infosets, weight, target = minibatches(game, 0, steps=5, rows=40)
+    networks = [built(game, WIDTH, average=False) for _ in range(2)]
+    together, single = (FlatAdam(network, RATE, CLIP_NORM, decay) for network in networks)
+    CardSteps(networks[0], together, game, 0).take(weight, target, np.full(5, RATE), 5, infosets)
+    steps, weights = CardSteps(networks[1], single, game, 0), []
+    for i in range(5):
+        steps.take(weight[i : i + 1], target[i : i + 1], np.full(1, RATE), 1, infosets[i : i + 1])
+        weights.append(single.flat.detach().double())
+    shares = decay ** torch.arange(4, -1, -1, dtype=torch.float64)
+    expected = (shares[:, None] * torch.stack(weights)).sum(0) / shares.sum()
+    for optimizer in (together, single):
+        optimizer.finish()
+        torch.testing.assert_close(optimizer.flat.detach().double(), expected, rtol=1e-4, atol=1e-6)
+
+
 def test_infosets_of_the_other_player_are_refused():
     game = small_game()
     network = built(game, WIDTH, average=False)

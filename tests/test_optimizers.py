@@ -51,6 +51,37 @@ def test_clipping_changes_the_outcome():
     assert float((outcomes[0] - outcomes[1]).abs().max()) > 1e-4
 
 
+@pytest.mark.parametrize("decay", [0.9, 1.0])
+def test_finish_leaves_the_average_of_the_weights(decay):
+    """Each step's weights count `decay` times the next one's, and nothing else counts."""
+    network = build("value", "fc", 1, SHAPES[0])
+    optimizer = FlatAdam(network, 1e-2, 1.0, decay)
+    # What one fit leaves must not reach the next one.
+    for _ in range(2):
+        optimizer.reset()
+        weights = []
+        for step in range(7):
+            assert optimizer.flat.grad is not None
+            optimizer.flat.grad.copy_(torch.linspace(-1, step, len(optimizer.flat)))
+            optimizer.update()
+            weights.append(optimizer.flat.detach().double())
+        optimizer.finish()
+        shares = torch.tensor([decay ** (6 - step) for step in range(7)], dtype=torch.float64)
+        expected = (shares[:, None] * torch.stack(weights)).sum(0) / shares.sum()
+        torch.testing.assert_close(optimizer.flat.detach().double(), expected, rtol=1e-5, atol=1e-7)
+        assert float((weights[-1] - expected).abs().max()) > 1e-3
+
+
+def test_without_averaging_finish_leaves_the_last_weights():
+    optimizer = FlatAdam(build("value", "fc", 1, SHAPES[0]), 1e-2, 1.0)
+    assert optimizer.flat.grad is not None
+    optimizer.flat.grad.fill_(1.0)
+    optimizer.update()
+    before = optimizer.flat.detach().clone()
+    optimizer.finish()
+    assert torch.equal(optimizer.flat.detach(), before)
+
+
 def test_reset_forgets_the_moments():
     network = build("value", "fc", 1, SHAPES[0])
     optimizer = FlatAdam(network, 1e-2, 10.0)

@@ -56,16 +56,16 @@ def test_features_of_fixed_shape_are_the_features(name):
 
 @pytest.mark.parametrize("name", GAMES)
 @pytest.mark.parametrize("build", [value_network, average_network])
-@pytest.mark.parametrize("schedule", ["constant", "cosine"])
-def test_networks_trained_together_are_those_trained_alone(name, build, schedule):
+@pytest.mark.parametrize(("schedule", "averaging"), [("constant", None), ("cosine", None), ("constant", 0.9)])
+def test_networks_trained_together_are_those_trained_alone(name, build, schedule, averaging):
     game = game_of(name)
     infosets, features = met(game), HoldemFeatures(game)
     torch.manual_seed(0)
     networks: list[Network] = [build(NETWORK, features.columns, 3) for _ in range(3)]
     clip_norm, rows, steps = 0.1, 32, 20
-    optimizers = [FlatAdam(n, 1e-2, clip_norm) for n in networks]
+    optimizers = [FlatAdam(n, 1e-2, clip_norm, averaging) for n in networks]
     batches = [minibatches(infosets, seed, steps, rows) for seed in range(3)]
-    stacked = StackedAdam(networks[0], features.fixed_rows, 3, rows, clip_norm)
+    stacked = StackedAdam(networks[0], features.fixed_rows, 3, rows, clip_norm, averaging=averaging)
     # What a fit leaves behind must not reach the next one.
     for _ in range(2):
         stacked.load([o.flat.detach() for o in optimizers])

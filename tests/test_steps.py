@@ -116,7 +116,8 @@ def assert_fits_as_in_float64(network: Network, x: Tensor, legal: Tensor) -> Non
 
 @pytest.mark.parametrize("schedule", ["constant", "cosine"])
 @pytest.mark.parametrize("own_last_step", [False, True])
-def test_fit_takes_the_same_steps_compiled_and_one_by_one(schedule, own_last_step, taken):
+@pytest.mark.parametrize("averaging", [None, 0.6])
+def test_fit_takes_the_same_steps_compiled_and_one_by_one(schedule, own_last_step, averaging, taken):
     x, legal, _, _ = problem(SHAPES[3])
     for network in networks(SHAPES[3]):
         whole = chunk(network, x, legal)
@@ -127,7 +128,7 @@ def test_fit_takes_the_same_steps_compiled_and_one_by_one(schedule, own_last_ste
         for compiled in (True, False):
             mine = copy.deepcopy(network)
             rates: list[float] = []
-            optimizer = FlatAdam(mine, RATE, CLIP_NORM)
+            optimizer = FlatAdam(mine, RATE, CLIP_NORM, averaging)
 
             def last_step(optimizer: FlatAdam = optimizer, rates: list[float] = rates) -> None:
                 rates.append(optimizer.param_groups[0]["lr"])

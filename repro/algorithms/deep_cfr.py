@@ -317,7 +317,7 @@ class DeepCFR(Algorithm):
 
     def _adam(self, network: nn.Module, regression: RegressionConfig | None) -> FlatAdam:
         assert regression is not None
-        return FlatAdam(network, regression.learning_rate, regression.clip_norm)
+        return FlatAdam(network, regression.learning_rate, regression.clip_norm, regression.averaging)
 
     @property
     def value_columns(self) -> int:

@@ -53,7 +53,8 @@ def fit(
     """Take one SGD step per minibatch.
 
     Args:
-        network, optimizer: the optimiser holds the network's parameters and starts from fresh moments.
+        network, optimizer: the optimiser holds the network's parameters, starts from fresh moments, and decides which
+            weights the fit leaves (`FlatOptimizer.finish`).
         features, legal: `[infosets of the player, ...]`; rows of a minibatch index into them. Not needed where
             minibatches bring their own `inputs`.
         last_step: takes the optimiser's last step instead of `optimizer.update`, so that a caller can route it through
@@ -77,15 +78,18 @@ def fit(
     if compiled is not None and (log_loss or penalty is not None):
         raise ValueError("compiled steps have the squared error alone")
     optimizer.reset()
-    if isinstance(minibatches, Chunked) and not log_loss and penalty is None:
-        if not minibatches.named:
-            compiled = _compiled_steps(network, optimizer, features, legal)
-        if compiled is not None:
-            return _fit_compiled(compiled, optimizer, minibatches, steps, last_step, schedule, ranks)
-    gradients = gradients_of(network, log_loss)
-    if features is not None and legal is not None:
-        gradients.prepare(features, legal)
-    return _fit_one_by_one(gradients, optimizer, minibatches, steps, last_step, log_loss, schedule, penalty, ranks)
+    in_chunks = isinstance(minibatches, Chunked) and not log_loss and penalty is None
+    if in_chunks and not minibatches.named:
+        compiled = _compiled_steps(network, optimizer, features, legal)
+    if in_chunks and compiled is not None:
+        loss = _fit_compiled(compiled, optimizer, minibatches, steps, last_step, schedule, ranks)
+    else:
+        gradients = gradients_of(network, log_loss)
+        if features is not None and legal is not None:
+            gradients.prepare(features, legal)
+        loss = _fit_one_by_one(gradients, optimizer, minibatches, steps, last_step, log_loss, schedule, penalty, ranks)
+    optimizer.finish()
+    return loss
 
 
 def _fit_one_by_one(

@@ -105,6 +105,7 @@ class Replicates(Iterative):
                 regression.batch_size,
                 regression.clip_norm,
                 regression.precision == "bf16",
+                regression.averaging,
             )
         return self._stacks[which, player]
 

@@ -16,6 +16,7 @@ from torch.func import functional_call, vmap
 from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.regression import is_read, mean_loss, rate_at
 from repro.networks.inputs import Inputs
+from repro.networks.optimizers import average_share
 
 _WARM_UP = 3
 """Steps before a capture, as torch's documentation asks for."""
@@ -32,20 +33,25 @@ class StackedAdam:
         batch_size: rows of each network's minibatch.
         clip_norm: largest Euclidean norm of a network's gradient.
         bf16: multiply matrices in bfloat16.
+        averaging: as of `repro.networks.optimizers.FlatAdam`.
 
     Attributes:
         flat: `[count, parameters]`, each row in the order of `network.parameters()`.
     """
 
     def __init__(
-        self, network: nn.Module, inputs: Inputs, count: int, batch_size: int, clip_norm: float, bf16: bool = False
-    ) -> None:
+        self, network: nn.Module, inputs: Inputs, count: int, batch_size: int, clip_norm: float, bf16: bool = False,
+        averaging: float | None = None,
+    ) -> None:  # fmt: skip
         first = next(network.parameters())
         device, rows = first.device, (count, batch_size)
         self._network, self._inputs, self._clip_norm, self._bf16 = network, inputs, clip_norm, bf16
+        self._averaging, self._taken = averaging, 0
         self.flat = torch.zeros(count, sum(p.numel() for p in network.parameters()), device=device)
         self._gradient, self._mean, self._square = (torch.zeros_like(self.flat) for _ in range(3))
+        self._average = None if averaging is None else torch.zeros_like(self.flat)
         self._step_number, self._rate = torch.zeros((), device=device), torch.zeros((), device=device)
+        self._share = torch.zeros((), device=device)
         self._parameters: dict[str, Tensor] = {}
         begin = 0
         for name, p in network.named_parameters():
@@ -63,6 +69,12 @@ class StackedAdam:
         self.flat.copy_(torch.stack(list(parameters)))
         for buffer in (self._mean, self._square, self._step_number):
             buffer.zero_()
+        self._taken = 0
+
+    def finish(self) -> None:
+        """Put the average of the weights since `load` in their place, where one is kept."""
+        if self._average is not None:
+            self.flat.copy_(self._average)
 
     def step(self, minibatches: Sequence[Minibatch], learning_rate: float) -> None:
         """One step, with a minibatch for each network; all of `batch_size` rows."""
@@ -72,6 +84,9 @@ class StackedAdam:
             self._weight[i].copy_(batch.weight)
             self._target[i].copy_(batch.target)
         self._rate.fill_(learning_rate)
+        self._taken += 1
+        if self._averaging is not None:
+            self._share.fill_(average_share(self._averaging, self._taken))
         self._run()
 
     def losses(self) -> Tensor:
@@ -96,6 +111,8 @@ class StackedAdam:
                 [self.flat], [self._gradient], [self._mean], [self._square], [], [self._step_number.add_(1)],
                 lr=self._rate, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, amsgrad=False, maximize=False,
             )  # fmt: skip
+            if self._average is not None:
+                self._average.lerp_(self.flat, self._share)
 
     def _capture(self) -> Callable[[], object]:
         """Record `_step` as a graph. What it does to parameters and moments meanwhile, `load` undoes."""
@@ -131,4 +148,5 @@ def fit_together(
         adam.step(group, rate_at(i, steps, learning_rate, schedule))
         if is_read(i, steps):
             losses.append(adam.losses())
+    adam.finish()
     return [mean_loss(list(each), row) for each, row in zip(torch.stack(losses, 1), adam.flat, strict=True)]

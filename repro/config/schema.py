@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
-from repro.config.fields import above, added, at_least, between, label, one_of, path
+from repro.config.fields import above, above_up_to, added, at_least, between, label, one_of, path
 
 STORE = ConfigStore.instance()
 
@@ -58,6 +58,8 @@ class RegressionConfig:
     start: str = one_of("previous", "random")
     # So many SGD steps more in each CFR iteration than in the one before (this suite's own option).
     more_steps: int = added(at_least(0, 0))
+    # A fit leaves the moving average of its steps' weights with this decay (1: their mean); null: the last ones.
+    averaging: float | None = added(above_up_to(0, 1, None))
 
     def steps_at(self, iteration: int) -> int:
         """SGD steps of a fit in a CFR iteration."""

@@ -15,7 +15,18 @@ import numpy as np
 from numba import float32
 
 from repro.engine.compiled import Array, compiled_unchecked
-from repro.networks.steps import INPUTS, MASKED_LINEAR, OUTPUTS, PLACE, adam, apply_head, backward, forward, part
+from repro.networks.steps import (
+    INPUTS,
+    MASKED_LINEAR,
+    OUTPUTS,
+    PLACE,
+    adam,
+    add_to_average,
+    apply_head,
+    backward,
+    forward,
+    part,
+)
 
 _BLOCK = 256
 """Rows of a minibatch that go through the network together, so that all their layers fit a core's cache."""
@@ -48,15 +59,17 @@ class CardNetwork(NamedTuple):
 
 @compiled_unchecked
 def take_card_steps(
-    network: Any, states: Any, node_legal: Any, parameters: Any, gradient: Any, mean: Any, square: Any, done: Any,
-    rates: Any, clip_norm: Any, cards: Any, nodes: Any, weights: Any, targets: Any, updates: Any, losses: Any,
+    network: Any, states: Any, node_legal: Any, parameters: Any, gradient: Any, mean: Any, square: Any, average: Any,
+    done: Any, rates: Any, clip_norm: Any, decay: Any, cards: Any, nodes: Any, weights: Any, targets: Any,
+    updates: Any, losses: Any,
 ) -> None:  # fmt: skip
     """Take steps, and write each one's loss before it was taken.
 
     Args:
         network: a `CardNetwork`.
         states, node_legal: `[nodes, ...]` float32, the betting branch's inputs, and the legal mask.
-        parameters, gradient, mean, square, done, rates, clip_norm, updates, losses: as of `steps.take_steps`.
+        parameters, gradient, mean, square, average, done, rates, clip_norm, decay, updates, losses: as of
+            `steps.take_steps`.
         cards: `[minibatches, rows, most]`: rows of the table *first*, `set * cards + card`; -1 where there is none.
         nodes: `[minibatches, rows]`.
         weights, targets: `[minibatches, rows]`, `[minibatches, rows, actions]`.
@@ -93,6 +106,7 @@ def take_card_steps(
         _first_of_cards_back(network, parameters, gradient, embedded, d_first)
         if step < updates:
             adam(parameters, gradient, mean, square, done + step + 1, rates[step], clip_norm)
+            add_to_average(average, parameters, decay, done + step + 1)
 
 
 @compiled_unchecked

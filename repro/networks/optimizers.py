@@ -17,6 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 
+def average_share(decay: float, step: float) -> float:
+    """What a step's weights, counted from 1, count in the moving average up to them: by it the first are all of it."""
+    return 1 / step if decay == 1 else (1 - decay) / (1 - decay**step)
+
+
 class FlatOptimizer(torch.optim.Optimizer):
     """The layout that the optimisers below share.
 
@@ -53,6 +58,9 @@ class FlatOptimizer(torch.optim.Optimizer):
     def update(self) -> None:
         """Take one step, without the hooks and checks that `step` goes through."""
 
+    def finish(self) -> None:
+        """Put what the steps since `reset` leave in the parameters' place, where that is not the last step's."""
+
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
         """`update`, in the form that Lightning calls."""
         loss = closure() if closure is not None else None
@@ -67,10 +75,13 @@ class FlatAdam(FlatOptimizer):
         network: as for `FlatOptimizer`.
         learning_rate: Adam's; the other constants are torch's defaults.
         clip_norm: largest Euclidean norm of the whole gradient.
+        averaging: decay of the moving average of the weights that `finish` leaves; 1: their mean; None: none is kept.
     """
 
-    def __init__(self, network: nn.Module, learning_rate: float, clip_norm: float = math.inf) -> None:
-        self.clip_norm = clip_norm
+    def __init__(
+        self, network: nn.Module, learning_rate: float, clip_norm: float = math.inf, averaging: float | None = None
+    ) -> None:
+        self.clip_norm, self.averaging = clip_norm, averaging
         super().__init__(network, learning_rate)
 
     def reset(self) -> None:
@@ -80,11 +91,19 @@ class FlatAdam(FlatOptimizer):
             "exp_avg_sq": torch.zeros_like(self.flat.data),
             "step": torch.zeros((), device=self.flat.device),
         }
+        self._average = torch.zeros_like(self.flat.data[: 0 if self.averaging is None else None])
 
-    def arrays(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-        """Parameters, gradient and Adam's two moments, as the memory that they are in; on the CPU only."""
+    def arrays(self) -> tuple[NDArray[np.float32], ...]:
+        """Parameters, gradient, Adam's two moments and the average of weights (of length 0 where none is kept), as the
+        memory that they are in; on the CPU only."""
         state = self.state[self.flat]
-        return self.flat.data.numpy(), self._gradient.numpy(), state["exp_avg"].numpy(), state["exp_avg_sq"].numpy()
+        arrays = (self.flat.data, self._gradient, state["exp_avg"], state["exp_avg_sq"], self._average)
+        return tuple(array.numpy() for array in arrays)
+
+    @torch.no_grad()
+    def finish(self) -> None:
+        if self.averaging is not None:
+            self.flat.copy_(self._average)
 
     @torch.no_grad()
     def update(self) -> None:
@@ -97,6 +116,8 @@ class FlatAdam(FlatOptimizer):
             lr=self.param_groups[0]["lr"], beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, amsgrad=False,
             maximize=False, grad_scale=scale,
         )  # fmt: skip
+        if self.averaging is not None:
+            self._average.lerp_(self.flat.data, average_share(self.averaging, float(state["step"])))
 
 
 class FlatSGD(FlatOptimizer):

@@ -162,8 +162,8 @@ class CompiledSteps:
         features, legal = self._inputs
         steps.take_steps(
             np.array(program.layers), np.array(program.head), np.float32(program.state_scale), features, legal,
-            *optimizer.arrays(), int(state["step"]), rates, float(optimizer.clip_norm), weight.numpy(),
-            target.numpy(), updates, losses,
+            *optimizer.arrays(), int(state["step"]), rates, float(optimizer.clip_norm),
+            float(optimizer.averaging or 0), weight.numpy(), target.numpy(), updates, losses,
         )  # fmt: skip
         state["step"] += min(updates, len(rates))
         return losses

@@ -30,7 +30,8 @@ MASKED_LINEAR, MASKED_SOFTMAX, DUELING, STATE_AND_ADVANTAGES = range(4)
 @compiled_unchecked
 def take_steps(
     table: Any, head: Any, state_scale: Any, features: Any, legal: Any, parameters: Any, gradient: Any, mean: Any,
-    square: Any, done: Any, rates: Any, clip_norm: Any, weights: Any, targets: Any, updates: Any, losses: Any,
+    square: Any, average: Any, done: Any, rates: Any, clip_norm: Any, decay: Any, weights: Any, targets: Any,
+    updates: Any, losses: Any,
 ) -> None:  # fmt: skip
     """Take steps, and write each one's loss before it was taken.
 
@@ -40,6 +41,7 @@ def take_steps(
         state_scale: of `StateAndAdvantages`.
         features, legal: `[rows, ...]` float32.
         parameters, gradient, mean, square: `[parameters]` float32; Adam's moments, after `done` steps.
+        average: `[parameters]`, of the weights after these steps, with this `decay`; of length 0: none is kept.
         rates: `[steps]` learning rates.
         weights, targets: `[minibatches, rows]`, `[minibatches, rows, actions]`; the last is used for all steps left.
         updates: how many of the steps are taken; of the others only the gradient is left.
@@ -66,6 +68,7 @@ def take_steps(
             backward(table, layer, features, parameters, gradient, outputs, slopes, matrix, scratch[layer])
         if step < updates:
             adam(parameters, gradient, mean, square, done + step + 1, rates[step], clip_norm)
+            add_to_average(average, parameters, decay, done + step + 1)
 
 
 @compiled_unchecked
@@ -287,3 +290,11 @@ def adam(parameters: Any, gradient: Any, mean: Any, square: Any, step: Any, rate
         mean[i] = float32(0.9) * mean[i] + float32(0.1) * g
         square[i] = float32(0.999) * square[i] + float32(0.001) * (g * g)
         parameters[i] -= length * mean[i] / (np.sqrt(square[i]) * root + float32(1e-8))
+
+
+@compiled_unchecked
+def add_to_average(average: Any, parameters: Any, decay: Any, step: Any) -> None:
+    """`repro.networks.optimizers.average_share`, with an average of length 0 for none."""
+    share = float32(1 / step if decay == 1 else (1 - decay) / (1 - decay**step))
+    for i in range(len(average)):
+        average[i] += share * (parameters[i] - average[i])
