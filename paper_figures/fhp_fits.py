@@ -20,21 +20,26 @@ TITLE, GAME = "Deep CFR, ours", "Flop Hold'em"
 SHOWS = "how well value networks fit exact advantages, by traversals, SGD steps and how these are taken"
 
 
-def _one_thing(name: str, overrides: str, smoke: str = "") -> Sweep:
+def _one_thing(name: str, overrides: str, smoke: str = "", laptop: str = "") -> Sweep:
     """What is varied alone; everything else is as the experiment has it."""
-    return Sweep(name, f"experiment=fhp_fits {overrides} seed=range(3)", {"smoke": f"{smoke} seed=0"})
+    few = {"smoke": f"{smoke} seed=0", "laptop": laptop}
+    return Sweep(name, f"experiment=fhp_fits {overrides} seed=range(3)", few)
 
 
 SWEEPS = (
     _one_thing(
         "grid", "algorithm.traversals=30000,100000,300000 algorithm.value.steps=200,1000,4000",
-        "algorithm.traversals=100,300 algorithm.value.steps=5,10",
+        "algorithm.traversals=100,300 algorithm.value.steps=5,10", "algorithm.traversals=30000,300000",
     ),
     _one_thing("start", "algorithm.value.start=random,previous algorithm.value.schedule=constant,cosine"),
     _one_thing(
-        "rate", "algorithm.value.learning_rate=0.0003,0.001,0.003", "algorithm.value.learning_rate=0.001,0.003"
+        "rate", "algorithm.value.learning_rate=0.0003,0.001,0.003", "algorithm.value.learning_rate=0.001,0.003",
+        "algorithm.value.learning_rate=0.001,0.003",
     ),
-    _one_thing("rows", "algorithm.value.batch_size=512,2048,8192", "algorithm.value.batch_size=32,64"),
+    _one_thing(
+        "rows", "algorithm.value.batch_size=512,2048,8192", "algorithm.value.batch_size=32,64",
+        "algorithm.value.batch_size=2048,8192",
+    ),
     _one_thing("width", "network.card_width=64,192", "network.card_width=64,192"),
     _one_thing("average", "algorithm.value.schedule=constant algorithm.value.averaging=0.99,0.998"),
     _one_thing("boards", "algorithm.boards=300,1500", "algorithm.boards=2,5"),

@@ -78,11 +78,11 @@ def fit(
     if compiled is not None and (log_loss or penalty is not None):
         raise ValueError("compiled steps have the squared error alone")
     optimizer.reset()
-    in_chunks = isinstance(minibatches, Chunked) and not log_loss and penalty is None
-    if in_chunks and not minibatches.named:
+    chunked = minibatches if isinstance(minibatches, Chunked) and not log_loss and penalty is None else None
+    if chunked is not None and not chunked.named:
         compiled = _compiled_steps(network, optimizer, features, legal)
-    if in_chunks and compiled is not None:
-        loss = _fit_compiled(compiled, optimizer, minibatches, steps, last_step, schedule, ranks)
+    if chunked is not None and compiled is not None:
+        loss = _fit_compiled(compiled, optimizer, chunked, steps, last_step, schedule, ranks)
     else:
         gradients = gradients_of(network, log_loss)
         if features is not None and legal is not None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+
+Float32: TypeAlias = NDArray[np.float32]
 
 
 def average_share(decay: float, step: float) -> float:
@@ -93,12 +95,12 @@ class FlatAdam(FlatOptimizer):
         }
         self._average = torch.zeros_like(self.flat.data[: 0 if self.averaging is None else None])
 
-    def arrays(self) -> tuple[NDArray[np.float32], ...]:
+    def arrays(self) -> tuple[Float32, Float32, Float32, Float32, Float32]:
         """Parameters, gradient, Adam's two moments and the average of weights (of length 0 where none is kept), as the
         memory that they are in; on the CPU only."""
         state = self.state[self.flat]
-        arrays = (self.flat.data, self._gradient, state["exp_avg"], state["exp_avg_sq"], self._average)
-        return tuple(array.numpy() for array in arrays)
+        moments = state["exp_avg"].numpy(), state["exp_avg_sq"].numpy()
+        return self.flat.data.numpy(), self._gradient.numpy(), *moments, self._average.numpy()
 
     @torch.no_grad()
     def finish(self) -> None:
