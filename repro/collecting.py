@@ -10,7 +10,7 @@ import pandas as pd
 from paper_figures import frame
 from repro.config.keys import flatten, hyperparameters, training_config, training_key
 from repro.measuring import evaluated_with, measured_rows
-from repro.targets import PlannedSweep, composed, module_of
+from repro.targets import PlannedSweep, anywhere, composed, module_of
 from repro.tracking import record as records
 from repro.trained import folder_of, rerun_command
 
@@ -44,7 +44,7 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
     first = training_config(sweep.configs[0])
     del first["seed"]
     return {
-        "command": sweep.command,
+        "command": anywhere(sweep.command),
         "rerun": rerun_command([training_key(config) for config in sweep.configs]),
         **{fact: sorted({v for record in run_records for v in record.made_with.get(fact, [])}) for fact in facts},
         "evaluated_with": sorted({commit for config in sweep.configs for commit in evaluated_with(config)}),

@@ -70,6 +70,12 @@ def targets() -> list[str]:
     return sorted(path.stem for path in (ROOT / "paper_figures").glob("*.md"))
 
 
+def anywhere(command: str) -> str:
+    """A sweep's command without what is about one machine: where results were put, and who was told."""
+    words = shlex.split(command)
+    return shlex.join(word for word in words if not word.startswith(("output_dir=", "tracking_uri=")))
+
+
 def module_of(target: str) -> ModuleType:
     """The module that draws a target and judges its claims.
 

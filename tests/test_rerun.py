@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,12 @@ def test_records_hold_the_command_that_repeats(outputs):
     mine = [run for run in runs if run.data.tags["repro.key"] == key]
     assert mine
     assert all(run.data.tags[RERUN_TAG] == f"python -m repro.rerun {key}" for run in mine)
-    sweep = PlannedSweep("", "a command", [planned(*KUHN, f"output_dir={outputs}").config], KUHN)
+    command = (
+        f"python -m repro.run -m 'seed=range(2)' {shlex.quote(f'output_dir={outputs}')} tracking_uri=http://lab:1 a=1"
+    )
+    sweep = PlannedSweep("", command, [planned(*KUHN, f"output_dir={outputs}").config], KUHN)
+    # Others have neither this folder nor this server.
+    assert provenance_of(sweep)["command"] == "python -m repro.run -m 'seed=range(2)' a=1"
     assert provenance_of(sweep)["rerun"] == f"python -m repro.rerun {key}"
 
 
