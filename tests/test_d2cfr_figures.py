@@ -435,6 +435,6 @@ def test_opponents_are_runs_of_the_same_figure_with_the_same_budget(target, scal
             # As many trainings of the policy networks: Deep CFR trains them for its snapshots.
             trainings = getattr(theirs, "policy_every", theirs.snapshot_every)
             assert trainings == mine.policy_every or scale == "smoke"
-    # Of table 3 three opponents in each game; in Leduc at the paper's length one NFSP more, which was trained for longer.
+    # Of table 3 three opponents in each game; in Leduc at the paper's length one more, an NFSP that trained for longer.
     of_table3 = 4 if scale == "paper" else 6
     assert met == {"figure7": 2, "figure8": 5, "table3": of_table3}[target] * (2 if scale == "smoke" else 5)

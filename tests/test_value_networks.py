@@ -122,6 +122,32 @@ def test_no_board_is_on_both_sides_whatever_its_suits(solved: Path):
     assert np.array_equal(data._held_out(many[:40]), held[:40])
 
 
+def test_subgames_may_be_split_one_by_one(solved: Path):
+    data = SubgameData(RIVERS, config(split="subgames"), EV, 0, solved / "subgames")
+    one_board = np.tile(np.arange(5), (400, 1))
+    held = data._held_out(one_board)
+    assert 0.15 < held.mean() < 0.35, "a quarter"
+    # In whatever portions they come, and however many there are.
+    assert np.array_equal(np.concatenate([data._held_out(one_board[:150]), data._held_out(one_board[150:], 150)]), held)
+    data.setup("fit")
+    numbers = data._held_out(data._store.load(SUBGAMES).board)
+    assert len(data._validation) == numbers.sum()
+    cards = data._store.load(SUBGAMES).board[numbers]
+    assert torch.equal(data.truth.bucket, torch.from_numpy(data.buckets_of(cards)))
+    by_board = SubgameData(RIVERS, config(), EV, 0, solved / "subgames")
+    assert by_board.measured_on != data.measured_on
+
+
+def test_the_pot_may_be_told_as_a_share_of_one_stack(solved: Path):
+    pots = []
+    for stacks in (2, 1):
+        data = SubgameData(RIVERS, config(pot_of_stacks=stacks), EV, 0, solved / "subgames")
+        data.setup("fit")
+        pots.append(torch.cat([batch.inputs[:, 2 * data.buckets] for batch in data.val_dataloader()]))
+    torch.testing.assert_close(pots[1], 2 * pots[0])
+    assert (pots[0] > 0).all()
+
+
 def test_there_must_be_something_to_learn_from_and_to_measure_on(solved: Path):
     with pytest.raises(ReproError, match=r"algorithm.subgames is 2, of which [02] are for validation"):
         SubgameData(RIVERS, config(subgames=2, validation=0.01), EV, 0, solved / "subgames").setup("fit")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler
 
-from repro.config.fields import above_up_to, at_least
+from repro.config.fields import above_up_to, added, at_least, between, one_of
 from repro.config.memory import network_bytes
 from repro.config.schema import Config
 from repro.engine.compiled import Array
@@ -38,8 +38,12 @@ class SubgameDataConfig(SubgamesConfig):
     # Which dataset, and buckets of the same number, 0 or more; and how many of its subgames.
     dataset: int = at_least(0, 0)
     subgames: int = at_least(2)
-    # Share of the canonical boards whose subgames are for validation.
+    # Share that is for validation: of the canonical boards, all of whose subgames go together, or of the subgames one
+    # by one, so that networks have met boards that they are judged on.
     validation: float = above_up_to(0, 0.9, 0.1)
+    split: str = added(one_of("boards", "subgames", default="boards"))
+    # The pot is an input as a share of so many stacks: of both, or of one, as in the authors' public code.
+    pot_of_stacks: int = added(between(1, 2, 2))
     # Learn from only so many of those that are not for validation, drawn by the seed; null: from all.
     learn_from: int | None = at_least(1, None)
     # How many buckets hands are in; null: no buckets, and the board is part of the input.
@@ -80,8 +84,8 @@ class Batch:
     """Subgames as a network sees them; `b` is the number of buckets, or of the deck's hands where there are none.
 
     Attributes:
-        inputs: `[n, inputs]` both players' ranges over buckets, the share of the stack that is in the pot, and without
-            buckets a 1 for each card of the board.
+        inputs: `[n, inputs]` both players' ranges over buckets, the pot as a share of stacks, and without buckets a 1
+            for each card of the board.
         target: `[n, 2, b]` values in pots, averaged over buckets.
         occupied: `[n, 1, b]` whether the board leaves any hand of the bucket.
     """
@@ -148,7 +152,8 @@ class ShuffledBatches(Sampler[list[int]]):
 
 
 class SubgameData:
-    """Training and validation subgames. No board of one is, suits renamed, a board of the other.
+    """Training and validation subgames. No board of one is, suits renamed, a board of the other, unless the split is by
+    subgames.
 
     Args:
         subgames: which kind.
@@ -185,7 +190,8 @@ class SubgameData:
     def measured_on(self) -> str:
         """What decides the validation subgames and how they come in batches."""
         algorithm = self._algorithm
-        keys = {key: getattr(algorithm, key) for key in ("subgames", "validation", "dataset", "buckets", "batch_size")}
+        decide = ("subgames", "validation", "split", "pot_of_stacks", "dataset", "buckets", "batch_size")
+        keys = {key: getattr(algorithm, key) for key in decide}
         return json.dumps([str(self._store.folder), self._target, keys], sort_keys=True)
 
     def setup(self, stage: str) -> None:
@@ -196,10 +202,11 @@ class SubgameData:
                 from as many as are asked for, or as a batch has.
         """
         training, validation, truths, ideal = list[Batch](), list[Batch](), list[Truth](), list[Tensor]()
-        learned_from = 0
+        learned_from = met = 0
         for samples in self._store.shards(self._algorithm.subgames, torch.get_num_threads()):
             whole, truth = self.encoded(samples)
-            held = torch.from_numpy(self._held_out(samples.board))
+            held = torch.from_numpy(self._held_out(samples.board, met))
+            met += len(held)
             learned_from += int((~held).sum())
             if stage != "validate":
                 training.append(parts_of(whole, ~held))
@@ -291,16 +298,20 @@ class SubgameData:
         that sum to 1 and `[n, hands]` buckets."""
         inputs = [
             summed(ranges, bucket, self.buckets).flatten(1),
-            torch.from_numpy(pot / (2 * STACK)).float()[:, None],
+            torch.from_numpy(pot / (self._algorithm.pot_of_stacks * STACK)).float()[:, None],
         ]
         if self._recipe is None:
             cards = torch.zeros(len(boards), self._subgames.deck.cards)
             inputs.append(cards.scatter_(1, torch.from_numpy(boards).long(), 1.0))
         return torch.cat(inputs, 1)
 
-    def _held_out(self, boards: Array) -> Array:
-        """`[n]` whether a subgame is for validation: a random share of the canonical boards is."""
-        # A board is on the same side however many others there are.
+    def _held_out(self, boards: Array, first: int = 0) -> Array:
+        """`[n]` whether a subgame, of which the first has this number, is for validation: a random share of the
+        canonical boards is, or of the subgames."""
+        # A board, or a subgame, is on the same side however many others there are.
+        if self._algorithm.split == "subgames":
+            draws = numpy_generator(self._algorithm.dataset, "validation subgames").random(first + len(boards))[first:]
+            return draws < self._algorithm.validation
         coding, draws = self._side
         codes = coding.encode(torch.from_numpy(boards).long()).numpy()
         held: Array = draws[codes] < self._algorithm.validation
