@@ -45,6 +45,8 @@ def test_quick_benchmark_writes_every_row(tmp_path):
         "seven_card_strength",
         "fhp_sgd_step",
         "fhp_sgd_step_products",
+        "bfloat16_products_64",
+        "bfloat16_products_192",
         "fhp_limit_answers",
     }
     assert names <= {row["name"] for row in rows}

@@ -42,7 +42,8 @@ _RATE, _TOGETHER = 1e-3, 16
 def rows(effort: Effort) -> list[Row]:
     """All benchmarks of this module."""
     return [
-        showdown(effort), seven_cards(effort), sgd_step(effort), sgd_step_products(effort), table_of_answers(effort)
+        showdown(effort), seven_cards(effort), sgd_step(effort), sgd_step_products(effort),
+        *(bfloat16_products(effort, width) for width in (64, 192)), table_of_answers(effort),
     ]  # fmt: skip
 
 
@@ -211,6 +212,28 @@ def sgd_step_products(effort: Effort) -> Row:
     )
     note = f"batch {rows}; peer: its own {layers} layers' matrix products by np.dot, and nothing else"
     return Row("fhp_sgd_step_products", ours, alone, "GFLOP/s", ours / alone, note)
+
+
+def bfloat16_products(effort: Effort, width: int) -> Row:
+    """The products of a layer's forward and backward pass in bfloat16, which fits do not use on a CPU, beside float32;
+    operands are given in either precision, so that what converting them costs comes on top."""
+    rows, draw = 2048, torch.Generator().manual_seed(0)
+    x, dy, weight = (torch.randn(n, width, generator=draw) for n in (rows, rows, width))
+    giga = 3 * 2e-9 * rows * width**2
+
+    def multiply(x: Tensor, dy: Tensor, weight: Tensor) -> list[Tensor]:
+        return [x @ weight, dy.T @ x, dy @ weight]
+
+    in_bfloat16 = [part.bfloat16() for part in (x, dy, weight)]
+    exact, found = multiply(x, dy, weight), multiply(*in_bfloat16)
+    error = max(float((a - b.float()).norm() / a.norm()) for a, b in zip(exact, found, strict=True))
+    ours, peer = interleaved(
+        lambda: giga * per_second(lambda: multiply(*in_bfloat16), effort.tabular_seconds),
+        lambda: giga * per_second(lambda: multiply(x, dy, weight), effort.tabular_seconds),
+        effort.repetitions,
+    )
+    note = f"torch, {rows} rows of {width}; peer: float32; relative error {error:.1e}"
+    return Row(f"bfloat16_products_{width}", ours, peer, "GFLOP/s", ours / peer, note)
 
 
 def table_of_answers(effort: Effort) -> Row:
