@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from paper_figures.d2cfr_curves import LABEL, UNIT
 from paper_figures.exploitability_curves import label_axis, unless_smoke
 from paper_figures.frame import curves, values
 from paper_figures.sweeps import Sweep, against
-from repro.evaluation.statistics import Estimate, digits, mean_ci
+from repro.evaluation.statistics import digits, mean_ci
 
 TITLE, GAME = "D2CFR, ours", "Leduc"
 SHOWS = "what D2CFR's margins come from: its baselines with whose hyperparameters, each against each"
@@ -138,10 +138,6 @@ def _won(data: pd.DataFrame, measured: Player, opponent: Player) -> pd.Series | 
     return table.iloc[:, -1] if table.size else None
 
 
-def _last(data: pd.DataFrame, player: Player, metric: str) -> Estimate:
-    return mean_ci(player.curves(data, metric).iloc[:, -1])
-
-
 # -- drawing ---------------------------------------------------------------------------------------------------------
 
 _COLOURS = (
@@ -236,23 +232,50 @@ def _claims(data: pd.DataFrame, ours: Player, other: Player) -> Iterator[Claim]:
 
 
 def table(data: pd.DataFrame) -> str:
-    """Exploitability and cost of every player at its end, the matrix, and fits from scratch by steps, as Markdown."""
+    """Every player at its end and at equal lengths, the matrix, and fits from scratch by steps, as Markdown."""
+    return "\n\n".join("\n".join(part) for part in (_table_of_players(data), _matrix(data), _table_of_steps(data)))
+
+
+def _table_of_players(data: pd.DataFrame) -> list[str]:
+    """At the ends; where the shortest ends; and at as many nodes of traversals as the fewest that one ends with."""
+    levels = {player.key: player.curves(data, "exploitability") for player in PLAYERS}
+    nodes = {player.key: player.curves(data, "nodes_touched").mean() for player in PLAYERS}
+    shortest = min(int(table.columns[-1]) for table in levels.values())
+    fewest = min(float(touched.iloc[-1]) for touched in nodes.values())
     lines = [
-        f"| player | iterations | exploitability [{UNIT}] | histories visited | minutes |",
-        "|---|---|---|---|---|",
+        f"| player | iterations | exploitability [{UNIT}] | at iteration {shortest} | at {digits(fewest)} nodes of "
+        "traversals | histories visited, at the first evaluation | at the end | minutes |",
+        "|---" * 8 + "|",
     ]
     for player in PLAYERS:
-        exploitability, nodes = player.curves(data, "exploitability"), cost(data, player).iloc[:, -1].mean()
+        level, visited = levels[player.key], cost(data, player).mean()
+        reached = nodes[player.key].index[nodes[player.key] <= fewest]
+        at_nodes = f"{mean_ci(level[reached[-1]])} (t = {reached[-1]})" if len(reached) else "–"
         minutes = player.curves(data, "wall_seconds").iloc[:, -1].mean() / 60
         lines.append(
-            f"| {player.name} | {exploitability.columns[-1]} | {_last(data, player, 'exploitability')} "
-            f"| {digits(nodes)} | {minutes:.1f} |"
+            f"| {player.name} | {level.columns[-1]} | {mean_ci(level.iloc[:, -1])} | {mean_ci(level[shortest])} "
+            f"| {at_nodes} | {digits(visited.iloc[0])} | {digits(visited.iloc[-1])} | {minutes:.1f} |"
         )
-    matrix = [f"| wins [{UNIT}] | {' | '.join(player.name for player in D2CFR)} |", "|---" * (1 + len(D2CFR)) + "|"]
-    for other in OTHERS:
-        cells = [str(mean_ci(winnings)) if (winnings := won(data, ours, other)) is not None else "–" for ours in D2CFR]
-        matrix.append(f"| against {other.name} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", *matrix, "", *_table_of_steps(data)])
+    return lines
+
+
+def _matrix(data: pd.DataFrame) -> list[str]:
+    """What D2CFR wins; folded, what each wins."""
+    with_d2cfr = _won_by(data, {player.name: player for player in D2CFR}, {p.name: p for p in OTHERS})
+    numbered = {f"{number}: {player.name}": player for number, player in enumerate(PLAYERS, start=1)}
+    everyone = _won_by(data, {name.partition(":")[0]: player for name, player in numbered.items()}, numbered)
+    folded = "<details>\n<summary>who wins what against whom, by the players' numbers</summary>\n"
+    return [*with_d2cfr, "", folded, *everyone, "", "</details>"]
+
+
+def _won_by(data: pd.DataFrame, winners: Mapping[str, Player], others: Mapping[str, Player]) -> list[str]:
+    """A column per winner and a row per other, by what they are called."""
+    lines = [f"| wins [{UNIT}] | {' | '.join(winners)} |", "|---" * (1 + len(winners)) + "|"]
+    for name, other in others.items():
+        winnings = [None if player is other else won(data, player, other) for player in winners.values()]
+        cells = ["–" if each is None else str(mean_ci(each)) for each in winnings]
+        lines.append(f"| against {name} | {' | '.join(cells)} |")
+    return lines
 
 
 def _table_of_steps(data: pd.DataFrame) -> list[str]:

@@ -122,6 +122,8 @@ def results_of(target: str, scale: str) -> Path:
 def publish(target: str, options: Options) -> None:
     """Copy a drawn figure to `paper_figures/results/` and bring its page, and the README's table, up to date.
 
+    What was drawn again from published data keeps these, and what they were made with.
+
     Raises:
         ReproError: it is not drawn, or data, verdicts or provenance are damaged, or its page has no place for it, or
             no finding.
@@ -131,17 +133,22 @@ def publish(target: str, options: Options) -> None:
         raise ReproError(
             f"{source} holds no finished figure; make it first with `make {target} SCALE={options.scale}`."
         )
-    names = (f"{target}.png", f"{target}.pdf", frame.data_file(source).name, "claims.json", "provenance.json")
+    redrawn = not frame.data_file(source).is_file() and frame.data_file(results).is_file()
+    names = [f"{target}.png", f"{target}.pdf", "claims.json"]
+    names += [] if redrawn else [frame.data_file(source).name, "provenance.json"]
     for name in (name for name in names if not (source / name).is_file()):
         raise ReproError(
             f"{source / name} does not exist; draw it again with `make draw TARGET={target} SCALE={options.scale}`."
         )
     page.finding(target)  # Which the README's table has, too: refused before anything is copied.
-    text = page.filled_in(target, options.scale, module_of(target), source)
+    text = "" if redrawn else page.filled_in(target, options.scale, module_of(target), source)
     results.mkdir(parents=True, exist_ok=True)
     for name in (name for name in names if not name.startswith(frame.DATA)):
         shutil.copy(source / name, results / name)
-    frame.publish(source, results)
+    if redrawn:
+        text = page.filled_in(target, options.scale, module_of(target), results)
+    else:
+        frame.publish(source, results)
     durable.write(page.page_of(target), text.encode())
     published.refresh_readme()
     print(f"published to {results}, paper_figures/{target}.md and the README's table")

@@ -9,7 +9,7 @@ import pandas as pd
 from paper_figures import d2cfr_baselines as module
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from paper_figures.d2cfr_baselines import BY_KEY, PLAYERS, Player
-from tests.helpers.figures import verdicts
+from tests.helpers.figures import cells, verdicts
 
 STEPS = (10, 20)
 
@@ -87,3 +87,25 @@ def test_the_picture_and_the_table_show_every_player():
     text = module.table(data)
     assert all(player.name in text for player in PLAYERS)
     assert "| 500 | 521 [519, 523] after 20 iterations | 521 [519, 523] after 20 iterations |" in text
+    listed = cells(text)
+    who, whom = BY_KEY["d2cfr_warm"], BY_KEY["openspiel"]
+    number = {player: str(PLAYERS.index(player) + 1) for player in (who, whom)}
+    (header,) = (row for row in listed if row[0].startswith("wins") and row[1] == "1")
+    won = {row[0]: dict(zip(header[1:], row[1:], strict=True)) for row in listed if len(row) == len(header)}
+    assert won[f"against {number[whom]}: {whom.name}"][number[who]] == "100 [97.5, 102]"
+    assert won[f"against {number[who]}: {who.name}"][number[whom]] == "-100 [-102, -97.5]"
+    assert won[f"against {number[who]}: {who.name}"][number[who]] == "–"
+
+
+def test_players_are_compared_at_equal_iterations_and_at_equal_nodes():
+    data = made_up({})
+    long = BY_KEY["sd_cfr_published"]
+    mine = (data.sweep == long.sweep) & (data.readout == long.readout)
+    # It goes on for longer, and touches twice the nodes.
+    later = data[mine & (data.step == STEPS[-1])].assign(step=30, value=lambda rows: rows.value + 10)
+    data.loc[mine & (data.metric == "nodes_touched"), "value"] *= 2
+    text = module.table(pd.concat([data, later], ignore_index=True))
+    rows = {row[0]: row[1:] for row in cells(text) if len(row) == 8}
+    assert rows["player"][2:4] == ["at iteration 20", "at 20 nodes of traversals"]
+    assert rows[long.name][:4] == ["30", "30 [30, 30]", "20 [20, 20]", "10 [10, 10] (t = 10)"]
+    assert rows[BY_KEY["openspiel"].name][:4] == ["20", "20 [20, 20]", "20 [20, 20]", "20 [20, 20] (t = 20)"]

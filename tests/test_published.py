@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 
 import pytest
 import yaml
 
 from paper_figures import page
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, Verdict, after_holm
+from repro import drawing
 from repro import published as published_module
 from repro.errors import ReproError
 from repro.figure import list_targets
 from repro.published import README, RESULTS, SOURCES, published, readme_table, with_table
-from repro.targets import ROOT, targets
+from repro.targets import ROOT, Options, targets
 
 EVERY = published()
 
@@ -109,6 +111,31 @@ def test_a_newly_published_scale_is_the_picture_on_top(tmp_path, monkeypatch):
     assert first == f"{opening}![Title](results/figure1-laptop/figure1.png)\n\ntext\n"
     assert page._with_top_picture(first, "figure1", "paper") == first.replace("laptop", "paper")
     assert page._with_top_picture(first, "figure1", "smoke") == first
+
+
+def test_what_is_drawn_from_published_data_is_published_with_these(tmp_path, monkeypatch):
+    """A rule of a claim, or a picture, is changed without a run."""
+    results, pages, target = tmp_path / "results", tmp_path / "pages", "figure9"
+    shutil.copytree(RESULTS / f"{target}-laptop", results)
+    pages.mkdir()
+    text = page.page_of(target).read_text()
+    begin, end = "<!-- results laptop -->\n", "<!-- end laptop -->"
+    blank = text[: text.index(begin) + len(begin)] + text[text.index(end) :]
+    (pages / f"{target}.md").write_text(blank)
+    (results / "claims.json").write_text("[]")
+    before = {name: (results / name).read_bytes() for name in ("data.csv.gz", "provenance.json")}
+    monkeypatch.setattr(drawing, "results_of", lambda target, scale: results)
+    monkeypatch.setattr(drawing, "ROOT", tmp_path)
+    monkeypatch.setattr(page, "HERE", pages)
+    monkeypatch.setattr(published_module, "refresh_readme", lambda: None)
+    options = Options("laptop", tmp_path / "outputs", 1, "cpu", False)
+    drawing.draw_again(target, options)
+    drawing.publish(target, options)
+    assert {name: (results / name).read_bytes() for name in before} == before
+    assert [claim["id"] for claim in json.loads((results / "claims.json").read_text())]
+    filled = (pages / f"{target}.md").read_text()
+    assert "### Claims" in filled
+    assert "### Made with" in filled
 
 
 # -- the README, the terminal, and what is cited ---------------------------------------------------------------------
