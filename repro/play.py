@@ -1,8 +1,9 @@
 """Play against a trained agent in the terminal: `python -m repro.play KEY`.
 
 Seats alternate from hand to hand. At a prompt an action is a word or its first letter; `?` shows what the agent plays
-at its last decision with all hands that it may hold, and, in games with one private card each, the exact value of your
-actions; `q` or the end of the input quits. The seed names the cards and the agent's draws.
+at its last decision with all hands that it may hold, and the exact value of your actions, in games with one private
+card each and, once the flop is dealt, in Flop Hold'em; `q` or the end of the input quits. The seed names the cards and
+the agent's draws.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from repro.games.cards import NamedDeal
 from repro.games.game import Game
 from repro.games.lines import action_of, action_with_chips, action_word, legal_actions
 from repro.inside.agent import Agent
-from repro.inside.strategies import hands_at, played_at
-from repro.inside.values import OneCardValues
+from repro.inside.strategies import hands_at, infosets_of, played_at
+from repro.inside.values import BoardValues, OneCardValues
 from repro.policies.base import Ensemble, HandStrategies
 from repro.seeding import generator
 from repro.stopping import stoppable
@@ -60,6 +61,7 @@ class Session:
     hands: int = 0
     chips: float = 0.0
     _engine: SamplingEngine = field(init=False)
+    _boards: dict[str, BoardValues] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._engine = SamplingEngine(self.agent.game)
@@ -169,16 +171,33 @@ class Session:
             self.say("    the agent has not acted in this hand yet")
         else:
             self._show_agent(last, deal.boards[int(game.tree.round[last])])
-        if game.exact != "sequence_form":
-            self.say(f"    the exact value of your actions is not available in {game.name}: only with one card each")
+        values = self._worth(node, deal)
+        if values is None:
+            why = "it is too large" if game.exact is None else "only once the board is dealt"
+            self.say(f"    the exact value of your actions is not available in {game.name}: {why}")
             return
-        infosets = self._engine.infosets(torch.tensor([node]), torch.tensor([0]), deal.deals)
-        values = self._values.values.at(infosets).at_best[0]
         if bool(values[legal_actions(game, node)].isnan().all()):
             self.say("    the exact value of your actions is not known: the agent never plays like this")
             return
         words = [f"{action_with_chips(game, node, a)} {float(values[a]):+.3f}" for a in legal_actions(game, node)]
         self.say(f"    your actions, in chips from here, if you then play your best: {', '.join(words)}")
+
+    def _worth(self, node: int, deal: NamedDeal) -> torch.Tensor | None:
+        """`[actions]` chips from a node on for the person who then plays her best; None where that cannot be had."""
+        game, round_ = self.agent.game, int(self.agent.game.tree.round[node])
+        infosets = self._engine.infosets(torch.tensor([node]), torch.tensor([0]), deal.deals)
+        if game.exact == "sequence_form":
+            return self._values.values.at(infosets).at_best[0]
+        if game.exact is None or not round_:
+            return None
+        board = deal.boards[round_]
+        hands = hands_at(game, node, board)
+        assert hands.board is not None
+        if board not in self._boards:
+            # Of this hand alone: a board's table has a row per hand and betting node.
+            self._boards = {board: BoardValues(game, self.agent.seats, hands.board)}
+        mine = int((infosets_of(game, node, hands) == infosets).nonzero()[0])
+        return self._boards[board].at(node, hands).at_best[mine]
 
     def _show_agent(self, last: int, board: str) -> None:
         game = self.agent.game

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from repro.errors import ReproError
 from repro.evaluation.averages import tabulated
 from repro.games import Game, load
 from repro.games.card_names import card_names, read_cards
+from repro.games.hand_strength import hand_strength
 from repro.games.holdem import HoldemCards
 from repro.games.lines import action_with_chips, line_in_words, path_to, read_line
 from repro.inside import grid
@@ -335,6 +337,33 @@ def test_questions_and_words_that_are_none():
     assert [float(x) for x in re.findall(r"[+-]\d\.\d{3}", first)] == pytest.approx(values[1:].tolist(), abs=6e-4)
     large = session(load("hunl_pot", stack=1000.0), ["?", "c", "?"])
     assert any("not available in hunl_pot" in line for line in large)
+
+
+def test_on_the_flop_actions_have_exact_values():
+    """Against who plays all hands alike a check that ends the hand is worth the stake times how often hers is best."""
+    game = load("fhp_limit", ranks=6, suits=3)
+    cards = game.cards
+    assert isinstance(cards, HoldemCards)
+    said = session(game, ["?", "c"] * 40, seed=3, hands=8)
+    assert any("only once the board is dealt" in line for line in said)
+    compared = 0
+    for i, line in enumerate(said):
+        if "your actions, in chips" not in line or said[i + 2 : i + 3] != ["  you: check"]:
+            continue
+        if not said[i + 3].startswith("  showdown"):
+            continue
+        where = next(said[j] for j in range(i, 0, -1) if "your hand" in said[j])
+        found = re.search(r"your hand (\w\w) (\w\w), board (\w\w) (\w\w) (\w\w), (\d+) chips", where)
+        assert found is not None
+        hand, board = ([cards.names.index(name) for name in found.groups()[s]] for s in (slice(2), slice(2, 5)))
+        rest = [card for card in range(len(cards.names)) if card not in hand + board]
+        fives = torch.tensor([hand + board, *([*pair, *board] for pair in itertools.combinations(rest, 2))])
+        mine, *theirs = hand_strength(fives // 3 + 13 - cards.ranks, fives % 3).tolist()
+        best = np.mean([np.sign(mine - other) for other in theirs])
+        (check,) = re.findall(r"check ([+-]\d+\.\d+)", line)
+        assert float(check) == pytest.approx(best * float(found[6]) / 2, abs=1e-3)
+        compared += 1
+    assert compared >= 2
 
 
 def test_the_end_of_the_input_quits():
