@@ -70,7 +70,25 @@ def filled_in(target: str, scale: str, module: ModuleType, folder: Path) -> str:
         raise ReproError(f"{path} has no block '<!-- results {scale} -->' ... '<!-- end {scale} -->' to fill in.")
     block = _results(target, scale, module, folder)
     text = pattern.sub(lambda match: match.group(1) + block + match.group(2), text)
-    return _with_top_picture(text, target, scale)
+    sweeps = json.loads((folder / "provenance.json").read_text())["sweeps"]
+    return _with_top_picture(with_minutes(text, target, scale, sweeps), target, scale)
+
+
+def with_minutes(text: str, target: str, scale: str, sweeps: Sequence[Mapping[str, Any]]) -> str:
+    """The page's text with what its trainings took beside the command that makes it at this scale."""
+    command = f"make {target}" if scale == "laptop" else f"make {target} SCALE={scale}"
+    line = re.compile(rf"^(    {command} +#[^\n]*?)(?:; trainings took [^\n]*)?$", re.MULTILINE)
+    took = f"; trainings took {minutes_in_words(minutes(sweeps))} minutes of one core"
+    return line.sub(lambda match: match.group(1) + took, text, count=1)
+
+
+def minutes(sweeps: Sequence[Mapping[str, Any]]) -> float:
+    """What all runs of a `provenance.json` took, one after another."""
+    return sum(seconds for sweep in sweeps for seconds in sweep["wall_seconds"]) / 60
+
+
+def minutes_in_words(taken: float) -> str:
+    return f"{taken:,.0f}" if taken >= 1 else f"{taken:.1f}"
 
 
 def page_of(target: str) -> Path:

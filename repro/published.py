@@ -53,7 +53,7 @@ class Result:
     @property
     def minutes(self) -> float:
         """What all its runs took, one after another; runs that other targets share are counted in each."""
-        return sum(seconds for sweep in self.provenance["sweeps"] for seconds in sweep["wall_seconds"]) / 60
+        return page.minutes(self.provenance["sweeps"])
 
     @cached_property
     def verdicts(self) -> list[str]:
@@ -135,7 +135,7 @@ def verdicts_in_words(result: Result) -> str:
 
 
 def minutes_in_words(result: Result) -> str:
-    return f"{result.minutes:,.0f}" if result.minutes >= 1 else f"{result.minutes:.1f}"
+    return page.minutes_in_words(result.minutes)
 
 
 def in_plain_words(markdown: str) -> str:

@@ -15,7 +15,7 @@ from repro import drawing
 from repro import published as published_module
 from repro.errors import ReproError
 from repro.figure import list_targets
-from repro.published import README, RESULTS, SOURCES, published, readme_table, with_table
+from repro.published import README, RESULTS, SOURCES, minutes_in_words, published, readme_table, with_table
 from repro.targets import ROOT, Options, targets
 
 EVERY = published()
@@ -100,6 +100,17 @@ def test_a_page_that_opens_otherwise_is_refused(tmp_path, monkeypatch, opening):
     (tmp_path / "figure1.md").write_text(f"# Title\n\n{opening}\ntext\n")
     with pytest.raises(ReproError, match=r"figure1\.md"):
         page.finding("figure1")
+
+
+def test_commands_have_what_their_trainings_took_beside_them():
+    for target in EVERY:
+        text = page.page_of(target.name).read_text()
+        for result in target.results:
+            sweeps = result.provenance["sweeps"]
+            assert page.with_minutes(text, target.name, result.scale, sweeps) == text, result.folder
+            scale = "" if result.scale == "laptop" else f" SCALE={result.scale}"
+            (line,) = re.findall(rf"^    make {target.name}{scale} +#.*$", text, re.MULTILINE)
+            assert line.endswith(f"; trainings took {minutes_in_words(result)} minutes of one core")
 
 
 def test_a_newly_published_scale_is_the_picture_on_top(tmp_path, monkeypatch):
