@@ -15,6 +15,7 @@ from paper_figures.claims import NOT_TESTABLE, Claim, above
 from paper_figures.d2cfr_curves import LABEL, UNIT
 from paper_figures.exploitability_curves import label_axis, unless_smoke
 from paper_figures.frame import curves, values
+from paper_figures.page import folded
 from paper_figures.sweeps import Sweep, against
 from repro.evaluation.statistics import digits, mean_ci
 
@@ -262,10 +263,10 @@ def _table_of_players(data: pd.DataFrame) -> list[str]:
 def _matrix(data: pd.DataFrame) -> list[str]:
     """What D2CFR wins; folded, what each wins."""
     with_d2cfr = _won_by(data, {player.name: player for player in D2CFR}, {p.name: p for p in OTHERS})
-    numbered = {f"{number}: {player.name}": player for number, player in enumerate(PLAYERS, start=1)}
-    everyone = _won_by(data, {name.partition(":")[0]: player for name, player in numbered.items()}, numbered)
-    folded = "<details>\n<summary>who wins what against whom, by the players' numbers</summary>\n"
-    return [*with_d2cfr, "", folded, *everyone, "", "</details>"]
+    by_number = {str(number): player for number, player in enumerate(PLAYERS, start=1)}
+    everyone = _won_by(data, by_number, {f"{number}: {player.name}": player for number, player in by_number.items()})
+    summary = "who wins what against whom, by the players' numbers"
+    return [*with_d2cfr, "", folded(summary, "\n".join(everyone), always=True)]
 
 
 def _won_by(data: pd.DataFrame, winners: Mapping[str, Player], others: Mapping[str, Player]) -> list[str]:

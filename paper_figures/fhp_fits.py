@@ -197,11 +197,9 @@ def claims(data: pd.DataFrame) -> list[Claim]:
         return found.unexplained
 
     start = {s.label: s.unexplained for s in settings(data, "start")}
-    few, *_, many = (s.unexplained for s in settings(data, "boards"))
-    slow, fast = (s.unexplained for s in settings(data, "rate")[-2:])
-    fewer_rows, more_rows = (s.unexplained for s in settings(data, "rows")[-2:])
-    narrow, wide = (s.unexplained for s in settings(data, "width"))
-    *_, averaged = (s.unexplained for s in settings(data, "average"))
+    falling, constant = start["previous, cosine"], start["previous, constant"]
+    few, many = settings(data, "boards")
+    averaged = settings(data, "average")[-1]
     pairs = (
         ("samples", "More traversals leave less unexplained", at(most, long), at(fewest, long),
          f"{most:,} minus {fewest:,} traversals, with {long:,} steps"),
@@ -209,24 +207,29 @@ def claims(data: pd.DataFrame) -> list[Claim]:
          f"{long:,} minus {short:,} steps, with {most:,} traversals"),
         ("by_heart", "Where there are few samples, more steps learn them by heart: they leave more unexplained",
          at(fewest, short), at(fewest, long), f"{short:,} minus {long:,} steps, with {fewest:,} traversals"),
-        ("cosine", "A rate that falls to zero leaves less unexplained than a constant one", start["previous, cosine"],
-         start["previous, constant"], "fits from the last network"),
+        ("cosine", "A rate that falls to zero leaves less unexplained than a constant one", falling, constant,
+         "fits from the last network"),
         ("previous", "Starting from the last network leaves less unexplained than from random weights",
-         start["previous, cosine"], start["random, cosine"], "rates that fall"),
-        ("rate", "A learning rate of 0.003 leaves less unexplained than one of 0.001", fast, slow, "rates that fall"),
-        ("rows", "Minibatches of four times the rows leave less unexplained", more_rows, fewer_rows,
-         "the largest minus the second largest, with as many steps"),
-        ("width", "A card branch three times as wide leaves less unexplained", wide, narrow, "192 minus 64 units"),
-        ("averaged", "An average of a fit's weights leaves less unexplained than its last weights", averaged,
-         start["previous, constant"], "a constant rate; decay 0.998"),
+         falling, start["random, cosine"], "rates that fall"),
+        _larger(data, "rate", "A higher learning rate leaves less unexplained"),
+        _larger(data, "rows", "Minibatches of more rows leave less unexplained"),
+        _larger(data, "width", "A wider card branch leaves less unexplained"),
+        ("averaged", "An average of a fit's weights leaves less unexplained than its last weights",
+         averaged.unexplained, constant, f"a constant rate; decay {averaged.label}"),
         ("averaged_or_falling", "An average of a fit's weights leaves less unexplained than a rate that falls to zero",
-         averaged, start["previous, cosine"], "decay 0.998 with a constant rate, minus none with one that falls"),
-        ("boards", "Exact samples of many boards leave less unexplained than as many samples of deals", many,
-         start["previous, cosine"], "1,500 boards"),
-        ("few_boards", "Exact samples of few boards leave more unexplained than as many samples of deals",
-         start["previous, cosine"], few, "300 boards"),
+         averaged.unexplained, falling, f"decay {averaged.label} with a constant rate, minus none with one that falls"),
+        ("boards", "Exact samples of many boards leave less unexplained than as many samples of deals",
+         many.unexplained, falling, f"{many.label} boards"),
+        ("few_boards", "Exact samples of few boards leave more unexplained than as many samples of deals", falling,
+         few.unexplained, f"{few.label} boards"),
     )  # fmt: skip
     return [_less(data, *pair) for pair in pairs]
+
+
+def _larger(data: pd.DataFrame, sweep: str, text: str) -> tuple[str, str, pd.Series, pd.Series, str]:
+    """A claim that the larger of a sweep's two largest values leaves less unexplained."""
+    smaller, larger = settings(data, sweep)[-2:]
+    return sweep, text, larger.unexplained, smaller.unexplained, f"{larger.label} minus {smaller.label}"
 
 
 def _less(data: pd.DataFrame, name: str, text: str, lower: pd.Series, higher: pd.Series, note: str) -> Claim:

@@ -75,16 +75,33 @@ def filled_in(target: str, scale: str, module: ModuleType, folder: Path) -> str:
 
 
 def with_minutes(text: str, target: str, scale: str, sweeps: Sequence[Mapping[str, Any]]) -> str:
-    """The page's text with what its trainings took beside the command that makes it at this scale."""
+    """The page's text with what its trainings took beside the command that makes it at this scale.
+
+    Raises:
+        ReproError: the page has no such command with a comment beside it.
+    """
     command = f"make {target}" if scale == "laptop" else f"make {target} SCALE={scale}"
     line = re.compile(rf"^(    {command} +#[^\n]*?)(?:; trainings took [^\n]*)?$", re.MULTILINE)
-    took = f"; trainings took {minutes_in_words(minutes(sweeps))} minutes of one core"
-    return line.sub(lambda match: match.group(1) + took, text, count=1)
+    took = f"; trainings took {minutes_in_words(minutes(sweeps))} minutes, one after another, without evaluations"
+    found, lines = line.subn(lambda match: match.group(1) + took, text, count=1)
+    if not lines:
+        raise ReproError(f"{page_of(target)} has no line '    {command}  # ...' in its usage.")
+    return found
 
 
 def minutes(sweeps: Sequence[Mapping[str, Any]]) -> float:
-    """What all runs of a `provenance.json` took, one after another."""
-    return sum(seconds for sweep in sweeps for seconds in sweep["wall_seconds"]) / 60
+    """What all runs of a `provenance.json` took, one after another, each once."""
+    runs: dict[Any, float] = {}
+    for sweep in sweeps:
+        seconds = sweep["wall_seconds"]
+        # Earlier files name no runs: what took as long in two sweeps, to a tenth of a second, is taken for one run.
+        names = (
+            sweep["rerun"].split()[3:]
+            if "rerun" in sweep
+            else [(s, seconds[:i].count(s)) for i, s in enumerate(seconds)]
+        )
+        runs |= dict(zip(names, seconds, strict=True))
+    return sum(runs.values()) / 60
 
 
 def minutes_in_words(taken: float) -> str:

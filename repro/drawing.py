@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -141,13 +142,16 @@ def publish(target: str, options: Options) -> None:
             f"{source / name} does not exist; draw it again with `make draw TARGET={target} SCALE={options.scale}`."
         )
     page.finding(target)  # Which the README's table has, too: refused before anything is copied.
-    text = "" if redrawn else page.filled_in(target, options.scale, module_of(target), source)
+    with tempfile.TemporaryDirectory() as folder:
+        # All of it together, as it will be: what the page cannot be made of is refused before anything is copied.
+        whole = Path(folder)
+        for name in names + ([frame.data_file(results).name, "provenance.json"] if redrawn else []):
+            shutil.copy((source if name in names else results) / name, whole / name)
+        text = page.filled_in(target, options.scale, module_of(target), whole)
     results.mkdir(parents=True, exist_ok=True)
     for name in (name for name in names if not name.startswith(frame.DATA)):
         shutil.copy(source / name, results / name)
-    if redrawn:
-        text = page.filled_in(target, options.scale, module_of(target), results)
-    else:
+    if not redrawn:
         frame.publish(source, results)
     durable.write(page.page_of(target), text.encode())
     published.refresh_readme()

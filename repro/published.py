@@ -52,7 +52,7 @@ class Result:
 
     @property
     def minutes(self) -> float:
-        """What all its runs took, one after another; runs that other targets share are counted in each."""
+        """What all its runs took, one after another, each once; what other targets share is counted in each."""
         return page.minutes(self.provenance["sweeps"])
 
     @cached_property

@@ -73,7 +73,7 @@ def targets() -> list[str]:
 def anywhere(command: str) -> str:
     """A sweep's command without what is about one machine: where results were put, and who was told."""
     words = shlex.split(command)
-    return shlex.join(word for word in words if not word.startswith(("output_dir=", "tracking_uri=")))
+    return shlex.join(word for word in words if not word.lstrip("+").startswith(("output_dir=", "tracking_uri=")))
 
 
 def module_of(target: str) -> ModuleType:

@@ -110,7 +110,18 @@ def test_commands_have_what_their_trainings_took_beside_them():
             assert page.with_minutes(text, target.name, result.scale, sweeps) == text, result.folder
             scale = "" if result.scale == "laptop" else f" SCALE={result.scale}"
             (line,) = re.findall(rf"^    make {target.name}{scale} +#.*$", text, re.MULTILINE)
-            assert line.endswith(f"; trainings took {minutes_in_words(result)} minutes of one core")
+            assert line.endswith(
+                f"; trainings took {minutes_in_words(result)} minutes, one after another, without evaluations"
+            )
+
+
+def test_runs_that_sweeps_share_are_counted_once():
+    old = [{"wall_seconds": [60.0, 60.0, 30.0]}, {"wall_seconds": [60.0, 90.0]}]
+    assert page.minutes(old) == 4
+    # Whose names are known are told apart whatever they took.
+    named = [{"wall_seconds": [60.0, 60.0], "rerun": "python -m repro.rerun a b"},
+             {"wall_seconds": [60.0, 60.0], "rerun": "python -m repro.rerun b c"}]  # fmt: skip
+    assert page.minutes(named) == 3
 
 
 def test_a_newly_published_scale_is_the_picture_on_top(tmp_path, monkeypatch):

@@ -69,7 +69,8 @@ def fit(
             all of these, and the loss their mean.
 
     Returns:
-        The weighted mean loss, averaged over the second half of the training.
+        The weighted mean loss, averaged over the second half of the training; of each step's own weights, whatever the
+        fit leaves.
 
     Raises:
         FloatingPointError: the loss or the parameters are no longer finite.

@@ -67,7 +67,8 @@ class StackedAdam:
     def load(self, parameters: Sequence[Tensor]) -> None:
         """Start from one vector per network, with fresh moments."""
         self.flat.copy_(torch.stack(list(parameters)))
-        for buffer in (self._mean, self._square, self._step_number):
+        averages = [] if self._average is None else [self._average]
+        for buffer in (self._mean, self._square, self._step_number, *averages):
             buffer.zero_()
         self._taken = 0
 

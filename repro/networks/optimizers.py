@@ -19,7 +19,7 @@ from torch import Tensor, nn
 Float32: TypeAlias = NDArray[np.float32]
 
 
-def average_share(decay: float, step: float) -> float:
+def average_share(decay: float, step: Any) -> Any:
     """What a step's weights, counted from 1, count in the moving average up to them: by it the first are all of it."""
     return 1 / step if decay == 1 else (1 - decay) / (1 - decay**step)
 
@@ -119,7 +119,9 @@ class FlatAdam(FlatOptimizer):
             maximize=False, grad_scale=scale,
         )  # fmt: skip
         if self.averaging is not None:
-            self._average.lerp_(self.flat.data, average_share(self.averaging, float(state["step"])))
+            # As a tensor, which a GPU is not waited for to tell.
+            share = average_share(self.averaging, state["step"].double())
+            self._average.lerp_(self.flat.data, share.float())
 
 
 class FlatSGD(FlatOptimizer):

@@ -42,7 +42,7 @@ class SubgameDataConfig(SubgamesConfig):
     # by one, so that networks have met boards that they are judged on.
     validation: float = above_up_to(0, 0.9, 0.1)
     split: str = added(one_of("boards", "subgames", default="boards"))
-    # The pot is an input as a share of so many stacks: of both, or of one, as in the authors' public code.
+    # The pot is an input as a share of so many stacks: of both, or of one, as in the paper's text.
     pot_of_stacks: int = added(between(1, 2, 2))
     # Learn from only so many of those that are not for validation, drawn by the seed; null: from all.
     learn_from: int | None = at_least(1, None)
