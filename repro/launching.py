@@ -7,6 +7,7 @@ number of its run in a file that the command has written, and does it (`repro.ex
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import sys
 import time
@@ -140,8 +141,11 @@ class Command:
         except (StorageError, MlflowException) as error:  # The runs are done, and their records say so.
             print(f"warning: the MLflow UI lacks a view of these runs: {error}", file=sys.stderr)
             return
+        output = runs[0].config.output_dir
+        elsewhere = Path(output).absolute() != Path("outputs").absolute()
+        serve = f"make ui OUTPUT={shlex.quote(output)}" if elsewhere else "make ui"
         for link in links:
-            print(f"compare them in the MLflow UI (make ui): {link}", file=sys.stderr)
+            print(f"compare them in the MLflow UI ({serve}): {link}", file=sys.stderr)
 
     @contextmanager
     def _hydra(self) -> Iterator[DictConfig | None]:

@@ -222,13 +222,12 @@ def totals(planned: Sequence[Outlook], jobs: int) -> str:
     longest = max(known, default=0.0)
     at_once = max(longest, sum(known) / jobs)
     unknown = len(planned) - len(known)
-    beside = f" (and {unknown} of unknown length)" if unknown else ""
+    left = f"about {sum(known):.1f} minutes of training left, {at_once:.1f} with {jobs} at once"
+    lengths = [*([left] if known or not unknown else []), *([f"{unknown} of unknown length"] if unknown else [])]
     sizes = [each.bytes for each in planned if each.bytes is not None]
     at_least = "at least " if len(sizes) < len(planned) else ""
-    return (
-        f"{len(planned)} training(s): {counted}; about {sum(known):.1f} minutes of training left, {at_once:.1f} with "
-        f"{jobs} at once{beside}; {at_least}{sum(sizes) / 1e9:.2f} GB of disk when all are done"
-    )
+    disk = f"{at_least}{sum(sizes) / 1e9:.2f} GB of disk when all are done" if sizes else "disk unknown"
+    return f"{len(planned)} training(s): {counted}; {', and '.join(lengths)}; {disk}"
 
 
 def _number(minutes: float | None) -> str:

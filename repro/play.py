@@ -68,7 +68,8 @@ class Session:
 
     def play(self, most: int | None = None) -> None:
         """Play hands until the person quits, or so many."""
-        self.say(f"{self.agent.game.name} against {self.agent.name}; type ? for help, q to quit")
+        usage = "type an action or its first letter, ? for what it plays, q to quit"
+        self.say(f"{self.agent.game.name} against {self.agent.name}; {usage}")
         while (most is None or self.hands < most) and self._hand(self.hands):
             pass
         self.say(self.score())
