@@ -52,6 +52,9 @@ NAMES = {"start": "start and schedule", "rate": "learning rate", "rows": "rows o
 _COLOURS = {"grid": "#0072B2", "start": "#D55E00", "rate": "#009E73", "rows": "#CC79A7", "width": "#E69F00",
             "average": "#56B4E9", "boards": "#000000"}  # fmt: skip
 
+_BESIDE = {"0.99": (-5, -4), "0.998": (8, -3), "0.003": (5, -9)}
+"""Where labels stand that would lie on one another, in points from what they name."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -170,9 +173,10 @@ def _draw_costs(axes: Axes, data: pd.DataFrame) -> None:
                 setting.seconds, estimate.mean, yerr=_spread(estimate), fmt="o", color=_COLOURS[sweep], capsize=2
             )
             if sweep != "grid":
+                beside = _BESIDE.get(setting.label, (5, 3))
                 axes.annotate(
-                    setting.label, (setting.seconds, estimate.mean), xytext=(4, 3), textcoords="offset points",
-                    fontsize=6.5, color=_COLOURS[sweep],
+                    setting.label, (setting.seconds, estimate.mean), xytext=beside, textcoords="offset points",
+                    fontsize=6.5, color=_COLOURS[sweep], ha="right" if beside[0] < 0 else "left",
                 )  # fmt: skip
         axes.plot([], [], "o", color=_COLOURS[sweep], label=NAMES.get(sweep, "traversals and steps (left)"))
     axes.set(xscale="log", xlabel="seconds per iteration, one thread")
