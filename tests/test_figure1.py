@@ -176,8 +176,14 @@ def test_the_page_is_filled_in_and_its_prose_kept(tmp_path, monkeypatch):
     sweeps = [{**s, "config": {"algorithm": {"name": n}}} for s, n in ((sweep, "one"), (other, "another"))]
     provenance = {"drawn_on": "2026-01-01", "sweeps": sweeps}
     (folder / "provenance.json").write_text(json.dumps(provenance))
-    (tmp_path / "figure1.md").write_text("before\n<!-- results laptop -->\nstale\n<!-- end laptop -->\nafter\n")
+    block = "<!-- results laptop -->\nstale\n<!-- end laptop -->\nafter\n"
+    (tmp_path / "figure1.md").write_text(f"before\n{block}")
+    with pytest.raises(ReproError, match=r"figure1\.md has no line '    make figure1  # ...' in its usage"):
+        page.filled_in("figure1", "laptop", figure1, folder)
+    usage = "    make figure1    # laptop scale; trainings took 9 minutes, one after another, without evaluations\n"
+    (tmp_path / "figure1.md").write_text(f"before\n{usage}{block}")
     text = page.filled_in("figure1", "laptop", figure1, folder)
+    assert usage.replace("9 minutes", "3 minutes") in text
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "stale" not in text
