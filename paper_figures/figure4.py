@@ -23,15 +23,18 @@ from repro.evaluation.statistics import Estimate, difference, digits, mean_ci
 TITLE, GAME = "Deep CFR Fig. 2", "FHP"
 SHOWS = "Deep CFR against card abstractions, by nodes touched"
 SWEEPS = (
-    # 30,000 buckets, coarser, and lossless.
+    # 30,000 buckets, coarser, about as many as the later version's figure has clusters, and lossless.
     Sweep(
-        "abstractions", "experiment=fhp_abstractions algorithm.buckets=100,1000,30000,null seed=range(3)",
-        {"smoke": "algorithm.buckets=10,null seed=range(1)"},
+        "abstractions", "experiment=fhp_abstractions algorithm.buckets=100,1000,10000,30000,100000,null seed=range(3)",
+        {"laptop": "algorithm.buckets=100,1000,30000,null", "smoke": "algorithm.buckets=10,null seed=range(1)"},
     ),
-    # "Fast" and "slow"; at laptop scale with a tenth and a sixty-seventh of the published traversals.
+    # "Fast" and "slow"; with less time both have fewer traversals. Figure 5 has the same trainings.
     Sweep(
         "deep_cfr", "experiment=fhp_deep_cfr algorithm.traversals=30000,2000000 seed=range(3)",
-        {"laptop": "algorithm.traversals=3000,30000", "smoke": "algorithm.traversals=300,600 seed=range(1)"},
+        {
+            "laptop": "algorithm.traversals=10000,100000", "night": "algorithm.traversals=30000,300000",
+            "smoke": "algorithm.traversals=300,600 seed=range(1)",
+        },
     ),
 )  # fmt: skip
 

@@ -55,8 +55,7 @@ class Results:
     def due(self, evaluation: Evaluation) -> list[int]:
         """The iterations after which an evaluation measures."""
         algorithm = self.config.algorithm
-        last, every = algorithm.iterations, algorithm.snapshot_every
-        return [last] if evaluation.at == "last" else sorted({*range(every, last + 1, every), last})
+        return [algorithm.iterations] if evaluation.at == "last" else algorithm.snapshot_iterations()
 
     def lacking(self, snapshots: SnapshotFolder) -> dict[int, dict[str, list[str]]]:
         """Of a finished training: stored iteration -> evaluation -> read-outs that it has not measured there."""

@@ -28,7 +28,7 @@ from repro.trained import folder_of
 
 FINISHED, BUSY, NEW, ANEW = "finished", "being done by another command", "new", "to begin anew"
 TO_MEASURE, TO_COLLECT = "trained, to be measured", "finished, to be collected"
-_LENGTHS = ("algorithm.iterations", "algorithm.snapshot_every")
+_LENGTHS = ("algorithm.iterations", "algorithm.snapshot_every", "algorithm.snapshots")
 """Hyperparameters that leave alone what an iteration does."""
 _SAME = ("game.name", "algorithm.name", "device", "threads")
 _UNKNOWN = "?"

@@ -144,8 +144,8 @@ def _shorten(sweep: PlannedSweep, name: str, rows: pd.DataFrame, request: Reques
 
 def _end(config: Config, rows: pd.DataFrame, most: int | None) -> int | None:
     """The iteration to end with, at which the published run was measured, and which leaves a snapshot in it."""
-    length, every = config.algorithm.iterations, config.algorithm.snapshot_every
-    steps = sorted({int(step) for step in rows.step if step <= length and (step % every == 0 or step == length)})
+    length, leaves_snapshot = config.algorithm.iterations, config.algorithm.leaves_snapshot
+    steps = sorted({int(step) for step in rows.step if step <= length and leaves_snapshot(int(step))})
     if most is None:
         return steps[0] if steps else None
     return max((step for step in steps if step <= most), default=None)

@@ -35,26 +35,40 @@ def legend(axes: Axes) -> list[str]:
     return [text.get_text() for text in found.get_texts()]
 
 
-def figure5_data(by_traversals: tuple[float, ...], by_steps: tuple[float, ...]) -> pd.DataFrame:
-    """Last exploitabilities of three settings of each sweep; in the other sweep, the key has one of these values."""
-    frames = [run_of("linear_cfr", {10: 200.0, 20: 50.0}, 1e9, sweep="linear_cfr")]
+def figure5_data(
+    by_traversals: tuple[float, ...], by_steps: tuple[float, ...], first_ratio: float = 2.0, last: int = 20
+) -> pd.DataFrame:
+    """Last exploitabilities of three settings of each sweep; in the other sweep, the key has one of these values.
+
+    At the first evaluation those by traversals are at 2,000 times powers of `first_ratio`, the most at 2,000.
+    """
+    frames = [run_of("linear_cfr", {10: 200.0, last: 50.0}, 1e9, sweep="linear_cfr")]
     for sweep, column, ends in (("traversals", "traversals", by_traversals), ("steps", "value_steps", by_steps)):
         for i, end in enumerate(ends):
             columns = {"sweep": sweep, "traversals": 1000, "value_steps": 1000, column: 10 ** (i + 2)}
-            frames.append(run_of("deep_cfr", {10: 2000.0, 20: end}, 1e4, **columns))
+            first = 2000.0 * (first_ratio ** (len(ends) - 1 - i) if sweep == "traversals" else 1)
+            frames.append(run_of("deep_cfr", {10: first, last: end}, 1e4, **columns))
     return pd.concat(frames, ignore_index=True)
 
 
 @pytest.mark.slow
 def test_figure5_claims_hold():
     found = verdicts(figure5, figure5_data((1000, 500, 400), (900, 300, 290)))
+    assert found.pop("same_level") == NOT_TESTABLE
     assert set(found.values()) == {HELD}
-    assert len(found) == 7
+    assert len(found) == 9
+
+
+@pytest.mark.slow
+def test_figure5_the_same_level_is_judged_at_the_published_length():
+    assert verdicts(figure5, figure5_data((400, 400, 400), (900, 300, 290), last=450))["same_level"] == HELD
+    assert verdicts(figure5, figure5_data((1000, 500, 400), (900, 300, 290), last=450))["same_level"] == DID_NOT_HOLD
 
 
 @pytest.mark.slow
 def test_figure5_claims_fail():
-    found = verdicts(figure5, figure5_data((500, 490, 3600), (300, 290, 30)))
+    found = verdicts(figure5, figure5_data((500, 490, 3600), (300, 290, 30), first_ratio=0.5))
+    assert found["first_traversals"] == DID_NOT_HOLD
     assert found["more_traversals"] == found["diminishing_steps"] == DID_NOT_HOLD
     # Call-only has 3,097 mbb/g, uniform 4,289; Linear CFR has 50 at iteration 20.
     assert found["beats_call_only"] == DID_NOT_HOLD
@@ -229,7 +243,7 @@ def test_what_is_swept_at_the_paper_scale():
         arguments = ["seed=0" if a.startswith("seed=") else a for a in sweep.arguments("paper")]
         found[sweep.name] = [config.algorithm for config in configs(*arguments)]
     assert [a.traversals for a in found["deep_cfr"]] == [30_000, 2_000_000]
-    assert [a.buckets for a in found["abstractions"]] == [100, 1_000, 30_000, None]
+    assert [a.buckets for a in found["abstractions"]] == [100, 1_000, 10_000, 30_000, 100_000, None]
     assert [a.traversals for a in found["traversals"]] == [3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
     assert all(a.linear for a in found["abstractions"])
 
@@ -319,7 +333,7 @@ def test_reference_policies():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
+@pytest.mark.parametrize("scale", ["smoke", "laptop", "night", "paper"])
 def test_swept_columns_of_a_target(scale):
     names = [sweep.name for sweep in figure5.SWEEPS]
     runs = [[hyperparameters(c) for c in configs(*sweep.arguments(scale))] for sweep in figure5.SWEEPS]
@@ -339,5 +353,5 @@ def test_departures_of_a_swept_key_list_its_values():
         *([hyperparameters(c) for c in configs(*steps.arguments(scale))] for scale in ("paper", "laptop"))
     )
     assert found["algorithm.value.steps"] == ["1000, 2000, 4000, 8000, 16000, 32000", "50, 200, 800"]
-    assert found["algorithm.traversals"] == [10000, 30000]
+    assert found["algorithm.traversals"] == [10000, 100000]
     assert "seed" not in found

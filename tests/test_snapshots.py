@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from repro.config.schema import AlgorithmConfig
 from repro.errors import ReproError
 from repro.policies import snapshot as snapshots
 from repro.policies.snapshot import History, Snapshot, SnapshotFolder
@@ -101,3 +102,21 @@ def test_a_history_that_lacks_a_file_is_not_taken_for_a_shorter_one(tmp_path, lo
         folder.read(6)
     if lost == ["0000006"]:
         assert len(folder.read(4).history["value"][0]) == 4
+
+
+@pytest.mark.parametrize(
+    ("how", "iterations", "every", "expected"),
+    [
+        ("even", 20, 5, [5, 10, 15, 20]),
+        ("even", 12, 5, [5, 10, 12]),
+        ("even", 3, 5, [3]),
+        ("doubling", 640, 5, [5, 10, 20, 40, 80, 160, 320, 640]),
+        ("doubling", 450, 5, [5, 10, 20, 40, 80, 160, 320, 450]),
+        ("doubling", 7, 1, [1, 2, 4, 7]),
+        ("doubling", 3, 5, [3]),
+    ],
+)
+def test_after_which_iterations_snapshots_are_left(how, iterations, every, expected):
+    algorithm = AlgorithmConfig(iterations=iterations, snapshot_every=every, snapshots=how)
+    assert algorithm.snapshot_iterations() == expected
+    assert [i for i in range(1, iterations + 1) if algorithm.leaves_snapshot(i)] == expected

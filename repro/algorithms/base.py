@@ -50,7 +50,7 @@ class Training(nn.Module):
     def __init__(self, algorithm: AlgorithmConfig, seed: int) -> None:
         super().__init__()
         self.seed = seed
-        self.iterations, self.snapshot_every = algorithm.iterations, algorithm.snapshot_every
+        self.iterations, self._leaves_snapshot = algorithm.iterations, algorithm.leaves_snapshot
         self.iteration = 0
         self.wall_seconds = 0.0
         self.metrics: dict[str, float] = {}
@@ -91,7 +91,7 @@ class Training(nn.Module):
     @property
     def is_due(self) -> bool:
         """Whether a snapshot is left after this iteration."""
-        return self.iteration % self.snapshot_every == 0 or self.iteration == self.iterations
+        return self._leaves_snapshot(self.iteration)
 
     def snapshot(self) -> Snapshot:
         """What can be played now."""

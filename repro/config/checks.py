@@ -176,7 +176,7 @@ def _problems(config: Config) -> Iterator[str]:
             f"seeds has {len(config.seeds)} numbers; the folder of the run is named after them, which takes "
             f"{LONGEST_SEEDS} digits at most: do them in several runs."
         )
-    if algorithm.iterations // algorithm.snapshot_every > MOST_SNAPSHOTS:
+    if algorithm.snapshots == "even" and algorithm.iterations // algorithm.snapshot_every > MOST_SNAPSHOTS:
         yield (
             f"algorithm.snapshot_every is {algorithm.snapshot_every} and algorithm.iterations {algorithm.iterations}; "
             f"a run leaves {MOST_SNAPSHOTS:,} snapshots at most."

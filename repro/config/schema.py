@@ -105,9 +105,23 @@ class AlgorithmConfig:
     iterations: int = between(1, 2**31 - 1)
     # Leave a snapshot, which can be played and measured, after every so many iterations, and after the last.
     snapshot_every: int = at_least(1)
+    # even: so many iterations apart. doubling: each after twice as many iterations as the one before; and the last.
+    snapshots: str = added(one_of("even", "doubling", default="even"))
     # Name -> ReadoutConfig. More can be added, also when the training is finished:
     # '+algorithm.readouts.sd_cfr_20={kind: ensemble, capacity: 20}'. They are no part of a training's key.
     readouts: dict[str, Any] = field(default_factory=dict)
+
+    def leaves_snapshot(self, iteration: int) -> bool:
+        """Whether there is a snapshot after an iteration, which is counted from 1."""
+        times, rest = divmod(iteration, self.snapshot_every)
+        is_one = self.snapshots == "even" or times.bit_count() == 1
+        return iteration == self.iterations or (rest == 0 and is_one)
+
+    def snapshot_iterations(self) -> list[int]:
+        """The iterations after which there are snapshots, ascending."""
+        multiples = range(self.snapshot_every, self.iterations + 1, self.snapshot_every)
+        doubling = (multiples[2**k - 1] for k in range(len(multiples).bit_length()))
+        return sorted({*(multiples if self.snapshots == "even" else doubling), self.iterations})
 
     @classmethod
     def load(cls, game: Mapping[str, Any], device: str = "cpu") -> Any:
