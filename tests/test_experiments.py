@@ -17,7 +17,7 @@ from repro.planning import CONF, plan
 
 TARGETS = sorted(path.stem for path in (CONF.parent / "paper_figures").glob("*.md"))
 SCALES = ("smoke", "laptop", "paper")
-NIGHT = ("fhp_limit", "figure4", "figure5", "figure13")
+NIGHT = ("fhp_limit", "figure2", "figure4", "figure5", "figure13", "table1", "table2")
 """Targets that have a scale between laptop and paper."""
 PLANNED = [(target, scale) for target in TARGETS for scale in (*SCALES, *(["night"] if target in NIGHT else []))]
 FILES = sorted(CONF.rglob("*.yaml"))
