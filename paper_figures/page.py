@@ -82,7 +82,9 @@ def with_minutes(text: str, target: str, scale: str, sweeps: Sequence[Mapping[st
     """
     command = f"make {target}" if scale == "laptop" else f"make {target} SCALE={scale}"
     line = re.compile(rf"^(    {command} +#[^\n]*?)(?:; trainings took [^\n]*)?$", re.MULTILINE)
-    took = f"; trainings took {minutes_in_words(minutes(sweeps))} minutes, one after another, without evaluations"
+    evaluating = evaluation_minutes(sweeps)
+    beside = "without evaluations" if evaluating is None else f"evaluations {minutes_in_words(evaluating)}"
+    took = f"; trainings took {minutes_in_words(minutes(sweeps))} minutes, one after another, {beside}"
     found, lines = line.subn(lambda match: match.group(1) + took, text, count=1)
     if not lines:
         raise ReproError(f"{page_of(target)} has no line '    {command}  # ...' in its usage.")
@@ -90,18 +92,32 @@ def with_minutes(text: str, target: str, scale: str, sweeps: Sequence[Mapping[st
 
 
 def minutes(sweeps: Sequence[Mapping[str, Any]]) -> float:
-    """What all runs of a `provenance.json` took, one after another, each once."""
+    """What training all runs of a `provenance.json` took, one after another, each once."""
     runs: dict[Any, float] = {}
     for sweep in sweeps:
-        seconds = sweep["wall_seconds"]
-        # Earlier files name no runs: what took as long in two sweeps, to a tenth of a second, is taken for one run.
-        names = (
-            sweep["rerun"].split()[3:]
-            if "rerun" in sweep
-            else [(s, seconds[:i].count(s)) for i, s in enumerate(seconds)]
-        )
-        runs |= dict(zip(names, seconds, strict=True))
+        runs |= dict(zip(_names_of_runs(sweep), sweep["wall_seconds"], strict=True))
     return sum(runs.values()) / 60
+
+
+def evaluation_minutes(sweeps: Sequence[Mapping[str, Any]]) -> float | None:
+    """What measuring them took, each once by the same evaluations; None if it was not recorded of all."""
+    runs: dict[Any, float] = {}
+    for sweep in sweeps:
+        seconds = sweep.get("evaluation_seconds", [None])
+        if None in seconds:
+            return None
+        measured = json.dumps(sweep["evaluation"], sort_keys=True)
+        runs |= dict(zip([(name, measured) for name in _names_of_runs(sweep)], seconds, strict=True))
+    return sum(runs.values()) / 60
+
+
+def _names_of_runs(sweep: Mapping[str, Any]) -> list[Any]:
+    """What tells a sweep's runs apart, and is the same where another sweep has the same run."""
+    if "rerun" in sweep:
+        return list(sweep["rerun"].split()[3:])
+    # Earlier files name no runs: what took as long in two sweeps, to a tenth of a second, is taken for one run.
+    seconds = sweep["wall_seconds"]
+    return [(s, seconds[:i].count(s)) for i, s in enumerate(seconds)]
 
 
 def minutes_in_words(taken: float) -> str:
@@ -213,7 +229,8 @@ def _provenance(p: dict[str, Any]) -> str:
         return ", ".join(str(v) for v in p[key])
 
     dirty = " (with uncommitted changes)" if "true" in p["git_dirty"] else ""
-    wall = p["wall_seconds"]
+    wall, evaluating = p["wall_seconds"], evaluation_minutes([p])
+    measured = "" if evaluating is None else f", and {_time(60 * evaluating)} of evaluations"
     versions = ", ".join(f"{k} {text(k)}" for k in ("python", "torch", "pytorch-lightning", "hydra-core", "mlflow"))
     # A run that was continued with other code names both commits. Keys are renamed, so a command is one of its commit.
     commits = sorted({commit[:12] for commits_of_run in p["git_commit"] for commit in commits_of_run.split(", ")})
@@ -221,8 +238,8 @@ def _provenance(p: dict[str, Any]) -> str:
     return (
         f"`{p['command']}` at commit {', '.join(commits)}{dirty}; seeds "
         f"{text('seeds')}, on {text('cpu')} with {text('cores')} cores, {threads}; {_time(min(wall))} to "
-        f"{_time(max(wall))} per run, {_time(sum(wall))} in all; {versions}. Everything else: `provenance.json` beside "
-        f"the picture.\n{staleness.line(p)}"
+        f"{_time(max(wall))} per run, {_time(sum(wall))} in all{measured}; {versions}. Everything else: "
+        f"`provenance.json` beside the picture.\n{staleness.line(p)}"
     )
 
 

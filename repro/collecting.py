@@ -9,7 +9,7 @@ import pandas as pd
 
 from paper_figures import frame
 from repro.config.keys import flatten, hyperparameters, training_config, training_key
-from repro.measuring import evaluated_with, measured_rows
+from repro.measuring import evaluated_with, evaluation_seconds, measured_rows
 from repro.targets import PlannedSweep, anywhere, composed, module_of
 from repro.tracking import record as records
 from repro.trained import folder_of, rerun_command
@@ -51,6 +51,10 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
         "sweep": sweep.name,
         "seeds": sorted({config.seed for config in sweep.configs}),
         "wall_seconds": [round(record.wall_seconds, 1) for record in run_records],
+        # Of runs of earlier versions it is not known.
+        "evaluation_seconds": [
+            None if each is None else round(each, 1) for each in map(evaluation_seconds, sweep.configs)
+        ],
         "config": first,
         "evaluation": flatten({n: e.identity() for n, e in sweep.configs[0].evaluation.items()}),
         "deviations_from_paper": deviations(

@@ -7,6 +7,7 @@ stored; so that adding a read-out, an opponent or more boards to a finished trai
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -81,6 +82,16 @@ class Results:
     def made_with(self) -> set[str]:
         """The commits that measured it."""
         return {commit for stored in self._rows.values() for commit in stored.made_with}
+
+    @property
+    def seconds(self) -> float | None:
+        """What making these evaluations took; None if some of it was not recorded."""
+        taken: dict[tuple[str, int], float | None] = {}
+        for (name, _), stored in self._rows.items():
+            made = stored.rows.keys() & set(self.due(self.evaluations[name]))
+            taken |= {(stored.key, iteration): stored.seconds.get(iteration) for iteration in made}
+        known = [seconds for seconds in taken.values() if seconds is not None]
+        return sum(known) if len(known) == len(taken) else None
 
     def rows(self) -> dict[str, Metrics]:
         """Per read-out, everything that is known of the evaluations asked for."""
@@ -164,10 +175,13 @@ class Measuring(Results):
             if snapshot.iteration not in self.due(evaluation):
                 continue
             subject = Subject(self.game, self.config.seed, snapshot, self.readouts, self._others, readouts)
-            for readout, metrics in evaluation.measure(subject).items():
+            began = time.monotonic()
+            found = evaluation.measure(subject)
+            share = (time.monotonic() - began) / max(1, len(found))
+            for readout, metrics in found.items():
                 noted = self.readouts[readout].notes(snapshot) if readout in self.readouts else {}
                 everything = {**snapshot.counts, **noted, **metrics}
-                self._rows[name, readout].add(snapshot.iteration, everything)
+                self._rows[name, readout].add(snapshot.iteration, everything, share)
                 together.setdefault(readout, {}).update(everything)
         return together
 
@@ -270,6 +284,11 @@ def headline_value(config: Config) -> float | None:
 def evaluated_with(config: Config) -> set[str]:
     """The commits that made the evaluations that a run asks for."""
     return Results(config, folder_of(config)).made_with
+
+
+def evaluation_seconds(config: Config) -> float | None:
+    """What making the evaluations took that a run asks for; None if some of it was not recorded."""
+    return Results(config, folder_of(config)).seconds
 
 
 def measured_rows(config: Config) -> list[tuple[str, str, int, float]]:

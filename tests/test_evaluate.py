@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import pytest
 from mlflow import MlflowClient
 
 from repro import evaluate, training
-from repro.measuring import evaluated_with
+from repro.collecting import provenance_of
+from repro.evaluation.measures import Exploitability
+from repro.measuring import evaluated_with, evaluation_rows, evaluation_seconds
+from repro.targets import PlannedSweep
 from repro.tracking import provenance
 from repro.tracking import record as records
 from repro.trained import run_folder
@@ -125,6 +131,45 @@ def test_what_is_measured_later_names_the_commit_that_measured_it(outputs, monke
     assert executed(*later) == records.FINISHED
     assert evaluated_with(planned(*later).config) == before | {"1234567-dirty"}
     assert evaluated_with(planned(*SMALL, f"output_dir={outputs}").config) == before
+
+
+@pytest.mark.usefixtures("_nothing_trains")
+def test_what_evaluations_take_is_kept_once_whenever_they_are_made(outputs, monkeypatch):
+    config = planned(*SMALL, f"output_dir={outputs}").config
+    before = evaluation_seconds(config)
+    assert before is not None
+    assert 0 < before < 60
+    later = (*SMALL, "+algorithm.readouts.sd_cfr_6={kind: ensemble, capacity: 6}", f"output_dir={outputs}")
+    measure = Exploitability.measure
+
+    def slow(self, subject):
+        time.sleep(0.05)
+        return measure(self, subject)
+
+    monkeypatch.setattr(Exploitability, "measure", slow)
+    assert executed(*later) == records.FINISHED
+    both = evaluation_seconds(planned(*later).config)
+    assert both is not None
+    assert both > before + 6 * 0.05, "six snapshots"
+    assert evaluation_seconds(config) == before
+    assert executed(*later) == records.SKIPPED
+    assert evaluation_seconds(planned(*later).config) == both
+
+
+@pytest.mark.usefixtures("_nothing_trains")
+def test_what_evaluations_of_earlier_versions_took_is_not_known(outputs):
+    readout = "+algorithm.readouts.sd_cfr_5={kind: ensemble, capacity: 5}"
+    overrides = (*SMALL, readout, f"output_dir={outputs}")
+    assert executed(*overrides) == records.FINISHED
+    config = planned(*overrides).config
+    rows = evaluation_rows(run_folder(outputs, key_of(*SMALL)), config, "exploitability", "sd_cfr_5")
+    content = json.loads(rows.path.read_text())
+    assert list(map(int, content.pop("seconds"))) == [5, 10, 15, 20, 25, 30]
+    rows.path.write_text(json.dumps(content))
+    assert evaluation_seconds(config) is None
+    assert evaluation_seconds(planned(*SMALL, f"output_dir={outputs}").config) is not None
+    sweep = PlannedSweep("", "python -m repro.run", [config], overrides)
+    assert provenance_of(sweep)["evaluation_seconds"] == [None]
 
 
 def test_a_read_out_of_a_run_cannot_become_another_one(outputs):

@@ -172,7 +172,7 @@ def test_the_page_is_filled_in_and_its_prose_kept(tmp_path, monkeypatch):
         "command": "python -m repro.run", "seeds": [0, 1], "wall_seconds": [60.0, 120.0],
         "deviations_from_paper": {"algorithm.iterations": [2500, 150]}, **{v: ["x"] for v in versions},
     }  # fmt: skip
-    other = {**sweep, "deviations_from_paper": {}}
+    other = {**sweep, "deviations_from_paper": {}, "evaluation": {}, "evaluation_seconds": [30.0, 240.0]}
     sweeps = [{**s, "config": {"algorithm": {"name": n}}} for s, n in ((sweep, "one"), (other, "another"))]
     provenance = {"drawn_on": "2026-01-01", "sweeps": sweeps}
     (folder / "provenance.json").write_text(json.dumps(provenance))
@@ -183,13 +183,14 @@ def test_the_page_is_filled_in_and_its_prose_kept(tmp_path, monkeypatch):
     usage = "    make figure1    # laptop scale; trainings took 9 minutes, one after another, without evaluations\n"
     (tmp_path / "figure1.md").write_text(f"before\n{usage}{block}")
     text = page.filled_in("figure1", "laptop", figure1, folder)
-    assert usage.replace("9 minutes", "3 minutes") in text
+    assert usage.replace("9 minutes", "3 minutes") in text, "of one sweep it is not known what evaluations took"
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "stale" not in text
     assert ["`algorithm.iterations`", "2500", "150", "0.06"] in cells(text)
     assert "`another`:\n\nNone: everything" in text
     assert text.count("seeds 0, 1, on x") == 2
+    assert text.count("3.0 min in all, and 4.5 min of evaluations; ") == text.count(" of evaluations") == 1
     assert "**held**" in text
     with pytest.raises(ReproError, match="no block"):
         page.filled_in("figure1", "paper", figure1, folder)

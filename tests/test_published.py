@@ -124,6 +124,26 @@ def test_runs_that_sweeps_share_are_counted_once():
     assert page.minutes(named) == 3
 
 
+def test_minutes_of_evaluations_are_told_where_all_are_known(tmp_path, monkeypatch):
+    rerun = "python -m repro.rerun a b"
+    one = {
+        "wall_seconds": [60.0, 60.0],
+        "rerun": rerun,
+        "evaluation": {"x.boards": 1},
+        "evaluation_seconds": [60.0, 0.0],
+    }
+    other = {**one, "evaluation": {"x.boards": 2}, "evaluation_seconds": [240.0, 0.0]}
+    assert page.evaluation_minutes([one, one, other]) == 5, "the same evaluations of the same runs are made once"
+    assert page.evaluation_minutes([one, {**other, "evaluation_seconds": [1.0, None]}]) is None
+    assert page.evaluation_minutes([one, {"wall_seconds": [1.0]}]) is None
+    monkeypatch.setattr(page, "HERE", tmp_path)
+    usage = "    make figure1  # laptop scale"
+    told = f"{usage}; trainings took 2 minutes, one after another, evaluations 5"
+    assert page.with_minutes(usage, "figure1", "laptop", [one, other]) == told
+    earlier = page.with_minutes(told, "figure1", "laptop", [{"wall_seconds": [60.0]}])
+    assert earlier == f"{usage}; trainings took 1 minutes, one after another, without evaluations"
+
+
 def test_a_newly_published_scale_is_the_picture_on_top(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "HERE", tmp_path)
     opening = "# Title\n\n<!-- finding -->\n**Not run yet**: A.\n<!-- end finding -->\n\n"

@@ -95,6 +95,8 @@ class EvaluationRows:
         key: the evaluation's.
         about: what was measured and how, for readers.
         rows: what is known.
+        seconds: by iteration what measuring took, of each read-out that was measured in one go an equal share; rows of
+            earlier versions have none.
         made_with: commits that measured, which may be later ones than those that trained.
         damaged: whether the file held anything else than rows, which are then not known.
     """
@@ -103,6 +105,7 @@ class EvaluationRows:
     key: str
     about: Mapping[str, Any] = field(default_factory=dict)
     rows: Metrics = field(default_factory=dict)
+    seconds: dict[int, float] = field(default_factory=dict)
     made_with: list[str] = field(default_factory=list)
     damaged: bool = False
 
@@ -113,6 +116,9 @@ class EvaluationRows:
         given = content.get("rows") if isinstance(content, dict) else None
         rows = given if isinstance(given, dict) else {}
         self.rows = {int(i): m for i, m in rows.items() if _STEP.fullmatch(i) and m and _are_metrics(m)}
+        taken = content.get("seconds") if isinstance(content, dict) else None
+        taken = taken if isinstance(taken, dict) else {}
+        self.seconds = {i: float(taken[str(i)]) for i in self.rows if is_number(taken.get(str(i)))}
         if isinstance(content, dict) and isinstance(content.get("made_with"), list):
             self.made_with = [str(commit) for commit in content["made_with"]]
         self.damaged = not isinstance(given, dict) or len(self.rows) < len(rows)
@@ -121,25 +127,27 @@ class EvaluationRows:
     def path(self) -> Path:
         return self.folder / "evaluations" / f"{self.key}.json"
 
-    def add(self, iteration: int, metrics: Mapping[str, float]) -> None:
-        """Add or replace what was measured after an iteration, and write everything."""
-        self.rows[iteration] = finite(metrics)
+    def add(self, iteration: int, metrics: Mapping[str, float], seconds: float) -> None:
+        """Add or replace what was measured after an iteration in so many seconds, and write everything."""
+        self.rows[iteration], self.seconds[iteration] = finite(metrics), round(seconds, 3)
         if provenance.commit() not in self.made_with:
             self.made_with.append(provenance.commit())
         self._write()
 
     def forget(self) -> None:
         """Take nothing of what the file holds for known. The file stays as it is."""
-        self.rows, self.made_with, self.damaged = {}, [], False
+        self.rows, self.seconds, self.made_with, self.damaged = {}, {}, [], False
 
     def forget_after(self, iteration: int) -> None:
         """Drop what was measured of later iterations, which training will come to again."""
         earlier = {step: metrics for step, metrics in self.rows.items() if step <= iteration}
         if earlier != self.rows:
             self.rows = earlier
+            self.seconds = {step: taken for step, taken in self.seconds.items() if step <= iteration}
             self._write()
 
     def _write(self) -> None:
         self.path.parent.mkdir(exist_ok=True)
-        content = {**self.about, "made_with": self.made_with, "rows": dict(sorted(self.rows.items()))}
+        seconds, rows = (dict(sorted(each.items())) for each in (self.seconds, self.rows))
+        content = {**self.about, "made_with": self.made_with, "seconds": seconds, "rows": rows}
         durable.write(self.path, json.dumps(content).encode())

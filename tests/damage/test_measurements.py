@@ -123,7 +123,7 @@ def test_rows_that_are_none_are_not_known(tmp_path):
     rows = EvaluationRows(tmp_path, "k")
     assert rows.rows == {1: {"x": 1}}
     assert rows.damaged
-    rows.add(2, {"x": 2.0})
+    rows.add(2, {"x": 2.0}, 0.5)
     assert not EvaluationRows(tmp_path, "k").damaged
 
 
