@@ -132,20 +132,25 @@ class Command:
         if self._client is None:
             print(f"MLflow was told nothing; the same command without tracking_uri={LATER} tells it", file=sys.stderr)
             return
-        from mlflow.exceptions import MlflowException  # noqa: PLC0415  (MLflow takes seconds)
+        from repro import ui  # noqa: PLC0415  (MLflow takes seconds)
 
-        from repro import ui  # noqa: PLC0415
-
-        try:
+        links: list[str] = []
+        with _lacks_told("a view"):
             links = ui.show_command(self._client, self.invocation, runs)
-        except (StorageError, MlflowException) as error:  # The runs are done, and their records say so.
-            print(f"warning: the MLflow UI lacks a view of these runs: {error}", file=sys.stderr)
-            return
         output = runs[0].config.output_dir
         elsewhere = Path(output).absolute() != Path("outputs").absolute()
         serve = f"make ui OUTPUT={shlex.quote(output)}" if elsewhere else "make ui"
         for link in links:
             print(f"compare them in the MLflow UI ({serve}): {link}", file=sys.stderr)
+
+    def show_means(self, runs: Sequence[Run]) -> None:
+        """Leave in MLflow means over seeds of a sweep's runs, if it has several; once the runs of all are finished."""
+        if self._client is None or len({config.seed for run in runs for config in run.configs}) < 2:
+            return
+        from repro import ui  # noqa: PLC0415  (MLflow takes seconds)
+
+        with _lacks_told("means"):
+            ui.show_means(self._client, self.invocation, runs)
 
     @contextmanager
     def _hydra(self) -> Iterator[DictConfig | None]:
@@ -210,6 +215,17 @@ class Command:
             if self._client is not None:
                 for config in run.configs:
                     leftovers.close_run(self._client, folder_of(config), until)
+
+
+@contextmanager
+def _lacks_told(what: str) -> Iterator[None]:
+    """Warn of what MLflow cannot be given: the runs are done, and their records say so."""
+    from mlflow.exceptions import MlflowException  # noqa: PLC0415  (MLflow takes seconds)
+
+    try:
+        yield
+    except (StorageError, MlflowException) as error:
+        print(f"warning: the MLflow UI lacks {what} of these runs: {error}", file=sys.stderr)
 
 
 def _parallel(master: DictConfig | None) -> int:

@@ -211,10 +211,8 @@ def _experiment(config: Config) -> tuple[Store, str] | None:
 
 
 def _mlflow_runs(store: Store, experiment: str, config: Config, record: RunRecord, title: str) -> MLflowRuns:
-    game, algorithm = config.game["name"], config.algorithm
     readouts = [TRAINING, *readout_names(config)]
     invocation = os.environ.get(INVOCATION)
-    flat = {k: v for k, v in hyperparameters(config).items() if k not in ("game.name", "algorithm.name")}
     tags = {
         RERUN_TAG: rerun_command([training_key(config)]),
         **{name: ", ".join(values) for name, values in record.made_with.items()},
@@ -228,18 +226,26 @@ def _mlflow_runs(store: Store, experiment: str, config: Config, record: RunRecor
         key=training_key(config),
         names={name: run_name(title, config, name) for name in readouts},
         curves={name: curve_name(title, config, name) for name in readouts},
-        params={
-            # Of read-outs, `algorithm` is what curves are compared by: one training has several.
-            name: {
-                "algorithm": algorithm.name if name == TRAINING else name, "training": algorithm.name, "readout": name,
-                "game": game, "seed": config.seed, **flat,
-            }
-            for name in readouts
-        },
+        params={name: params_of(config, name) for name in readouts},
         tags=tags,
         renames=bool(title),
-        data=algorithm.stored_data(config),
-    )  # fmt: skip
+        data=config.algorithm.stored_data(config),
+    )
+
+
+def params_of(config: Config, readout: str) -> dict[str, Any]:
+    """The parameters of a run in MLflow: what was trained, and how it is played.
+
+    Args:
+        readout: or `TRAINING`.
+    """
+    algorithm = config.algorithm.name
+    flat = {k: v for k, v in hyperparameters(config).items() if k not in ("game.name", "algorithm.name")}
+    return {
+        # Of read-outs, `algorithm` is what curves are compared by: one training has several.
+        "algorithm": algorithm if readout == TRAINING else readout, "training": algorithm, "readout": readout,
+        "game": config.game["name"], "seed": config.seed, **flat,
+    }  # fmt: skip
 
 
 def readout_names(config: Config) -> list[str]:

@@ -161,6 +161,11 @@ def run_name(title: str, config: Config, readout: str) -> str:
     return _named(title, config, readout, f"s{config.seed} ")
 
 
+def mean_name(title: str, config: Config, readout: str) -> str:
+    """What the mean of runs of all seeds is called: `simulations=800 mean d2cfr`."""
+    return _named(title, config, readout, "mean ")
+
+
 def _named(title: str, config: Config, readout: str, seed: str) -> str:
     who = f"{TRAINING} {config.algorithm.name}" if readout == TRAINING else readout
     differs, _, shared = (title or WHO).partition(WHO)

@@ -120,6 +120,7 @@ def _ask_hydra() -> int:
 def _elsewhere(sweep: Sweep, where: Elsewhere, config_dir: str | None) -> int:
     """Have the runs of a command line done by jobs, do a part of them, or collect them; returns the exit status."""
     from repro import cluster  # noqa: PLC0415  (as above)
+    from repro.launching import Command  # noqa: PLC0415
     from repro.planning import check_scale  # noqa: PLC0415
 
     check_scale(sweep)
@@ -127,7 +128,10 @@ def _elsewhere(sweep: Sweep, where: Elsewhere, config_dir: str | None) -> int:
         print(note, file=sys.stderr)
     again = "the same command with"
     if where.collects:
-        return 1 if cluster.collect(sweep.runs, again) else 0
+        missing = cluster.collect(sweep.runs, again)
+        first = sweep.runs[0].config
+        Command(Path(first.output_dir).absolute(), first.tracking_uri, None, closes=False).show_means(sweep.runs)
+        return 1 if missing else 0
     if where.part is not None:
         return cluster.do_part(sweep.runs, where.part, _at_once(sweep), again)
     return cluster.submit(sweep.runs, where, _at_once(sweep), again, config_dir)
@@ -172,6 +176,7 @@ def run(sweep: Sweep) -> int:
         print(note, file=sys.stderr)
     status = command.do(stages(sweep.runs))
     command.show(sweep.runs)
+    command.show_means(sweep.runs)
     return status
 
 

@@ -1,7 +1,8 @@
 """The MLflow UI: `python -m repro.ui [TARGET] [--scale SCALE]` starts it, and prints a link to a target's runs.
 
 At their ends, commands leave in MLflow what makes their runs easy to compare there: a saved view of them, grouped and
-charted (`repro.tracking.views`), a note of the experiment, and a figure's picture and means (`repro.tracking.figures`).
+charted (`repro.tracking.views`), a note of the experiment, a figure's picture
+(`repro.tracking.figures`) and means over seeds (`repro.tracking.means`).
 """
 
 from __future__ import annotations
@@ -62,6 +63,23 @@ def show_command(client: Store, invocation: str, runs: Sequence[Run]) -> list[st
     return links
 
 
+def show_means(client: Store, invocation: str, runs: Sequence[Run]) -> None:
+    """Leave the means over seeds of a command's runs that differ by their seed alone, and a view of them.
+
+    Means that there are already stay, and those of runs that are not finished are left to the command's repetition.
+
+    Raises:
+        StorageError: the store does not work now.
+    """
+    from repro.tracking import means, views  # noqa: PLC0415  (imports MLflow, which takes seconds)
+
+    complete = [group for group in means.groups(runs) if means.is_complete(group)]
+    for experiment, of_game in _by_experiment(client, [config for group in complete for config in group.configs]):
+        for group in (group for group in complete if group.configs[0].game["name"] == experiment.name):
+            means.log_group(client, experiment, group, invocation)
+        views.save(client, experiment, views.of_command_means(invocation, _charted(of_game)[:1]))
+
+
 def show_target(client: Store, target: str, scale: str, plan: Plan, data: pd.DataFrame, folder: Path) -> list[str]:
     """Save views of a target's runs, and make the runs of its figure; links to the views, one per game.
 
@@ -73,7 +91,7 @@ def show_target(client: Store, target: str, scale: str, plan: Plan, data: pd.Dat
         StorageError: the store does not work now.
     """
     from paper_figures import frame  # noqa: PLC0415
-    from repro.tracking import figures, views  # noqa: PLC0415  (imports MLflow, which takes seconds)
+    from repro.tracking import figures, means, views  # noqa: PLC0415  (imports MLflow, which takes seconds)
 
     sweeps, runs = plan
     links = _save_views(client, target, scale, runs)
@@ -84,7 +102,7 @@ def show_target(client: Store, target: str, scale: str, plan: Plan, data: pd.Dat
         of_sweeps = data["sweep"].isin([s.name for s in sweeps if any(c.game["name"] == game for c in s.configs)])
         here = data[of_sweeps & (data["game_name"] == game)] if "game_name" in data.columns else data[of_sweeps]
         about = {"target": target, "scale": scale, "game": game}
-        figures.log(client, experiment, f"{target} {scale}", about, files, list(figures.means(here, metrics)))
+        figures.log(client, experiment, f"{target} {scale}", about, files, list(means.of_figure(here, metrics)))
         views.save(client, experiment, views.of_means(target, scale, metrics[:1]))
     return links
 

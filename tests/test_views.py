@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -19,11 +20,11 @@ from repro.launching import Command
 from repro.planned import WHO, Run, curve_name, titled_together, titles
 from repro.planning import plan
 from repro.targets import Options, plan_target
-from repro.tracking import figures, views
+from repro.tracking import figures, means, views
 from repro.tracking import record as records
 from repro.tracking.store import default_uri, open_store
 from repro.trained import folder_of
-from tests.helpers.commands import executed, planned, tracked
+from tests.helpers.commands import call_here, executed, planned, tracked
 
 KUHN = (
     "game=kuhn",
@@ -173,7 +174,7 @@ def data_of(seeds: int) -> pd.DataFrame:
 
 
 def test_means_are_over_seeds_with_their_interval_at_steps_that_all_have():
-    first, second = figures.means(data_of(3), ["exploitability"])
+    first, second = means.of_figure(data_of(3), ["exploitability"])
     assert (first.name, second.name) == ("simulations=1 mean d2cfr", "simulations=8 mean d2cfr")
     assert first.curves.keys() == {"exploitability", "exploitability/low", "exploitability/high", "nodes_touched"}
     expected = mean_ci([400.0, 401.0, 402.0])
@@ -182,15 +183,15 @@ def test_means_are_over_seeds_with_their_interval_at_steps_that_all_have():
     }  # fmt: skip
     assert second.curves["exploitability"].to_dict() == {1: 801.0, 2: 401.0}
     assert second.params["seeds"] == 3
-    (alone, _) = figures.means(data_of(1), ["exploitability"])
+    (alone, _) = means.of_figure(data_of(1), ["exploitability"])
     assert alone.curves.keys() == {"exploitability", "nodes_touched"}
-    assert not list(figures.means(data_of(1), ["best"]))
+    assert not list(means.of_figure(data_of(1), ["best"]))
 
 
 def test_a_figure_is_logged_once_and_again_when_its_files_change(tmp_path):
     client = open_store(default_uri(tmp_path))
     experiment = client.get_experiment(client.create_experiment("leduc", artifact_location=(tmp_path / "a").as_uri()))
-    file, curves = tmp_path / "data.csv", list(figures.means(data_of(2), ["exploitability"]))
+    file, curves = tmp_path / "data.csv", list(means.of_figure(data_of(2), ["exploitability"]))
     file.write_text("one")
 
     def log() -> str:
@@ -212,6 +213,121 @@ def test_a_figure_is_logged_once_and_again_when_its_files_change(tmp_path):
     assert {run.info.status for run in runs} == {"FINISHED"}
     history = client.get_metric_history(found[0].info.run_id, "exploitability/low")
     assert [point.step for point in history] == [1, 2]
+
+
+# -- means of a command ----------------------------------------------------------------------------------------------
+
+MCCFR = (
+    "game=kuhn", "algorithm=es_mccfr", "algorithm.iterations=20,40", "algorithm.snapshot_every=10", "seed=range(3)",
+)  # fmt: skip
+MEANS = [
+    "iterations=20 mean es_mccfr snapshot_every=10", "iterations=20 mean training es_mccfr snapshot_every=10",
+    "iterations=40 mean es_mccfr snapshot_every=10", "iterations=40 mean training es_mccfr snapshot_every=10",
+]  # fmt: skip
+
+
+def means_in(output: Path) -> dict[str, Any]:
+    """By name the runs of means; a name that there is twice fails."""
+    found = [run for run in tracked(output)[1] if "repro.mean" in run.data.tags]
+    by_name = {run.info.run_name: run for run in found}
+    assert len(by_name) == len(found)
+    return by_name
+
+
+def sweep_here(output: Path, *overrides: str) -> None:
+    assert call_here("-m", *MCCFR, *overrides, f"output_dir={output}").returncode == 0
+
+
+@pytest.fixture
+def averaged(tmp_path) -> Path:
+    """The output folder of a sweep over iterations and seeds."""
+    sweep_here(tmp_path)
+    return tmp_path
+
+
+def test_a_sweep_over_seeds_leaves_their_means_with_intervals(averaged):
+    found, (client, runs) = means_in(averaged), tracked(averaged)
+    assert sorted(found) == MEANS
+    mean = found[MEANS[2]]
+    assert mean.info.status == "FINISHED"
+    assert {"algorithm": "es_mccfr", "game": "kuhn", "algorithm.iterations": "40", "seeds": "3"}.items() <= dict(
+        mean.data.params
+    ).items()
+    assert "seed" not in mean.data.params
+    assert {"nodes_touched", "wall_seconds"} <= mean.data.metrics.keys()
+    assert not {"nodes_touched/low", "wall_seconds/low"} & mean.data.metrics.keys()
+    of_seeds = [
+        client.get_metric_history(run.info.run_id, "exploitability")
+        for run in runs
+        if run.data.params["readout"] == "es_mccfr" and run.data.params["algorithm.iterations"] == "40"
+        if run is not mean and "seed" in run.data.params
+    ]
+    assert len(of_seeds) == 3
+    bounds = [client.get_metric_history(mean.info.run_id, f"exploitability{end}") for end in ("", "/low", "/high")]
+    for point, low, high in zip(*bounds, strict=True):
+        expected = mean_ci([next(p.value for p in history if p.step == point.step) for history in of_seeds])
+        assert (point.value, low.value, high.value) == pytest.approx((expected.mean, expected.low, expected.high))
+        assert low.value < point.value < high.value
+    assert [point.step for point in bounds[0]] == [10, 20, 30, 40]
+
+
+def test_a_repeated_sweep_makes_no_mean_twice_and_what_a_kill_left_half_made_again(averaged):
+    before, client = means_in(averaged), tracked(averaged)[0]
+    half = before[MEANS[0]].info.run_id
+    client.delete_tag(half, "repro.content")
+    sweep_here(averaged)
+    after = means_in(averaged)
+    assert sorted(after) == MEANS
+    assert {name for name in MEANS if after[name].info.run_id != before[name].info.run_id} == {MEANS[0]}
+    assert after[MEANS[0]].data.metrics == before[MEANS[0]].data.metrics
+    (invocation,) = {run.data.tags["repro.invocation"] for run in after.values()}
+    (experiment,) = [e for e in client.search_experiments() if e.name == "kuhn"]
+    state = state_of(experiment, f"command-{invocation[:12]}-means")
+    found = client.search_runs([experiment.experiment_id], state["searchFilter"])
+    assert sorted(run.info.run_name for run in found) == [MEANS[0], MEANS[2]]
+    assert state["compareRunCharts"][0]["selectedMetricKeys"] == [
+        "exploitability", "exploitability/low", "exploitability/high",
+    ]  # fmt: skip
+
+
+def test_means_follow_runs_that_were_done_anew_and_other_seeds_have_their_own(averaged):
+    before = means_in(averaged)
+    sweep_here(averaged, "seed=range(2)")
+    both = [run for run in tracked(averaged)[1] if "repro.mean" in run.data.tags]
+    assert len(both) == 2 * len(MEANS)
+    assert {run.info.run_id for run in before.values()} < {run.info.run_id for run in both}
+    # Another clock at the least.
+    sweep_here(averaged, "force=true")
+    of_three = [r for r in tracked(averaged)[1] if r.data.params.get("seeds") == "3"]
+    assert sorted(run.info.run_name for run in of_three) == MEANS
+    assert not {run.info.run_id for run in of_three} & {run.info.run_id for run in before.values()}
+
+
+def test_there_are_no_means_of_one_seed_nor_of_runs_that_are_not_finished(tmp_path, monkeypatch):
+    overrides = (*MCCFR, f"output_dir={tmp_path}")
+    every = plan(overrides, multirun=True).runs
+    assert [len(group.configs) for group in means.groups(every)] == [3, 3]
+    command = Command(tmp_path, None, None)
+    assert command.do([every[:4]]) == 0
+    assert [means.is_complete(group) for group in means.groups(every)] == [True, False]
+    command.show_means(every)
+    assert sorted(means_in(tmp_path)) == MEANS[:2]
+    one_seed = plan([*overrides, "seed=0"], multirun=True).runs
+    assert means.groups(one_seed) == []
+    # A run alone is not slowed down.
+    monkeypatch.setattr(ui, "show_means", lambda *_: pytest.fail("there is nothing to average"))
+    command.show_means(one_seed)
+    command.show_means(every[:1])
+
+
+def test_seeds_that_are_trained_together_and_evaluations_of_one_training_are_one_group():
+    small = ("game=kuhn", "algorithm=cfr", "algorithm.iterations=4")
+    runs = plan([*small, "seed=range(2)", "evaluation=exploitability,costs"], multirun=True).runs
+    assert len(runs) == 4
+    (group,) = means.groups(runs)
+    assert [sorted(config.evaluation) for config in group.configs] == [["costs", "exploitability"]] * 2
+    (alone,) = means.groups(runs[:1] + runs[2:3])
+    assert alone.label != group.label, "other evaluations make other means"
 
 
 # -- make ui ---------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -49,8 +50,14 @@ def mean_ci(values: ArrayLike, confidence: float = 0.95) -> Estimate:
         raise ValueError(f"need finite numbers, one per run, got {x.tolist()}")
     if len(x) == 1:
         return Estimate(float(x[0]), float("nan"), float("nan"), 1)
-    half = stats.t.ppf((1 + confidence) / 2, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x))
+    half = _quantile((1 + confidence) / 2, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x))
     return Estimate(float(x.mean()), float(x.mean() - half), float(x.mean() + half), len(x))
+
+
+@cache
+def _quantile(share: float, freedom: int) -> float:
+    """Student's t below which this share lies; a curve asks for the same at each of its points, and it takes long."""
+    return float(stats.t.ppf(share, freedom))
 
 
 def difference(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -> Estimate:

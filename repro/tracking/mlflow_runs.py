@@ -39,11 +39,12 @@ _PARENT_TAG = "mlflow.parentRunId"
 INVOCATION_TAG = "repro.invocation"
 """The command that took the run up last."""
 MEAN_TAG = "repro.mean"
-"""Target and scale that a run is the mean of, over seeds."""
+"""Of what a run is the mean over seeds: target and scale, or `SWEEP` and a hash that names runs of a command."""
+SWEEP = "sweep"
 COST, NODES = "wall_seconds", "nodes_touched"
 """Metrics that curves are drawn against; the first one every run has at every step."""
 _MESSAGE_TAG = "repro.message"
-_PARAMS_AT_ONCE, METRICS_AT_ONCE = 100, 1000
+PARAMS_AT_ONCE, METRICS_AT_ONCE = 100, 1000
 _LONGEST_TAG = 5000
 _MOST_RUNS = 50_000
 
@@ -115,8 +116,8 @@ class MLflowRuns:
     ) -> None:
         run_id = self._ids[readout]
         lacking = [Param(key, str(value)) for key, value in params.items() if key not in run.data.params]
-        for start in range(0, len(lacking), _PARAMS_AT_ONCE):
-            self._client.log_batch(run_id, params=lacking[start : start + _PARAMS_AT_ONCE])
+        for start in range(0, len(lacking), PARAMS_AT_ONCE):
+            self._client.log_batch(run_id, params=lacking[start : start + PARAMS_AT_ONCE])
         changed = [RunTag(key, value) for key, value in tags.items() if run.data.tags.get(key) != value]
         if changed:
             self._client.log_batch(run_id, tags=changed)

@@ -18,7 +18,16 @@ from urllib.parse import quote, urlencode
 from mlflow.entities import Experiment
 
 from repro.config.checks import TRAINING
-from repro.tracking.mlflow_runs import COST, CURVE_OF_TARGET, CURVE_TAG, INVOCATION_TAG, MEAN_TAG, NODES, READOUT_TAG
+from repro.tracking.mlflow_runs import (
+    COST,
+    CURVE_OF_TARGET,
+    CURVE_TAG,
+    INVOCATION_TAG,
+    MEAN_TAG,
+    NODES,
+    READOUT_TAG,
+    SWEEP,
+)
 from repro.tracking.store import Store
 
 VIEW_TAG = "mlflow.sharedViewState."
@@ -127,6 +136,15 @@ def of_command(invocation: str, metrics: Sequence[str], curves: Sequence[str] = 
     return View(f"{_OF_COMMANDS}{invocation[:12]}", name, search, CURVE_TAG, metrics, curves)
 
 
+def of_command_means(invocation: str, metrics: Sequence[str]) -> View:
+    """Means over seeds of the read-outs of a command's runs, with their intervals."""
+    search = f"tags.`{INVOCATION_TAG}` = '{invocation}' AND tags.`{MEAN_TAG}` LIKE '{SWEEP} %'"
+    name = f"command of {time.strftime('%Y-%m-%d %H:%M')}, means"
+    # A training has no read-out's metrics to chart.
+    search += f" AND params.readout != '{TRAINING}'"
+    return View(f"{_OF_COMMANDS}{invocation[:12]}-means", name, search, "", _with_bounds(metrics), columns=("seeds",))
+
+
 def of_target(target: str, scale: str, metrics: Sequence[str], curves: Sequence[str]) -> View:
     """The read-outs of a target's runs."""
     search = f"tags.`target.{target}` = '{scale}' AND tags.`{READOUT_TAG}` != '{TRAINING}'"
@@ -136,8 +154,13 @@ def of_target(target: str, scale: str, metrics: Sequence[str], curves: Sequence[
 def of_means(target: str, scale: str, metrics: Sequence[str]) -> View:
     """Means over seeds of a target's runs, with their intervals."""
     search = f"tags.`{MEAN_TAG}` = '{target} {scale}'"
-    charted = ["|".join((metric, f"{metric}/low", f"{metric}/high")) for metric in metrics]
+    charted = _with_bounds(metrics)
     return View(f"{target}-{scale}-means", f"{target} {scale}, means", search, "", charted, columns=("seeds",))
+
+
+def _with_bounds(metrics: Sequence[str]) -> list[str]:
+    """Means and the bounds of their intervals, a chart each."""
+    return ["|".join((metric, f"{metric}/low", f"{metric}/high")) for metric in metrics]
 
 
 def save(client: Store, experiment: Experiment, view: View) -> None:
