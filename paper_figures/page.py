@@ -235,8 +235,9 @@ def _provenance(p: dict[str, Any]) -> str:
     # A run that was continued with other code names both commits. Keys are renamed, so a command is one of its commit.
     commits = sorted({commit[:12] for commits_of_run in p["git_commit"] for commit in commits_of_run.split(", ")})
     threads = f"{p['config'].get('threads', 1)} thread(s) per run"
+    now = f" (now `{p['command_now']}`)" if "command_now" in p else ""
     return (
-        f"`{p['command']}` at commit {', '.join(commits)}{dirty}; seeds "
+        f"`{p['command']}`{now} at commit {', '.join(commits)}{dirty}; seeds "
         f"{text('seeds')}, on {text('cpu')} with {text('cores')} cores, {threads}; {_time(min(wall))} to "
         f"{_time(max(wall))} per run, {_time(sum(wall))} in all{measured}; {versions}. Everything else: "
         f"`provenance.json` beside the picture.\n{staleness.line(p)}"

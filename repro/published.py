@@ -126,6 +126,16 @@ def _result(target: str, scale: str) -> Result:
         return Result(target, scale, folder, claims, json.loads((folder / "provenance.json").read_text()))
 
 
+def command_of(sweep: Mapping[str, Any]) -> str:
+    """The command that repeats a published sweep with today's code.
+
+    Args:
+        sweep: of a `provenance.json`. Its `command` is one of the commit that made it; where that is no longer
+            understood, `command_now` asks for the same.
+    """
+    return str(sweep.get("command_now", sweep["command"]))
+
+
 # -- in words --------------------------------------------------------------------------------------------------------
 
 

@@ -42,7 +42,7 @@ def waited_for(output: Path) -> None:
 
 def told(output: Path, *overrides: str) -> list[str]:
     """Keys of the trainings that MLflow shows as finished, once for each time."""
-    runs = [run for run in tracked(output)[1] if run.data.tags["repro.readout"] == "training"]
+    runs = [run for run in tracked(output)[1] if run.data.tags.get("repro.readout") == "training"]
     return sorted(run.data.tags["repro.key"] for run in runs if run.info.status == "FINISHED")
 
 
@@ -269,6 +269,8 @@ def test_parts_do_everything_once_and_tell_nobody(tmp_path, monkeypatch):
     assert not (tmp_path / "mlflow.db").exists()
     assert call_here(*runs, "--collect").returncode == 0
     assert told(tmp_path) == sorted(done[1])
+    averaged = [run for run in tracked(tmp_path)[1] if "repro.mean" in run.data.tags]
+    assert {run.data.params["seeds"] for run in averaged} == {"3"}, "which differ by their seed alone"
 
 
 def test_the_file_for_skypilot_has_its_keys_and_does_a_part():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 
 import pytest
@@ -13,9 +14,21 @@ from paper_figures import page
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, Verdict, after_holm
 from repro import drawing
 from repro import published as published_module
+from repro.comparing import other_settings
+from repro.config.keys import training_config
 from repro.errors import ReproError
 from repro.figure import list_targets
-from repro.published import README, RESULTS, SOURCES, minutes_in_words, published, readme_table, with_table
+from repro.planning import plan
+from repro.published import (
+    README,
+    RESULTS,
+    SOURCES,
+    command_of,
+    minutes_in_words,
+    published,
+    readme_table,
+    with_table,
+)
 from repro.targets import ROOT, Options, targets
 
 EVERY = published()
@@ -62,6 +75,34 @@ def test_verdicts_after_holms_correction_claim_by_claim():
         Claim("open", "", "", Verdict(UNDECIDED, 0.3), None, ""), Claim("short", "", "", NOT_TESTABLE, None, ""),
     ]  # fmt: skip
     assert after_holm(claims) == [HELD, UNDECIDED, None, DID_NOT_HOLD, None, UNDECIDED, None]
+
+
+# -- commands that repeat --------------------------------------------------------------------------------------------
+
+RESULTS_OF_ALL = [result for target in EVERY for result in target.results]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("result", RESULTS_OF_ALL, ids=lambda result: f"{result.target}-{result.scale}")
+def test_the_command_of_every_published_sweep_asks_for_the_runs_that_were_done(result):
+    for sweep in result.provenance["sweeps"]:
+        words = shlex.split(command_of(sweep))
+        assert words[:4] == ["python", "-m", "repro.run", "-m"]
+        configs = [config for run in plan(words[4:], multirun=True).runs for config in run.configs]
+        assert len(configs) == len(sweep["wall_seconds"]), words
+        assert sorted({config.seed for config in configs}) == sweep["seeds"]
+        now, then = training_config(configs[0]), sweep["config"]
+        assert [change for change in other_settings(then, now) if " then, " in change] == []
+        assert now["algorithm"]["iterations"] == then["algorithm"]["iterations"]
+        assert ("command_now" in sweep) == sweep["command"].startswith("python -m repro.run -m +experiment=")
+
+
+@pytest.mark.parametrize("result", RESULTS_OF_ALL, ids=lambda result: f"{result.target}-{result.scale}")
+def test_pages_have_the_commands(result):
+    text = page.page_of(result.target).read_text()
+    for sweep in result.provenance["sweeps"]:
+        now = f" (now `{command_of(sweep)}`)" if command_of(sweep) != sweep["command"] else ""
+        assert f"`{sweep['command']}`{now} at commit " in text
 
 
 # -- findings --------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from paper_figures import page
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim
 from repro.errors import told_as
 from repro.evaluation.statistics import digits
-from repro.published import SOURCES, Result, Target, minutes_in_words
+from repro.published import SOURCES, Result, Target, command_of, minutes_in_words
 from repro.report.curves import AXES, curves_of
 from repro.targets import ROOT, module_of
 from repro.tracking import provenance
@@ -165,7 +165,7 @@ def _made_with(sweep: Mapping[str, Any]) -> dict[str, Any]:
     commits = sorted({commit[:12] for named in sweep["git_commit"] for commit in named.split(", ")})
     return {
         "name": page.name_of(sweep),
-        "command": sweep["command"],
+        "command": command_of(sweep),
         "runs": len(wall),
         "minutes": f"{sum(wall):,.1f}",
         "evaluations": None if evaluating is None else f"{evaluating:,.1f}",
