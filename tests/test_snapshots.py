@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from repro.config.schema import AlgorithmConfig
+from repro.algorithms.tabular import VARIANTS
 from repro.errors import ReproError
 from repro.policies import snapshot as snapshots
 from repro.policies.snapshot import History, Snapshot, SnapshotFolder
@@ -117,6 +119,6 @@ def test_a_history_that_lacks_a_file_is_not_taken_for_a_shorter_one(tmp_path, lo
     ],
 )
 def test_after_which_iterations_snapshots_are_left(how, iterations, every, expected):
-    algorithm = AlgorithmConfig(iterations=iterations, snapshot_every=every, snapshots=how)
+    algorithm = replace(VARIANTS["cfr"], iterations=iterations, snapshot_every=every, snapshots=how)
     assert algorithm.snapshot_iterations() == expected
     assert [i for i in range(1, iterations + 1) if algorithm.leaves_snapshot(i)] == expected
