@@ -35,6 +35,7 @@ from repro.config.lightning import processes_of
 from repro.config.schema import Config
 from repro.errors import ReproError, StoppedEarlyError, StorageError
 from repro.faults import disk_faults_told
+from repro.importing import quicker_imports
 from repro.planned import Run
 from repro.stopping import stopped_by_signals
 from repro.tracking import checkpoints
@@ -255,7 +256,8 @@ def _execute_alone(
             if fault is not None:
                 raise fault
             records.write(folder, record)
-            from repro.training import train  # noqa: PLC0415  (imports Lightning and MLflow, which takes seconds)
+            with quicker_imports():
+                from repro.training import train  # noqa: PLC0415  (imports Lightning and MLflow, which takes seconds)
 
             record.state = train(configs, of, folder, record, title)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second.

@@ -34,6 +34,7 @@ from repro import leftovers
 from repro.config.schema import LATER
 from repro.errors import ReproError, StorageError
 from repro.executing import COMMAND_PROCESS, LOOK_EVERY_SECONDS, execute, launched, note, without_force, write_plan
+from repro.importing import quicker_imports
 from repro.planned import Run, labels
 from repro.planning import CONF, quoted
 from repro.stopping import hangups_held_back
@@ -87,7 +88,8 @@ class Command:
     def __init__(
         self, output: Path, tracking_uri: str | None, launcher: Sequence[str] | None, closes: bool = True
     ) -> None:
-        from repro.tracking.store import default_uri, open_store  # noqa: PLC0415  (MLflow takes seconds)
+        with quicker_imports():
+            from repro.tracking.store import default_uri, open_store  # noqa: PLC0415  (MLflow takes seconds)
 
         self._client: Store | None = None
         if tracking_uri != LATER:

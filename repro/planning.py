@@ -14,14 +14,13 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Quote, QuotedString, ValueType
+from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import HydraException
 from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from hydra.types import RunMode
@@ -33,6 +32,7 @@ from repro.config import checks, composed
 from repro.config.checks import check_with_game, game_for_checks, readout_of, settings
 from repro.config.composed import check_choices, check_keys, one_sentence
 from repro.config.game_defaults import with_defaults
+from repro.config.jobs import is_about_launching, jobs_of
 from repro.config.keys import register_schemas, training_key
 from repro.config.memory import check_memory
 from repro.config.schema import Config
@@ -44,8 +44,6 @@ from repro.trained import full_key
 CONF = composed.CONF
 _PUBLISHED = ("custom", "paper")
 """Scales that depart from nothing."""
-MOST_RUNS = 10_000
-"""That a command line can ask for."""
 _LAUNCHED_WITH = ("plan", "number", "folder", "hydra")
 """Keys of `conf/launch.yaml`, and Hydra's own."""
 _SEED = re.compile("seed=(0|[1-9][0-9]*)")
@@ -88,7 +86,7 @@ def plan(overrides: Sequence[str], multirun: bool, config_dir: str | None = None
     """
     with _composing(config_dir, overrides):
         _check_launching(overrides)
-        jobs = _jobs(overrides, multirun)
+        jobs = jobs_of(overrides, multirun)
         configs, notes = _composed(jobs)
         runs = [
             replace(_run(cfg, job), title=title) for cfg, job, title in zip(configs, jobs, titles(jobs), strict=True)
@@ -339,36 +337,6 @@ def _drop_what_is_not_measured(cfg: DictConfig, job: Sequence[str]) -> None:
             del cfg.evaluation[name]
 
 
-def _jobs(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
-    """The overrides of each job, without what is about launching; of a key that is given twice the last counts."""
-    if not multirun:
-        return [[line for line in overrides if not is_about_launching(line)]]
-    values: dict[str, list[str]] = {}
-    loader = GlobalHydra.instance().config_loader()
-    for override in OverridesParser.create(config_loader=loader).parse_overrides(list(overrides)):
-        key = override.get_key_element()
-        if is_about_launching(key):
-            continue
-        values.pop(key, None)
-        if override.is_discrete_sweep():
-            choices = islice(override.sweep_string_iterator(), MOST_RUNS + 1)
-            # A glob finds the schemas, too, which files of choices are made of.
-            globbed = override.value_type is ValueType.GLOB_CHOICE_SWEEP
-            swept = [value for value in choices if not (globbed and value.startswith("schema"))]
-            values[key] = [f"{key}={value}" for value in swept]
-        elif override.is_sweep_override():
-            raise ReproError(f"{override.input_line}: a sweep must name its values, such as 1,2,3 or range(3).")
-        else:
-            values[key] = [str(override.input_line)]
-        if not values[key]:
-            raise ReproError(f"{override.input_line}: the sweep is empty; it must have at least one value.")
-    asked_for = math.prod(map(len, values.values()))
-    if asked_for > MOST_RUNS:
-        swept_over = " ".join(key for key, of_key in values.items() if len(of_key) > 1)
-        raise ReproError(f"sweeping over {swept_over} asks for more than {MOST_RUNS:,} runs; take fewer values.")
-    return [list(job) for job in product(*values.values())]
-
-
 def _check_launching(overrides: Sequence[str]) -> None:
     """Check what is Hydra's own, which is composed for itself when runs are launched.
 
@@ -394,11 +362,6 @@ def _check_launching(overrides: Sequence[str]) -> None:
     at_once = cfg.hydra.launcher.get("n_jobs", 1)
     if not (at_once == -1 or 1 <= at_once <= MOST_AT_ONCE):
         raise ReproError(f"hydra.launcher.n_jobs is {at_once}; it must be from 1 to {MOST_AT_ONCE}, or -1 (all cores).")
-
-
-def is_about_launching(override: str) -> bool:
-    """Whether an override is Hydra's and not the run's, such as `hydra/launcher=joblib`."""
-    return override.lstrip("+~").startswith(("hydra/", "hydra."))
 
 
 def _check_together(runs: Sequence[Run]) -> None:

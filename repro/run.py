@@ -24,9 +24,12 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from repro.config.composed import CONF, check_first_words, one_sentence
+from repro.config.declared import check_early
+from repro.config.jobs import is_about_launching
 from repro.elsewhere import Elsewhere, add_options, elsewhere
 from repro.errors import ReproError
 from repro.faults import disk_faults_told
+from repro.importing import quicker_imports
 from repro.stopping import CAN_BE_REPEATED, stoppable
 
 if TYPE_CHECKING:
@@ -81,8 +84,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if any(text.startswith("-") for text in overrides) or (options.multirun and _has_sweeper(overrides)):
             return _ask_hydra()
         check_first_words(overrides)
-        from repro.planning import plan  # noqa: PLC0415  (as above)
+        if options.config_dir is None:
+            check_early(overrides, options.multirun)
+        with quicker_imports():
+            from repro.config.keys import register_schemas  # noqa: PLC0415  (as above)
+            from repro.planning import plan  # noqa: PLC0415  (as above)
 
+            register_schemas()
         sweep = plan(overrides, options.multirun, options.config_dir)
         if options.dry_run:
             return foresee(sweep)
@@ -147,7 +155,7 @@ def _at_once(sweep: Sweep) -> int:
 def foresee(sweep: Sweep) -> int:
     """Print what a command line would do, without doing it; returns the exit status."""
     from repro.outlook import outlooks, show  # noqa: PLC0415  (as above)
-    from repro.planning import check_scale, check_sizes, is_about_launching  # noqa: PLC0415
+    from repro.planning import check_scale, check_sizes  # noqa: PLC0415
 
     check_scale(sweep)
     check_sizes(sweep.runs)
@@ -164,7 +172,7 @@ def run(sweep: Sweep) -> int:
     """Do the runs of a command line; returns the exit status."""
     from repro.launching import Command, prepare_output  # noqa: PLC0415  (as above)
     from repro.planned import stages  # noqa: PLC0415
-    from repro.planning import check_scale, check_sizes, is_about_launching  # noqa: PLC0415
+    from repro.planning import check_scale, check_sizes  # noqa: PLC0415
 
     check_scale(sweep)
     check_sizes(sweep.runs)

@@ -1,0 +1,51 @@
+"""From a command line to the overrides of each job that it asks for, without what is about launching them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import islice, product
+
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ValueType
+
+from repro.errors import ReproError
+
+MOST_RUNS = 10_000
+"""That a command line can ask for."""
+
+
+def jobs_of(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
+    """The overrides of each job, without what is about launching; of a key that is given twice the last counts."""
+    if not multirun:
+        return [[line for line in overrides if not is_about_launching(line)]]
+    values: dict[str, list[str]] = {}
+    loader = GlobalHydra.instance().config_loader()
+    for override in OverridesParser.create(config_loader=loader).parse_overrides(list(overrides)):
+        key = override.get_key_element()
+        if is_about_launching(key):
+            continue
+        values.pop(key, None)
+        if override.is_discrete_sweep():
+            choices = islice(override.sweep_string_iterator(), MOST_RUNS + 1)
+            # A glob finds the schemas, too, which files of choices are made of.
+            globbed = override.value_type is ValueType.GLOB_CHOICE_SWEEP
+            swept = [value for value in choices if not (globbed and value.startswith("schema"))]
+            values[key] = [f"{key}={value}" for value in swept]
+        elif override.is_sweep_override():
+            raise ReproError(f"{override.input_line}: a sweep must name its values, such as 1,2,3 or range(3).")
+        else:
+            values[key] = [str(override.input_line)]
+        if not values[key]:
+            raise ReproError(f"{override.input_line}: the sweep is empty; it must have at least one value.")
+    asked_for = math.prod(map(len, values.values()))
+    if asked_for > MOST_RUNS:
+        swept_over = " ".join(key for key, of_key in values.items() if len(of_key) > 1)
+        raise ReproError(f"sweeping over {swept_over} asks for more than {MOST_RUNS:,} runs; take fewer values.")
+    return [list(job) for job in product(*values.values())]
+
+
+def is_about_launching(override: str) -> bool:
+    """Whether an override is Hydra's and not the run's, such as `hydra/launcher=joblib`."""
+    return override.lstrip("+~").startswith(("hydra/", "hydra."))
