@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import pytest
 
+from repro.config.keys import register_schemas
+from repro.config.schema import ALGORITHMS
 from repro.errors import ReproError
 from repro.planning import CONF, check_sizes, plan
 from tests.helpers.commands import configs, key_of
 
-GAMES = sorted(path.stem for path in (CONF / "game").glob("*.yaml") if not path.stem.endswith("_subgames"))
-KINDS = ("sd_cfr", "guided_deep_cfr", "d2cfr", "nfsp", "linear_cfr", "es_mccfr", "os_mccfr")
-REFUSED = {
-    "guided_deep_cfr": {"kuhn", "leduc", "big_leduc", "fhp5", "hnlh", "hunl_pot"},
-    "linear_cfr": {"fhp5", "hnlh", "hunl_pot"},
-    "es_mccfr": {"fhp5"},
-    "os_mccfr": {"fhp", "fhp5", "fhp_limit", "hnlh", "hunl_pot"},
+GAMES = {path.stem for path in (CONF / "game").glob("*.yaml")}
+SUBGAMES = {"turn_subgames", "river_subgames"}
+WHOLE = GAMES - SUBGAMES
+PLAYED = {
+    "sd_cfr": WHOLE,
+    "guided_deep_cfr": {"fhp", "fhp_limit"},
+    "d2cfr": WHOLE,
+    "nfsp": WHOLE,
+    "linear_cfr": {"kuhn", "leduc", "big_leduc", "fhp", "fhp_limit"},
+    "es_mccfr": WHOLE - {"fhp5"},
+    "os_mccfr": {"kuhn", "leduc", "big_leduc"},
+    "kuhn_post": {"kuhn"},
+    "dcvn": SUBGAMES,
+    "devn": SUBGAMES,
+    "encoding_error": SUBGAMES,
+    "solved_subgames": SUBGAMES,
+    "reference_leaves": {"river_subgames"},
 }
-"""Algorithms of each kind, and the games that they cannot play at all."""
+"""Algorithms of each kind, and the games that they can be asked for without another key."""
 
 
 def note_of(*overrides: str) -> str:
@@ -25,15 +37,42 @@ def note_of(*overrides: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", KINDS)
+@pytest.mark.parametrize("algorithm", PLAYED)
 def test_every_algorithm_can_be_asked_for_on_every_game_that_it_plays(algorithm):
-    refused = set()
+    refused = {}
     for game in GAMES:
         try:
             check_sizes(plan([f"game={game}", f"algorithm={algorithm}"], multirun=False).runs)
-        except ReproError:
-            refused.add(game)
-    assert refused == REFUSED.get(algorithm, set())
+        except ReproError as error:
+            refused[game] = str(error)
+    assert GAMES - refused.keys() == PLAYED[algorithm]
+    assert all(game in sentence or "on Hold'em games" in sentence for game, sentence in refused.items())
+
+
+@pytest.mark.slow
+def test_every_kind_of_algorithm_is_tried():
+    register_schemas()
+    kinds = {
+        type(config.algorithm)
+        for name, games in PLAYED.items()
+        for config in configs(f"algorithm={name}", f"game={min(games)}")
+    }
+    assert kinds == {schema for schema in ALGORITHMS.values() if schema.__module__.startswith("repro.")}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["game=river_subgames"], "game is river_subgames; the algorithm takes whole games, such as big_leduc, fhp, "),
+        (["game=turn_subgames", "algorithm=cfr"], "; subgames are for others: algorithm=devn, for example."),
+        (["game=leduc", "algorithm=devn"], "game is leduc; the algorithm takes one of turn_subgames, river_subgames."),
+        (["game=turn_subgames", "algorithm=reference_leaves"], "the game is turn_subgames; take game=river_subgames."),
+    ],
+)
+def test_a_game_that_an_algorithm_does_not_take_is_told(overrides, sentence):
+    with pytest.raises(ReproError) as caught:
+        plan(overrides, multirun=False)
+    assert sentence in str(caught.value)
 
 
 def test_what_is_taken_is_said_and_is_what_would_be_typed():

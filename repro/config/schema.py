@@ -17,6 +17,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
 from repro.config.fields import above, above_up_to, added, at_least, between, label, one_of, path
+from repro.errors import ReproError
 
 STORE = ConfigStore.instance()
 
@@ -130,8 +131,14 @@ class AlgorithmConfig:
         Raises:
             ReproError: it is unknown or impossible, or no game for this algorithm.
         """
-        from repro.games.registry import load_game  # noqa: PLC0415  (games take a second to import)
+        from repro.games.registry import GAMES, load_game  # noqa: PLC0415  (games take a second to import)
+        from repro.subgames.subgames import SUBGAMES  # noqa: PLC0415  (as above)
 
+        if game.get("name") in SUBGAMES:
+            raise ReproError(
+                f"game is {game['name']}; the algorithm takes whole games, such as {', '.join(sorted(GAMES))}; "
+                "subgames are for others: algorithm=devn, for example."
+            )
         return load_game(game, device)
 
     def problems(self, config: Config, game: Any) -> Iterator[str]:
