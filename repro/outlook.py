@@ -3,21 +3,23 @@
 Nothing is run, made or written. Minutes are of training alone, evaluations not counted, and come from what is most like
 a training among finished ones in the output folder, and then among published ones: the same at another seed or length,
 or else the one that differs in the fewest hyperparameters. They are of the machine that made those, and of what else it
-did. Disk is what the folder of a training takes when it is finished.
+did. Where it has other values of keys that multiply work, such as steps, nobody knows how much of its time went there:
+minutes are then a span, from none of it to all of it. Disk is what the folder of a training takes when it is finished.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from repro import catalogue, leftovers, staleness
-from repro.config.keys import flatten, hyperparameters, training_key
+from repro.config.keys import flatten, hyperparameters, multiplying, training_key
 from repro.config.schema import Config
 from repro.measuring import is_done, is_measured
 from repro.planned import Run, labels, union
@@ -32,6 +34,9 @@ _LENGTHS = ("algorithm.iterations", "algorithm.snapshot_every", "algorithm.snaps
 """Hyperparameters that leave alone what an iteration does."""
 _SAME = ("game.name", "algorithm.name", "device", "threads")
 _UNKNOWN = "?"
+
+Span = tuple[float, float]
+"""The least and the most of something; twice the same where one number is known."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,38 @@ class Example:
 
 
 @dataclass(frozen=True)
+class Likeness:
+    """How an example is like a training.
+
+    Attributes:
+        settings: the dotted keys in which it differs, lengths aside.
+        lengths: how many of those that say how long it is.
+        factors: by which its seconds are multiplied, at the least and at the most: a key's ratio is that of a part of
+            the work, which may be none or all of it.
+    """
+
+    settings: tuple[str, ...]
+    lengths: int
+    factors: Span
+
+    @classmethod
+    def of(cls, flat: Mapping[str, Any], example: Example, multiplying: Collection[str]) -> Likeness:
+        # A key that only one of them has was added, or is of another version.
+        differing = sorted(key for key in flat.keys() & example.flat.keys() if flat[key] != example.flat[key])
+        settings = tuple(key for key in differing if key not in _LENGTHS)
+        pairs = [(flat[key], example.flat[key]) for key in settings if key in multiplying]
+        ratios = [now / then for now, then in pairs if now and then]
+        factors = math.prod(min(1, r) for r in ratios), math.prod(max(1, r) for r in ratios)
+        return cls(settings, len(differing) - len(settings), factors)
+
+    @property
+    def rank(self) -> tuple[float, ...]:
+        """The lower, the nearer."""
+        least, most = self.factors
+        return len(self.settings), most / least, self.lengths
+
+
+@dataclass(frozen=True)
 class Outlook:
     """One training that is asked for.
 
@@ -77,7 +114,7 @@ class Outlook:
     key: str
     label: str
     state: str
-    minutes: float | None
+    minutes: Span | None
     bytes: float | None
     source: str
 
@@ -100,18 +137,20 @@ def _outlook(label: str, config: Config, examples: Sequence[Example]) -> Outlook
     state, begun = _state(config)
     folder = folder_of(config)
     if state in (FINISHED, TO_MEASURE, TO_COLLECT):
-        return Outlook(training_key(config), label, state, 0.0, _bytes(folder), "")
-    alike, others = _nearest(hyperparameters(config), examples)
+        return Outlook(training_key(config), label, state, (0.0, 0.0), _bytes(folder), "")
+    alike = _nearest(config, examples)
     if not alike:
         return Outlook(training_key(config), label, state, None, None, "")
     iterations, work = config.algorithm.iterations, config.algorithm.work
-    seconds = sum(example.taken(config) for example in alike) / len(alike)
-    left = seconds * (1 - work(begun) / work(iterations))
-    sizes = [_bytes(e.folder) * iterations / max(e.known) for e in alike if e.folder is not None]
+    share = 1 - work(begun) / work(iterations)
+    spans = [[factor * example.taken(config) / 60 for factor in likeness.factors] for example, likeness in alike]
+    least, most = (share * sum(ends) / len(alike) for ends in zip(*spans, strict=True))
+    sizes = [_bytes(e.folder) * iterations / max(e.known) for e, _ in alike if e.folder is not None]
     disk = sum(sizes) / len(sizes) if sizes else None
+    first, likeness = alike[0]
     more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
-    differs = f", different in {', '.join(others)}" if others else ""
-    return Outlook(training_key(config), label, state, left / 60, disk, f"{alike[0].name}{more}{differs}")
+    differs = f", different in {', '.join(likeness.settings)}" if likeness.settings else ""
+    return Outlook(training_key(config), label, state, (least, most), disk, f"{first.name}{more}{differs}")
 
 
 def _bytes(folder: Path) -> int:
@@ -176,23 +215,18 @@ def _settings(flat: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in flat.items() if not key.startswith(without)}
 
 
-def _nearest(flat: Mapping[str, Any], examples: Sequence[Example]) -> tuple[list[Example], list[str]]:
-    """The examples that differ in the fewest hyperparameters, and in which the first does; lengths count least.
+def _nearest(config: Config, examples: Sequence[Example]) -> list[tuple[Example, Likeness]]:
+    """The examples that are most like a training.
 
     None of another algorithm, game, device or number of threads. Where there are some in the output folder, none that
     are only published and no nearer.
     """
-    by_rank: dict[tuple[int, int, bool], list[tuple[Example, list[str]]]] = {}
+    flat, multiplies = hyperparameters(config), set(multiplying(config.algorithm, "algorithm."))
+    by_rank: dict[tuple[float, ...], list[tuple[Example, Likeness]]] = {}
     for example in (e for e in examples if all(e.flat.get(key) == flat.get(key) for key in _SAME)):
-        # A key that only one of them has was added, or is of another version.
-        others = [key for key in flat.keys() & example.flat.keys() if flat[key] != example.flat[key]]
-        settings = sorted(key for key in others if key not in _LENGTHS)
-        rank = len(settings), len(others), example.folder is None
-        by_rank.setdefault(rank, []).append((example, settings))
-    if not by_rank:
-        return [], []
-    best = by_rank[min(by_rank)]
-    return [example for example, _ in best], best[0][1]
+        likeness = Likeness.of(flat, example, multiplies)
+        by_rank.setdefault((*likeness.rank, example.folder is None), []).append((example, likeness))
+    return by_rank[min(by_rank)] if by_rank else []
 
 
 # -- shown -----------------------------------------------------------------------------------------------------------
@@ -219,10 +253,9 @@ def totals(planned: Sequence[Outlook], jobs: int) -> str:
         states[state] = states.get(state, 0) + 1
     counted = ", ".join(f"{count} {state}" for state, count in states.items())
     known = [each.minutes for each in planned if each.minutes is not None]
-    longest = max(known, default=0.0)
-    at_once = max(longest, sum(known) / jobs)
+    all_left, at_once = _sum(known, 1), _sum(known, jobs)
     unknown = len(planned) - len(known)
-    left = f"about {sum(known):.1f} minutes of training left, {at_once:.1f} with {jobs} at once"
+    left = f"about {_number(all_left)} minutes of training left, {_number(at_once)} with {jobs} at once"
     lengths = [*([left] if known or not unknown else []), *([f"{unknown} of unknown length"] if unknown else [])]
     sizes = [each.bytes for each in planned if each.bytes is not None]
     at_least = "at least " if len(sizes) < len(planned) else ""
@@ -230,8 +263,18 @@ def totals(planned: Sequence[Outlook], jobs: int) -> str:
     return f"{len(planned)} training(s): {counted}; {', and '.join(lengths)}; {disk}"
 
 
-def _number(minutes: float | None) -> str:
-    return _UNKNOWN if minutes is None else f"{minutes:.1f}"
+def _sum(spans: Sequence[Span], jobs: int) -> Span:
+    """What several take, so many at once."""
+    least, most = (
+        (max(max(ends, default=0.0), sum(ends) / jobs) for ends in zip(*spans, strict=True)) if spans else (0, 0)
+    )
+    return least, most
+
+
+def _number(minutes: Span | None) -> str:
+    if minutes is None:
+        return _UNKNOWN
+    return " to ".join(dict.fromkeys(f"{end:.1f}" for end in minutes))
 
 
 def _megabytes(size: float | None) -> str:

@@ -10,12 +10,13 @@ import pytest
 
 from repro import compare, evaluate, export, figure, outlook, run, runs
 from repro.compare import equal_digits
+from repro.config.keys import hyperparameters
 from repro.config.schema import RegressionConfig
 from repro.errors import ReproError
 from repro.planning import plan
 from repro.tracking import record as records
 from repro.trained import full_key, run_folder
-from tests.helpers.commands import SMALL, executed, key_of, killed_after
+from tests.helpers.commands import SMALL, configs, executed, key_of, killed_after
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +57,48 @@ def test_what_is_left_follows_from_finished_runs(outputs):
     assert sorted(known) == list(range(1, 31))
     found = outlook.outlooks(plan([*SMALL, "seed=8", f"output_dir={outputs}"], False).runs, outputs)
     seconds = [records.read(run_folder(outputs, key_of(*SMALL, f"seed={seed}"))).wall_seconds for seed in range(3)]
-    assert found[0].minutes == pytest.approx(sum(seconds) / 3 / 60)
+    assert found[0].minutes == pytest.approx((sum(seconds) / 3 / 60,) * 2)
     assert found[0].bytes is not None
     more = ["algorithm.value.more_steps=10", "seed=8", f"output_dir={outputs}"]
     (other,) = outlook.outlooks(plan([*SMALL, *more], False).runs, outputs)
     assert "different in algorithm.value.more_steps" in other.source
+
+
+EXAMPLE = outlook.Example("an example", hyperparameters(configs(*SMALL, multirun=False)[0]), lambda: {30: 600.0})
+"""A training that took ten minutes."""
+
+
+@pytest.mark.parametrize(
+    ("overrides", "minutes"),
+    [
+        ([], "10.0"),
+        (["algorithm.iterations=60"], "20.0"),
+        (["algorithm.value.steps=60"], "10.0 to 20.0"),
+        (["algorithm.value.steps=15", "algorithm.iterations=60"], "10.0 to 20.0"),
+        (["algorithm.average.steps=10", "algorithm.traversals=600"], "5.0 to 30.0"),
+        (["algorithm.value.steps=60", "algorithm.value.batch_size=256"], "10.0 to 80.0"),
+        (["algorithm.value.learning_rate=0.1"], "10.0"),
+    ],
+)
+def test_minutes_are_a_span_where_work_is_multiplied(tmp_path, overrides, minutes):
+    """None of an example's time may have gone where there is more to do, or all of it."""
+    (config,) = configs(*SMALL, *overrides, f"output_dir={tmp_path}", multirun=False)
+    found = outlook._outlook("label", config, [EXAMPLE])
+    assert outlook._number(found.minutes) == minutes
+    jobs = outlook.totals([found, found], 2)
+    assert f"; about {' to '.join(str(2 * float(end)) for end in minutes.split(' to '))} minutes of training l" in jobs
+    assert f" left, {minutes} with 2 at once;" in jobs
+
+
+def test_among_trainings_with_other_steps_the_nearest_says_how_long(tmp_path):
+    (config,) = configs(*SMALL, "algorithm.value.steps=60", f"output_dir={tmp_path}", multirun=False)
+    others = [
+        outlook.Example(f"{steps} steps", {**EXAMPLE.flat, "algorithm.value.steps": steps}, lambda: {30: 600.0})
+        for steps in (6, 90, 600)
+    ]
+    found = outlook._outlook("label", config, [EXAMPLE, *others])
+    assert found.source == "90 steps, different in algorithm.value.steps"
+    assert found.minutes == pytest.approx((10 * 60 / 90, 10))
 
 
 def test_a_run_that_another_process_does_is_seen(outputs):

@@ -38,7 +38,7 @@ from torch import Tensor
 from repro.algorithms.base import Training
 from repro.algorithms.deep_cfr import DeepCFR, DeepCFRConfig
 from repro.algorithms.strategies import Rectify
-from repro.config.fields import at_least, one_of
+from repro.config.fields import at_least, multiplies, one_of
 from repro.config.schema import Config, NetworkConfig, register_algorithm
 from repro.engine.beliefs import Beliefs
 from repro.engine.histories import Histories
@@ -66,7 +66,7 @@ class D2CFRConfig(DeepCFRConfig):
     # network's alone), play-outs from each infoset under the current strategies, or their expectation.
     rectification: str = one_of("none", "play_outs", "exact")
     # Play-outs per infoset; null without them.
-    simulations: int | None = at_least(1, None)
+    simulations: int | None = multiplies(at_least(1, None))
     # Weight of that other value in iteration t: 0.99 - t / (t + 1), printed as it is or clipped to [0, 1].
     mixing: str = one_of("printed", "clipped", default="printed")
     # What the rectified state value is taken from: the values of actions that strategies are matched to, or those that

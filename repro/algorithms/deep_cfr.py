@@ -25,7 +25,7 @@ from repro.algorithms.memory import Aggregated, Memory, Reservoir, reservoir_byt
 from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.ranks import ALONE, Ranks
 from repro.algorithms.strategies import Asked, Listed, Rectify, Strategies, are_listed, listing_problems
-from repro.config.fields import above, added, at_least, one_of
+from repro.config.fields import above, added, at_least, multiplies, one_of
 from repro.config.memory import network_bytes
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, RegressionConfig, register_algorithm
 from repro.engine.public_chance import PublicChanceSampling
@@ -59,10 +59,10 @@ class DeepCFRConfig(AlgorithmConfig):
     DUELING: ClassVar[bool] = False
 
     # External-sampling traversals per player and iteration.
-    traversals: int = at_least(1)
+    traversals: int = multiplies(at_least(1))
     # Boards per player and iteration on which all hands are played, exactly (public chance sampling, games with one
     # board only): samples are then as many as of so many traversals, but none is noisy. null: external sampling.
-    boards: int | None = added(at_least(1, None))
+    boards: int | None = added(multiplies(at_least(1, None)))
     # How current strategies are held. listed: in a table over all infosets, evaluated after every fit; asked: by the
     # networks, which are asked about the infosets that come up; null: listed in games of at most 65,536 infosets.
     strategies: str | None = one_of("listed", "asked", default=None)

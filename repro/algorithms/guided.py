@@ -17,7 +17,7 @@ from torch import Tensor
 from repro.algorithms.deep_cfr import DeepCFR, DeepCFRConfig
 from repro.algorithms.holdem_cfr import HoldemCFR
 from repro.algorithms.tabular import VARIANTS
-from repro.config.fields import at_least
+from repro.config.fields import at_least, multiplies
 from repro.config.schema import Config, NetworkConfig, register_algorithm
 from repro.engine.holdem_form import BoardSample, HoldemForm, all_boards
 from repro.games.game import Game
@@ -39,7 +39,7 @@ class GuidedConfig(DeepCFRConfig):
     SEVERAL_PROCESSES: ClassVar[bool] = False
 
     # Random boards on which fits are compared with exact advantages; the same ones in all runs.
-    compared_boards: int = at_least(2, 100)
+    compared_boards: int = multiplies(at_least(2, 100))
 
     def problems(self, config: Config, game: Any) -> Iterator[str]:
         if game.exact != "boards" or not game.listed:

@@ -20,7 +20,7 @@ from repro.abstraction import Abstraction, abstraction, check_buckets
 from repro.abstraction.streets import StreetBuckets
 from repro.algorithms.solver import Solver
 from repro.algorithms.tables import READOUTS, TabularCFR, readout_problems
-from repro.config.fields import above_up_to, at_least, one_of
+from repro.config.fields import above_up_to, at_least, multiplies, one_of
 from repro.config.schema import AlgorithmConfig, Config, register_algorithm
 from repro.engine.sampling import BYTES_PER_DEAL, SamplingEngine, Trajectories, Traversals
 from repro.errors import ReproError
@@ -40,7 +40,7 @@ class MCCFRConfig(AlgorithmConfig):
     # external: explore all of the traverser's actions; outcome: sample one trajectory.
     sampling: str = one_of("external", "outcome")
     # Traversals per player and iteration: all of them meet the same strategies.
-    traversals: int = at_least(1)
+    traversals: int = multiplies(at_least(1))
     # Weigh the regrets and strategies of iteration t by t.
     linear: bool = False
     # Hold'em games: the hands of a round, but the first, are grouped into so many buckets; null: none, suits excepted.

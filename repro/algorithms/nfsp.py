@@ -31,7 +31,7 @@ from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.nfsp_strategies import AskedPlayer, ListedPlayer, PlayerStrategies, Probabilities
 from repro.algorithms.replay import BYTES_PER_TRANSITION, Replay, Transitions
 from repro.algorithms.strategies import are_listed, listing_problems
-from repro.config.fields import above, above_up_to, at_least, between, one_of
+from repro.config.fields import above, above_up_to, at_least, between, multiplies, one_of
 from repro.config.memory import network_bytes
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, register_algorithm
 from repro.engine.sampling import BYTES_PER_DEAL, InfosetSamples, SamplingEngine, sample_actions
@@ -58,7 +58,7 @@ class NFSPConfig(AlgorithmConfig):
     READOUTS: ClassVar[Mapping[str, type[Readout]]] = {"average_network": AverageNetwork}
 
     # Hands per iteration. All of them are played by the same networks; 1 is the paper's.
-    hands: int = at_least(1)
+    hands: int = multiplies(at_least(1))
     # Probability that a player plays a hand with its best response instead of its average strategy.
     eta: float = above_up_to(0, 1, 0.1)
     # Probability that the best response takes a random action, in the first iteration; it falls as 1 / sqrt(iteration).
@@ -69,7 +69,7 @@ class NFSPConfig(AlgorithmConfig):
     # A player's steps in the game per SGD step of each of its networks: a decision is a step, and so is a hand's end.
     steps_per_update: int = at_least(1)
     # Rows per SGD step; a network learns once its memory holds as many entries.
-    batch_size: int = at_least(1)
+    batch_size: int = multiplies(at_least(1))
     # SGD steps of the value network from one refresh of its target network to the next.
     target_every: int = at_least(1)
     # Divide what is won by this many chips.

@@ -54,6 +54,12 @@ def one_of(*allowed: str, default: Any = MISSING) -> Any:
     return field(default=default, metadata={"one_of": allowed})
 
 
+def multiplies(new: Any) -> Any:
+    """A field that a part of a training's work is proportional to, while the rest of the work does not depend on it."""
+    assert isinstance(new, Field)
+    return field(default=new.default, metadata={**new.metadata, "multiplies": True})
+
+
 def added(new: Any) -> Any:
     """A field that earlier versions did not have. Its default is what they did, so that keys do not show it."""
     assert isinstance(new, Field)

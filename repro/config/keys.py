@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from importlib import import_module
 from typing import Any
@@ -117,6 +117,16 @@ def hyperparameters(config: Config) -> dict[str, Any]:
     for key in ("module", "readouts", SCHEMA):
         plain["algorithm"].pop(key, None)
     return flatten(plain)
+
+
+def multiplying(value: Any, prefix: str = "") -> Iterator[str]:
+    """The dotted keys of a configuration, or a part of it, that `multiplies` declares."""
+    for each in fields(value):
+        now = getattr(value, each.name)
+        if each.metadata.get("multiplies"):
+            yield f"{prefix}{each.name}"
+        elif is_dataclass(now):
+            yield from multiplying(now, f"{prefix}{each.name}.")
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
-from repro.config.fields import above, above_up_to, added, at_least, between, label, one_of, path
+from repro.config.fields import above, above_up_to, added, at_least, between, label, multiplies, one_of, path
 from repro.errors import ReproError
 
 STORE = ConfigStore.instance()
@@ -46,8 +46,8 @@ class RegressionConfig:
     """How a network is fitted to a memory."""
 
     # SGD steps per fit, and rows per step.
-    steps: int = at_least(1)
-    batch_size: int = at_least(1)
+    steps: int = multiplies(at_least(1))
+    batch_size: int = multiplies(at_least(1))
     # Adam's learning rate, and the largest gradient norm.
     learning_rate: float = above(0, 1e-3)
     clip_norm: float = above(0, 10.0)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler
 
-from repro.config.fields import above_up_to, added, at_least, between, one_of
+from repro.config.fields import above_up_to, added, at_least, between, multiplies, one_of
 from repro.config.memory import network_bytes
 from repro.config.schema import Config
 from repro.engine.compiled import Array
@@ -37,7 +37,7 @@ class SubgameDataConfig(SubgamesConfig):
 
     # Which dataset, and buckets of the same number, 0 or more; and how many of its subgames.
     dataset: int = at_least(0, 0)
-    subgames: int = at_least(2)
+    subgames: int = multiplies(at_least(2))
     # Share that is for validation: of the canonical boards, all of whose subgames go together, or of the subgames one
     # by one, so that networks have met boards that they are judged on.
     validation: float = above_up_to(0, 0.9, 0.1)
