@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 
@@ -203,7 +204,6 @@ def test_what_lightning_would_not_take_is_refused(override, sentence):
         ("algorithm=nfsp", "algorithm.hands", "90.9 TiB"),
         ("algorithm=es_mccfr", "algorithm.traversals", "90.9 TiB"),
         ("algorithm=kuhn_post", "algorithm.width", "2.78e+07 EiB"),
-        ("algorithm=dcvn", "algorithm.subgames", "14.2 PiB"),
         ("algorithm=dcvn", "algorithm.buckets", "7.11 PiB"),
         ("game=fhp", "evaluation.exploitability.boards", "378 TiB"),
         ("evaluation=disagreement", "evaluation.disagreement.rollouts", "931 GiB"),
@@ -214,6 +214,19 @@ def test_what_no_memory_holds_is_refused_with_both_sizes(monkeypatch, base, key,
     needed = {"evaluation=disagreement": ["algorithm=sd_cfr_and_deep_cfr"], "algorithm=kuhn_post": ["game=kuhn"]}
     expected = f"{key} is 1000000000000; that takes some {size}, and this machine has 24 GiB."
     assert refused(base, *needed.get(base, []), f"{key}={10**12}") == expected
+
+
+def test_what_no_disk_holds_is_refused_with_both_sizes(monkeypatch, tmp_path):
+    new = tmp_path / "new"
+    monkeypatch.setattr(memory, "room_on_disk", {new: 24.0 * 2**30}.__getitem__)
+    assert refused("algorithm=dcvn", f"algorithm.subgames={10**12}", f"output_dir={new}") == (
+        "algorithm.subgames is 1000000000000; that takes some 14.2 PiB on the disk of output_dir, which has room for "
+        "24 GiB."
+    )
+
+
+def test_a_folder_that_is_yet_to_be_made_has_the_room_of_its_disk(tmp_path):
+    assert memory.room_on_disk(tmp_path / "a" / "b") == pytest.approx(shutil.disk_usage(tmp_path).free, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -254,11 +267,9 @@ def test_what_cannot_work_is_refused(overrides, sentence):
 
 def test_published_settings_are_planned_on_any_machine(monkeypatch):
     """Only what is done must fit: a figure's page compares its runs with published ones."""
-    monkeypatch.setattr(memory, "memory_of_machine", lambda device: 2.0**30)
+    monkeypatch.setattr(memory, "room_on_disk", lambda folder: 2.0**30)
     (planned,) = plan(["experiment=devn", "scale=paper"], multirun=False).runs
-    with pytest.raises(
-        ReproError, match=r"algorithm.subgames is 10000000; that takes some 149 GiB, and .* has 1 GiB\."
-    ):
+    with pytest.raises(ReproError, match=r"subgames is 10000000; that takes some 149 GiB on .* has room for 1 GiB\."):
         check_sizes([planned])
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from repro.errors import ReproError
 from repro.subgames import dataset
-from repro.subgames.dataset import Dataset, Recipe, SubgameSamples
+from repro.subgames.dataset import FLOAT16, Dataset, Recipe, SubgameSamples
 from repro.subgames.sampling import random_subgame
 from repro.subgames.solver import SolverConfig
 from repro.subgames.subgames import Deck, Subgames
@@ -176,6 +176,44 @@ def test_who_comes_second_waits_and_finds_the_shard(tmp_path: Path, monkeypatch:
         found = list(pool.map(lambda _: Dataset(tmp_path, RECIPE).shard(0, threads=1).cfv, range(4)))
     assert made == [0]
     assert all(np.array_equal(found[0], other) for other in found)
+
+
+def test_half_precision_takes_half_the_room(tmp_path: Path, capsys):
+    """Ranges to 11 bits of each probability, values of the pot; of the same subgames, in a folder of its own."""
+    exact, halved = solved(tmp_path, 1), Dataset(tmp_path, replace(RECIPE, precision=FLOAT16))
+    halved.shard(0, threads=1)
+    one, other = exact.load(SHARD), halved.load(SHARD)
+    assert {name: column.dtype for name, column in vars(other).items()} == {
+        name: column.dtype for name, column in vars(one).items()
+    }
+    for name in ("board", "pot", "exploitability", "iterations"):
+        assert np.array_equal(getattr(one, name), getattr(other, name))
+    assert not np.array_equal(one.ranges, other.ranges)
+    assert not np.array_equal(one.cfv, other.cfv)
+    np.testing.assert_allclose(other.cfv, one.cfv, rtol=2**-11, atol=2**-25)
+    np.testing.assert_allclose(other.ranges, one.ranges, rtol=2**-10, atol=2**-39)
+    np.testing.assert_allclose(other.ranges.sum(2), 1, rtol=1e-6)
+    sizes = [{n: a.nbytes for n, a in np.load(d.folder / "shard-00000.npz").items()} for d in (exact, halved)]
+    assert {n: sizes[0][n] / sizes[1][n] for n in sizes[0]} == {**dict.fromkeys(sizes[0], 1), "ranges": 2, "cfv": 2}
+    # One of them is not read for the other, nor when it is damaged.
+    before = contents(halved.folder)
+    shutil.copy(exact.folder / "shard-00000.npz", halved.folder)
+    shutil.copy(exact.folder / "shard-00000.json", halved.folder)
+    assert np.array_equal(halved.load(SHARD).cfv, other.cfv)
+    assert "is the file of something else" in capsys.readouterr().err
+    flipped(halved.folder / "shard-00000.npz")
+    assert np.array_equal(halved.load(SHARD).cfv, other.cfv)
+    assert "has not the checksum" in capsys.readouterr().err
+    assert contents(halved.folder) == before
+
+
+def test_datasets_keep_the_names_that_earlier_versions_gave_them(tmp_path: Path):
+    assert RECIPE.name == "river-16-6adf1cab4d93"
+    recipe = json.loads((solved(tmp_path, 1).folder / "recipe.json").read_text())
+    assert list(recipe) == [
+        "ranks", "suits", "board_cards", "seed", "least_pot", "strength", "ties", "solver",
+    ]  # fmt: skip
+    assert replace(RECIPE, precision=FLOAT16).name != RECIPE.name
 
 
 def test_recipes_do_not_share_a_folder(tmp_path: Path):

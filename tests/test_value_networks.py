@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from repro.games.isomorphism import Coding
 from repro.planning import plan
 from repro.policies.snapshot import Snapshot
 from repro.subgames import buckets, dataset
-from repro.subgames.data import Batch, SubgameData, validation_data
-from repro.subgames.encoding import CFV, EV, error, squared_error
+from repro.subgames.data import Batch, SubgameData, Truth, validation_data
+from repro.subgames.encoding import CFV, EV, encoding_error, error, squared_error
 from repro.subgames.networks import (
     PredictedValues,
     ValueErrors,
@@ -171,6 +172,31 @@ def test_learning_from_fewer_keeps_the_validation_subgames(solved: Path):
         data.setup("fit")
     assert torch.equal(again._train[[0, 1, 2]].inputs, few._train[[0, 1, 2]].inputs)
     assert not torch.equal(other._train[[0, 1, 2]].inputs, few._train[[0, 1, 2]].inputs)
+
+
+def test_what_is_learned_from_is_the_same_as_from_memory(solved: Path):
+    data = SubgameData(RIVERS, config(), EV, 0, solved / "subgames")
+    data.setup("fit")
+    samples = data._store.load(SUBGAMES)
+    whole, truth = data.encoded(samples)
+    held = torch.from_numpy(data._held_out(samples.board))
+    numbers = list(reversed(range(len(data._train))))
+    order = (~held).nonzero()[:, 0].flip(0)
+    for f in fields(Batch):
+        assert torch.equal(getattr(data._train[numbers], f.name), getattr(whole, f.name)[order])
+    for f in fields(Truth):
+        assert torch.equal(getattr(data.truth, f.name), getattr(truth, f.name)[held])
+    assert data.encoding_error == error(
+        encoding_error(truth.cfv[held], truth.matchup[held], truth.bucket[held], data.buckets, EV)
+    )
+    assert data.predicting_zero == error(truth.cfv[held].square().mean(2))
+
+
+def test_halved_subgames_are_another_training_on_another_dataset(tmp_path: Path):
+    exact, halved = (run_config(tmp_path, precision=p) for p in (dataset.FLOAT32, dataset.FLOAT16))
+    assert training_key(exact) == training_key(run_config(tmp_path)) != training_key(halved)
+    algorithms = (asked.algorithm.recipe(RIVERS, 0) for asked in (exact, halved))
+    assert len({recipe.name for recipe in algorithms}) == 2
 
 
 def test_the_order_of_samples_changes_by_epoch_and_seed(solved: Path, tmp_path: Path):

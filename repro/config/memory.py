@@ -1,14 +1,17 @@
-"""Sizes that no memory holds are refused before any work.
+"""Sizes that no memory, or no disk, holds are refused before any work.
 
 An algorithm, or an evaluation, tells of its keys what their values take when they are used to the full, a memory's
 capacity for example (`bytes_needed`), and nothing of what else a run needs: what is not refused may be too much, too.
+What a training keeps on the disk of `output_dir` while it lasts is told likewise (`bytes_on_disk`).
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +25,7 @@ _NUMBERS_PER_PARAMETER = 4
 
 
 def check_memory(config: Config, game: Any, trains: bool = True, given: float | None = None) -> None:
-    """Refuse values that, used to the full, need more memory than there is.
+    """Refuse values that, used to the full, need more memory than there is, or more room on the disk.
 
     Args:
         trains: whether the run trains; otherwise it only measures.
@@ -36,6 +39,11 @@ def check_memory(config: Config, game: Any, trains: bool = True, given: float | 
     for key, needed in _needs(config, game, trains):
         if needed > available:
             takes = f"that takes some {size(needed)}, and {where} {size(available)}"
+            raise ReproError(f"{key} is {_value(config, key)}; {takes}.")
+    for key, needed in config.algorithm.bytes_on_disk(config, game) if trains else ():
+        room = room_on_disk(Path(config.output_dir))
+        if needed > room:
+            takes = f"that takes some {size(needed)} on the disk of output_dir, which has room for {size(room)}"
             raise ReproError(f"{key} is {_value(config, key)}; {takes}.")
 
 
@@ -59,6 +67,12 @@ def memory_of_machine(device: str) -> float:
     if device == "cuda" and torch.cuda.is_available():
         return max(memory, torch.cuda.get_device_properties(0).total_memory)
     return memory
+
+
+def room_on_disk(folder: Path) -> float:
+    """Bytes that are free on the disk of a folder, which need not exist."""
+    there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+    return float(shutil.disk_usage(there).free)
 
 
 def size(count: float) -> str:

@@ -167,6 +167,10 @@ class AlgorithmConfig:
         """Keys, and the bytes that their values take at the least; see `repro.config.memory`."""
         return iter(())
 
+    def bytes_on_disk(self, config: Config, game: Any) -> Iterator[tuple[str, float]]:
+        """The same of the disk of `output_dir`, beside what a run leaves there: what it keeps while it lasts."""
+        return iter(())
+
     def stored_data(self, config: Config) -> Path | None:
         """The folder of stored data that a run reads or adds to; None where it keeps none beside its own folder."""
         return None

@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from repro.algorithms.solver import exponent_problems
+from repro.config.fields import added, one_of
 from repro.config.schema import AlgorithmConfig, Config
 from repro.errors import ReproError
 from repro.policies.readout import Readout, Seat
 from repro.policies.snapshot import Snapshot
+from repro.subgames.dataset import FLOAT16, FLOAT32, Recipe
 from repro.subgames.solver import SolverConfig
 from repro.subgames.subgames import SUBGAMES, Subgames, load_subgames
 
 
 @dataclass
 class SubgamesConfig(AlgorithmConfig):
-    """What is about random subgames, whose solutions are stored in `output_dir`/subgames."""
+    """What is about random subgames."""
 
     solver: SolverConfig = field(default_factory=SolverConfig)
 
@@ -32,6 +34,18 @@ class SubgamesConfig(AlgorithmConfig):
 
     def problems(self, config: Config, game: Subgames) -> Iterator[str]:
         yield from exponent_problems(self.solver, "algorithm.solver.")
+
+
+@dataclass
+class StoredSubgamesConfig(SubgamesConfig):
+    """What solves random subgames, or learns from solved ones; the solutions are stored in `output_dir`/subgames."""
+
+    # How their ranges and values are stored: in float16 they take half the room, and are another dataset.
+    precision: str = added(one_of(FLOAT32, FLOAT16, default=FLOAT32))
+
+    def recipe(self, game: Subgames, seed: int) -> Recipe:
+        """What decides the contents of a dataset of these subgames."""
+        return Recipe.of(game, seed, self.solver, self.precision)
 
 
 def folder_of(config: Config) -> Path:

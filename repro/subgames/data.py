@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -24,15 +24,16 @@ from repro.games.isomorphism import Coding
 from repro.seeding import generator, numpy_generator
 from repro.subgames import buckets
 from repro.subgames.buckets import BucketRecipe, HandBuckets
-from repro.subgames.config import SubgamesConfig, folder_of
+from repro.subgames.config import StoredSubgamesConfig, folder_of
 from repro.subgames.dataset import Dataset as Store
-from repro.subgames.dataset import Recipe, SubgameSamples
+from repro.subgames.dataset import SubgameSamples
 from repro.subgames.encoding import CFV, averaged, encoding_error, error, expected, sizes, squared_error, summed
+from repro.subgames.rows import Rows
 from repro.subgames.subgames import STACK, Subgames
 
 
 @dataclass
-class SubgameDataConfig(SubgamesConfig):
+class SubgameDataConfig(StoredSubgamesConfig):
     """Which stored subgames networks learn from and are measured on, and how these are encoded."""
 
     # Which dataset, and buckets of the same number, 0 or more; and how many of its subgames.
@@ -52,7 +53,7 @@ class SubgameDataConfig(SubgamesConfig):
     batch_size: int = at_least(1)
 
     def stored_data(self, config: Config) -> Path:
-        return folder_of(config) / Recipe.of(self.load(config.game), self.dataset, self.solver).name
+        return folder_of(config) / self.recipe(self.load(config.game), self.dataset).name
 
     def problems(self, config: Config, game: Subgames) -> Iterator[str]:
         yield from super().problems(config, game)
@@ -70,13 +71,18 @@ class SubgameDataConfig(SubgamesConfig):
             )
 
     def bytes_needed(self, config: Config, game: Subgames) -> Iterator[tuple[str, float]]:
-        buckets = game.deck.cards if self.buckets is None else self.buckets
         if config.network is not None and self.buckets is not None:
             larger = "algorithm.buckets" if self.buckets > config.network.width else "network.width"
             yield larger, 2 * 2 * 4.0 * self.buckets * config.network.width
-        # Inputs and targets of both players.
-        yield "algorithm.subgames", 2 * 2 * 4.0 * buckets * self.subgames
+        yield "algorithm.batch_size", self._encoded_bytes(game, self.batch_size)
         yield from network_bytes(config.network, 1)
+
+    def bytes_on_disk(self, config: Config, game: Subgames) -> Iterator[tuple[str, float]]:
+        yield "algorithm.subgames", self._encoded_bytes(game, self.subgames)
+
+    def _encoded_bytes(self, game: Subgames, subgames: int) -> float:
+        """What inputs and targets of both players take."""
+        return 2 * 2 * 4.0 * (game.deck.cards if self.buckets is None else self.buckets) * subgames
 
 
 @dataclass(frozen=True)
@@ -119,16 +125,21 @@ class Truth:
 
 
 class Encoded(Dataset[Batch]):
-    """Encoded subgames; an index is that of a whole batch."""
+    """Encoded subgames; an index is that of a whole batch.
 
-    def __init__(self, whole: Batch) -> None:
-        self._whole = whole
+    Args:
+        rows: of which they are.
+        chosen: `[n]` numbers of those that they are; None: all.
+    """
+
+    def __init__(self, rows: Rows[Batch], chosen: Tensor | None = None) -> None:
+        self._rows, self._chosen = rows, torch.arange(len(rows)) if chosen is None else chosen
 
     def __len__(self) -> int:
-        return len(self._whole.inputs)
+        return len(self._chosen)
 
     def __getitem__(self, rows: list[int]) -> Batch:
-        return parts_of(self._whole, torch.tensor(rows))
+        return self._rows.take(self._chosen[rows])
 
 
 class ShuffledBatches(Sampler[list[int]]):
@@ -166,7 +177,6 @@ class SubgameData:
 
     Attributes:
         buckets: how many there are, or hands of the deck where there are none.
-        truth: of the validation subgames; set by `setup`.
         encoding_error, predicting_zero: of the validation subgames, in % of the pot; set by `setup`. What buckets alone
             err, and what a network errs that has learned nothing.
     """
@@ -178,7 +188,7 @@ class SubgameData:
         self._subgames, self._algorithm, self._target, self._seed = subgames, algorithm, target, seed
         deck, number = subgames.deck, algorithm.dataset
         self._folder, self._epoch, self._least = folder, epoch, least
-        self._store = Store(folder, Recipe.of(subgames, number, algorithm.solver))
+        self._store = Store(folder, algorithm.recipe(subgames, number))
         self._recipe = None
         self.buckets = deck.cards * (deck.cards - 1) // 2
         if algorithm.buckets is not None:
@@ -194,14 +204,20 @@ class SubgameData:
         keys = {key: getattr(algorithm, key) for key in decide}
         return json.dumps([str(self._store.folder), self._target, keys], sort_keys=True)
 
+    @property
+    def truth(self) -> Truth:
+        """Of the validation subgames, after `setup`."""
+        return self._truth.whole()
+
     def setup(self, stage: str) -> None:
-        """Read and encode the subgames; with `stage` "validate" those for validation only.
+        """Read and encode the subgames, onto the disk; with `stage` "validate" those for validation only.
 
         Raises:
             ReproError: some are not stored, none would be for training or none for validation, or too few to learn
                 from as many as are asked for, or as a batch has.
         """
-        training, validation, truths, ideal = list[Batch](), list[Batch](), list[Truth](), list[Tensor]()
+        training, validation = Rows(Batch, self._folder), Rows(Batch, self._folder)
+        self._truth, ideal, zero = Rows(Truth, self._folder), list[Tensor](), list[Tensor]()
         learned_from = met = 0
         for samples in self._store.shards(self._algorithm.subgames, torch.get_num_threads()):
             whole, truth = self.encoded(samples)
@@ -212,20 +228,20 @@ class SubgameData:
                 training.append(parts_of(whole, ~held))
             validation.append(parts_of(whole, held))
             validated = parts_of(truth, held)
-            truths.append(validated)
+            self._truth.append(validated)
             ideal.append(encoding_error(validated.cfv, validated.matchup, validated.bucket, self.buckets, self._target))
-        self.truth, self.encoding_error = _joined(truths), error(torch.cat(ideal))
-        self.predicting_zero = error(squared_error(self.truth.cfv, torch.zeros(())))
-        self._validation = Encoded(_joined(validation))
+            zero.append(squared_error(validated.cfv, torch.zeros(())))
+        self.encoding_error, self.predicting_zero = error(torch.cat(ideal)), error(torch.cat(zero))
+        self._validation = Encoded(validation)
         self._check(len(self._validation), learned_from)
         _READ[self.measured_on] = self
         if stage == "validate":
             return
-        whole = _joined(training)
+        chosen = None
         if self._algorithm.learn_from is not None:
             draw = generator(self._seed, "learn from")
-            whole = parts_of(whole, torch.randperm(len(whole.inputs), generator=draw)[: self._algorithm.learn_from])
-        self._train = Encoded(whole)
+            chosen = torch.randperm(len(training), generator=draw)[: self._algorithm.learn_from]
+        self._train = Encoded(training, chosen)
 
     def _check(self, held: int, training: int) -> None:
         algorithm = self._algorithm
@@ -260,7 +276,7 @@ class SubgameData:
         start = 0
         for batch in self.val_dataloader():
             end = start + len(batch.inputs)
-            yield batch.inputs, parts_of(self.truth, slice(start, end))
+            yield batch.inputs, self._truth.take(slice(start, end))
             start = end
 
     @cached_property
@@ -319,7 +335,7 @@ class SubgameData:
 
 
 _READ: WeakValueDictionary[str, SubgameData] = WeakValueDictionary()
-"""By what decides them, the validation subgames that are in memory: they are gigabytes, and read in minutes."""
+"""By what decides them, the validation subgames that are read: they are gigabytes, and read in minutes."""
 
 
 def validation_data(subgames: Subgames, algorithm: SubgameDataConfig, target: str, folder: Path) -> SubgameData:
@@ -342,7 +358,3 @@ BatchOrTruth = TypeVar("BatchOrTruth", Batch, Truth)
 def parts_of(whole: BatchOrTruth, rows: Tensor | slice) -> BatchOrTruth:
     """Some of the subgames."""
     return type(whole)(**{f.name: getattr(whole, f.name)[rows] for f in fields(whole)})
-
-
-def _joined(parts: Sequence[BatchOrTruth]) -> BatchOrTruth:
-    return type(parts[0])(**{f.name: torch.cat([getattr(p, f.name) for p in parts]) for f in fields(parts[0])})

@@ -5,7 +5,8 @@ A dataset is a folder named after its recipe, with `recipe.json` and, for each s
 - `shard-00000.npz`, arrays of NumPy's with a row per subgame: `board` `[n, cards]` int8; `pot` `[n]` float64 chips;
   `ranges` `[n, 2, hands]` float32 that sum to 1; `cfv` `[n, 2, hands]` float32 counterfactual values as fractions of
   the pot [DEVN, eq. 3]; `exploitability` `[n]` float32 fractions of the pot [DEVN, eq. 2]; `iterations` `[n]` int32.
-  Hands are those that the board leaves, in colexicographic order.
+  Hands are those that the board leaves, in colexicographic order. Where the recipe says so, ranges (times 2^15, to sum
+  to 1 again when they are read) and values are float16.
 - `shard-00000.json`, its seal (see `repro.durable`): recipe, the shard's number and size, and a checksum; and by which
   commit and run it was made, which earlier versions did not write.
 
@@ -20,9 +21,10 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +37,12 @@ from repro.subgames.solver import Solution, SolverConfig, solve_all
 from repro.subgames.stored import Stored
 from repro.subgames.subgames import Deck, Subgame, Subgames, matchups
 from repro.tracking.provenance import commit
+
+FLOAT32, FLOAT16 = "float32", "float16"
+"""How ranges and values are stored."""
+
+_RANGES_TIMES = 2.0**15
+"""In float16: certainty is below its largest number, and what is rarer than 2e-9 loses digits only then."""
 
 _SHARD = {4: 10, 5: 250}
 """Subgames in a shard, by the cards on the board: seconds of work."""
@@ -50,6 +58,7 @@ class Recipe(Stored):
     Attributes:
         least_pot, strength, ties: as in `repro.subgames.sampling.random_subgame`.
         solver: how the subgames are solved.
+        precision: `FLOAT32` or `FLOAT16`, in which ranges and values are stored.
     """
 
     FORMAT = 1
@@ -58,14 +67,20 @@ class Recipe(Stored):
     strength: str
     ties: str
     solver: SolverConfig
+    precision: str = FLOAT32
 
     @classmethod
-    def of(cls, subgames: Subgames, seed: int, solver: SolverConfig) -> Recipe:
+    def of(cls, subgames: Subgames, seed: int, solver: SolverConfig, precision: str = FLOAT32) -> Recipe:
         """The recipe of a kind of subgames."""
         return cls(
             subgames.deck.ranks, subgames.deck.suits, subgames.board_cards, seed, subgames.least_pot,
-            subgames.strength, subgames.ties, solver,
+            subgames.strength, subgames.ties, solver, precision,
         )  # fmt: skip
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        # Datasets of earlier versions, which knew no other, keep their names.
+        return {key: value for key, value in super().plain.items() if (key, value) != ("precision", FLOAT32)}
 
     @property
     def name(self) -> str:
@@ -86,7 +101,7 @@ class Recipe(Stored):
 
 @dataclass(frozen=True)
 class SubgameSamples:
-    """Solved subgames; the arrays are described above."""
+    """Solved subgames; the arrays are described above. In memory ranges and values are float32."""
 
     board: Array
     pot: Array
@@ -101,6 +116,25 @@ class SubgameSamples:
     def matchups(self, deck: Deck) -> Array:
         """`[n, 2, hands]` float64 probabilities that the opponent holds a hand that each hand can meet."""
         return matchups(deck, self.board, self.ranges)
+
+    @staticmethod
+    def stored(content: bytes) -> SubgameSamples:
+        """Those of a file's content."""
+        with np.load(io.BytesIO(content)) as arrays:
+            columns = {name: arrays[name] for name in arrays.files}
+        if columns["ranges"].dtype == np.float16:
+            columns |= {name: columns[name].astype(np.float32) for name in ("ranges", "cfv")}
+            columns["ranges"] /= columns["ranges"].sum(2, keepdims=True)
+        return SubgameSamples(**columns)
+
+    def content(self, precision: str) -> bytes:
+        """Of a file that stores them."""
+        columns = dict(vars(self))
+        if precision == FLOAT16:
+            columns |= {"ranges": (_RANGES_TIMES * self.ranges).astype(np.float16), "cfv": self.cfv.astype(np.float16)}
+        content = io.BytesIO()
+        np.savez(content, **columns)
+        return content.getvalue()
 
     @staticmethod
     def joined(parts: Iterable[SubgameSamples]) -> SubgameSamples:
@@ -130,8 +164,7 @@ class Dataset:
         """
         holds = {**self.recipe.plain, "shard": number, "subgames": self.recipe.shard}
         content = durable.kept(self._path(number), holds, lambda: self._make(number, threads), self._made_by)
-        with np.load(io.BytesIO(content)) as arrays:
-            return SubgameSamples(**{name: arrays[name] for name in arrays.files})
+        return SubgameSamples.stored(content)
 
     def load(self, subgames: int, threads: int = 1) -> SubgameSamples:
         """The first so many subgames, which must be stored.
@@ -161,8 +194,8 @@ class Dataset:
         return ReproError(
             f"{len(numbers)} of the {shards} shards of subgames in {self.folder} are not solved yet, the first of them "
             f"{numbers[0]}; solve them first, with algorithm=solved_subgames, algorithm.iterations={shards}, "
-            f"seed={self.recipe.seed}, and the same game and algorithm.solver (and force=true if that run is "
-            "finished). A dataset of another game.least_pot or algorithm.solver.tolerance is another one."
+            f"seed={self.recipe.seed}, and the same game, algorithm.solver and algorithm.precision (and force=true if "
+            "that run is finished). A dataset of another game.least_pot or algorithm.solver.tolerance is another one."
         )
 
     def _numbers(self, shard: int) -> range:
@@ -176,10 +209,9 @@ class Dataset:
 
     def _make(self, shard: int, threads: int) -> bytes:
         """Solve; returns the file's content."""
-        durable.write(self.folder / "recipe.json", json.dumps(asdict(self.recipe), indent=2).encode())
-        content = io.BytesIO()
-        np.savez(content, **vars(self.solved(self._numbers(shard), threads)))
-        return content.getvalue()
+        recipe = {key: value for key, value in self.recipe.plain.items() if key != "format"}
+        durable.write(self.folder / "recipe.json", json.dumps(recipe, indent=2).encode())
+        return self.solved(self._numbers(shard), threads).content(self.recipe.precision)
 
     def solved(self, numbers: Sequence[int], threads: int) -> SubgameSamples:
         """Subgames by their numbers, solved now.

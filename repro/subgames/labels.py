@@ -21,7 +21,7 @@ from repro.evaluation.base import Evaluation, Measured, Subject
 from repro.games.game import Game
 from repro.seeding import generator
 from repro.subgames.config import folder_of
-from repro.subgames.dataset import MOST_ITERATIONS, Dataset, Recipe, SubgameSamples
+from repro.subgames.dataset import MOST_ITERATIONS, Dataset, SubgameSamples
 from repro.subgames.runs import SolvedSubgamesConfig, StoredLabels
 from repro.subgames.solver import solve_all
 
@@ -67,7 +67,7 @@ class LabelErrors(Evaluation):
         readout = subject.readouts[name]
         assert isinstance(readout, StoredLabels)
         config = readout.config
-        recipe = Recipe.of(readout.game, config.seed, config.algorithm.solver)
+        recipe = config.algorithm.recipe(readout.game, config.seed)
         dataset, first = Dataset(folder_of(config), recipe), config.algorithm.first * recipe.shard
         order = torch.randperm(
             subject.snapshot.iteration * recipe.shard, generator=generator(subject.seed, "label errors")

@@ -20,7 +20,7 @@ from repro.config.schema import AlgorithmConfig, register_evaluation
 from repro.evaluation.base import Evaluation, Measured, Subject
 from repro.games.game import Game
 from repro.subgames.config import folder_of
-from repro.subgames.dataset import Dataset, Recipe
+from repro.subgames.dataset import Dataset
 from repro.subgames.encoding import CFV, EV, counterfactual, error, expected, inverse, pooled, summed
 from repro.subgames.runs import EncodingErrorConfig, MeasuredErrors
 from repro.subgames.subgames import matchups
@@ -235,7 +235,7 @@ def samples(readout: MeasuredErrors, shards: int) -> Iterator[Sample]:
     """The first so many shards of a run, with its buckets."""
     config, game = readout.config, readout.game
     algorithm, deck = config.algorithm, game.deck
-    dataset = Dataset(folder_of(config), Recipe.of(game, config.seed, algorithm.solver))
+    dataset = Dataset(folder_of(config), algorithm.recipe(game, config.seed))
     for number in range(algorithm.first, algorithm.first + shards):
         solved = dataset.shard(number, config.threads)
         bucket = torch.from_numpy(algorithm.buckets_of(game, config, solved.board)).long()

@@ -24,8 +24,8 @@ from repro.policies.readout import Readout
 from repro.policies.snapshot import Snapshot
 from repro.subgames import buckets
 from repro.subgames.buckets import K_MEANS, K_MEDIANS, BucketRecipe
-from repro.subgames.config import SubgameReadout, SubgamesConfig, folder_of
-from repro.subgames.dataset import Dataset, Recipe, SubgameSamples
+from repro.subgames.config import StoredSubgamesConfig, SubgameReadout, folder_of
+from repro.subgames.dataset import Dataset, SubgameSamples
 from repro.subgames.encoding import CFV, EV, encoding_error, error
 from repro.subgames.subgames import Subgames
 
@@ -35,7 +35,7 @@ class StoredLabels(SubgameReadout):
 
 
 @dataclass
-class SolvedSubgamesConfig(SubgamesConfig):
+class SolvedSubgamesConfig(StoredSubgamesConfig):
     """Solve random subgames and store the solutions; an iteration is a shard of the dataset, 250 rivers or 10 turns.
 
     `seed` names the dataset.
@@ -48,7 +48,7 @@ class SolvedSubgamesConfig(SubgamesConfig):
     first: int = at_least(0, 0)
 
     def stored_data(self, config: Config) -> Path:
-        return folder_of(config) / Recipe.of(self.load(config.game), config.seed, self.solver).name
+        return folder_of(config) / self.recipe(self.load(config.game), config.seed).name
 
     def build(self, game: Subgames, config: Config) -> SolvedSubgames:
         return SolvedSubgames(game, self, config)
@@ -109,7 +109,7 @@ class SolvedSubgames(Iterative):
     def __init__(self, subgames: Subgames, algorithm: SolvedSubgamesConfig, config: Config) -> None:
         super().__init__(algorithm, config.seed)
         self.subgames, self.folder = subgames, folder_of(config)
-        recipe = Recipe.of(subgames, config.seed, algorithm.solver)
+        recipe = algorithm.recipe(subgames, config.seed)
         self.dataset = Dataset(self.folder, recipe, config.device, training_key(config))
         self._first, self._threads = algorithm.first, config.threads
         self._solved = 0
