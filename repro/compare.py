@@ -106,7 +106,8 @@ def data(entry: Entry) -> str | None:
     algorithm = entry.config.algorithm
     if not isinstance(algorithm, SubgameDataConfig):
         return None
-    return f"{algorithm.subgames} subgames of {algorithm.stored_data(entry.config).name}"
+    stored = f"{algorithm.subgames} subgames of {algorithm.stored_data(entry.config).name}"
+    return stored if algorithm.fresh is None else f"fresh subgames, measured on a share of {stored}"
 
 
 # -- results ---------------------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from repro.config import Config, NetworkConfig, ReadoutConfig
 from repro.errors import ReproError
 from repro.planning import plan
 from repro.subgames import buckets
-from repro.subgames.data import Truth
 from repro.subgames.depth_limited import DepthLimitedSolver
+from repro.subgames.encoded import Truth
 from repro.subgames.kernels import BEST
 from repro.subgames.networks import PredictedValues, ValueNetwork, ValueNetworkConfig, zero_sum
 from repro.subgames.play import Play, PredictedLeaves, ReferenceLeavesConfig, turn

@@ -20,7 +20,8 @@ from repro.games.isomorphism import Coding
 from repro.planning import plan
 from repro.policies.snapshot import Snapshot
 from repro.subgames import buckets, dataset
-from repro.subgames.data import Batch, SubgameData, Truth, validation_data
+from repro.subgames.data import SubgameData, validation_data
+from repro.subgames.encoded import Batch, Truth
 from repro.subgames.encoding import CFV, EV, encoding_error, error, squared_error
 from repro.subgames.networks import (
     PredictedValues,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -27,7 +27,9 @@ from repro.subgames.buckets import BucketRecipe, HandBuckets
 from repro.subgames.config import StoredSubgamesConfig, folder_of
 from repro.subgames.dataset import Dataset as Store
 from repro.subgames.dataset import SubgameSamples
+from repro.subgames.encoded import Batch, Truth, parts_of
 from repro.subgames.encoding import CFV, averaged, encoding_error, error, expected, sizes, squared_error, summed
+from repro.subgames.fresh import Pool, numbers_of
 from repro.subgames.rows import Rows
 from repro.subgames.subgames import STACK, Subgames
 
@@ -47,6 +49,11 @@ class SubgameDataConfig(StoredSubgamesConfig):
     pot_of_stacks: int = added(between(1, 2, 2))
     # Learn from only so many of those that are not for validation, drawn by the seed; null: from all.
     learn_from: int | None = at_least(1, None)
+    # Learn from fresh subgames, so many in an iteration, which are drawn by the seed and solved then; of stored ones,
+    # which are solved first where they are not yet, only those for validation are used. null: learn from stored ones.
+    fresh: int | None = added(at_least(1, None))
+    # An iteration goes once over so many of them, the newest, of which the first one has all; null: over its own alone.
+    pool: int | None = added(at_least(1, None))
     # How many buckets hands are in; null: no buckets, and the board is part of the input.
     buckets: int | None = at_least(1, None)
     # Samples per SGD step.
@@ -62,66 +69,45 @@ class SubgameDataConfig(StoredSubgamesConfig):
                 f"algorithm.learn_from is {self.learn_from}; it must be at most algorithm.subgames, {self.subgames}, "
                 "less those for validation."
             )
-        key = "subgames" if self.learn_from is None else "learn_from"
-        most = getattr(self, key)
+        yield from self._fresh_problems()
+        learned_from = {"pool": self.pool, "fresh": self.fresh, "learn_from": self.learn_from}
+        key, most = next(((k, n) for k, n in learned_from.items() if n is not None), ("subgames", self.subgames))
         if self.batch_size > most:
             yield (
                 f"algorithm.batch_size is {self.batch_size}, but algorithm.{key} only {most}; take smaller batches or "
                 "more subgames."
             )
 
+    def _fresh_problems(self) -> Iterator[str]:
+        if self.fresh is None:
+            if self.pool is not None:
+                yield f"algorithm.pool is {self.pool} and algorithm.fresh null; only fresh subgames are in a pool."
+            return
+        if self.learn_from is not None:
+            yield (
+                f"algorithm.learn_from is {self.learn_from} and algorithm.fresh {self.fresh}; learn from stored "
+                "subgames or from fresh ones, one of the two must be null."
+            )
+        if self.pool is not None and self.pool % self.fresh:
+            yield f"algorithm.pool is {self.pool}; it must be a multiple of algorithm.fresh, {self.fresh}."
+
     def bytes_needed(self, config: Config, game: Subgames) -> Iterator[tuple[str, float]]:
         if config.network is not None and self.buckets is not None:
             larger = "algorithm.buckets" if self.buckets > config.network.width else "network.width"
             yield larger, 2 * 2 * 4.0 * self.buckets * config.network.width
         yield "algorithm.batch_size", self._encoded_bytes(game, self.batch_size)
+        if self.fresh is not None:
+            key, most = ("fresh", self.fresh) if self.pool is None else ("pool", self.pool)
+            yield f"algorithm.{key}", self._encoded_bytes(game, most)
         yield from network_bytes(config.network, 1)
 
     def bytes_on_disk(self, config: Config, game: Subgames) -> Iterator[tuple[str, float]]:
-        yield "algorithm.subgames", self._encoded_bytes(game, self.subgames)
+        kept = 1.0 if self.fresh is None else self.validation
+        yield "algorithm.subgames", self._encoded_bytes(game, kept * self.subgames)
 
-    def _encoded_bytes(self, game: Subgames, subgames: int) -> float:
+    def _encoded_bytes(self, game: Subgames, subgames: float) -> float:
         """What inputs and targets of both players take."""
         return 2 * 2 * 4.0 * (game.deck.cards if self.buckets is None else self.buckets) * subgames
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Subgames as a network sees them; `b` is the number of buckets, or of the deck's hands where there are none.
-
-    Attributes:
-        inputs: `[n, inputs]` both players' ranges over buckets, the pot as a share of stacks, and without buckets a 1
-            for each card of the board.
-        target: `[n, 2, b]` values in pots, averaged over buckets.
-        occupied: `[n, 1, b]` whether the board leaves any hand of the bucket.
-    """
-
-    inputs: Tensor
-    target: Tensor
-    occupied: Tensor
-
-    def to(self, device: torch.device) -> Batch:
-        """The same on a device; Lightning calls this."""
-        return Batch(**{f.name: getattr(self, f.name).to(device) for f in fields(self)})
-
-
-@dataclass(frozen=True)
-class Truth:
-    """What predictions are measured against, `n` subgames.
-
-    Attributes:
-        cfv, matchup, ranges: `[n, 2, hands]` in pots, and probabilities.
-        bucket: `[n, hands]` int64.
-    """
-
-    cfv: Tensor
-    matchup: Tensor
-    ranges: Tensor
-    bucket: Tensor
-
-    def to(self, device: torch.device) -> Truth:
-        """The same on a device."""
-        return Truth(**{f.name: getattr(self, f.name).to(device) for f in fields(self)})
 
 
 class Encoded(Dataset[Batch]):
@@ -174,6 +160,7 @@ class SubgameData:
         folder: of the stored subgames.
         epoch: tells which epoch begins, which names the order with the seed.
         least: subgames in a batch to learn from; a last one of fewer is left out.
+        device: where fresh subgames are solved.
 
     Attributes:
         buckets: how many there are, or hands of the deck where there are none.
@@ -183,12 +170,17 @@ class SubgameData:
 
     def __init__(
         self, subgames: Subgames, algorithm: SubgameDataConfig, target: str, seed: int, folder: Path,
-        epoch: Callable[[], int] = lambda: 0, least: int = 1,
+        epoch: Callable[[], int] = lambda: 0, least: int = 1, device: str = "cpu",
     ) -> None:  # fmt: skip
         self._subgames, self._algorithm, self._target, self._seed = subgames, algorithm, target, seed
         deck, number = subgames.deck, algorithm.dataset
         self._folder, self._epoch, self._least = folder, epoch, least
         self._store = Store(folder, algorithm.recipe(subgames, number))
+        self._pool: Pool | None = None
+        if algorithm.fresh is not None:
+            self._fresh_store = Store(folder, replace(self._store.recipe, seed=seed), device)
+            blocks = 1 if algorithm.pool is None else algorithm.pool // algorithm.fresh
+            self._pool = Pool(self._fresh_block, algorithm.fresh, blocks)
         self._recipe = None
         self.buckets = deck.cards * (deck.cards - 1) // 2
         if algorithm.buckets is not None:
@@ -219,12 +211,13 @@ class SubgameData:
         training, validation = Rows(Batch, self._folder), Rows(Batch, self._folder)
         self._truth, ideal, zero = Rows(Truth, self._folder), list[Tensor](), list[Tensor]()
         learned_from = met = 0
-        for samples in self._store.shards(self._algorithm.subgames, torch.get_num_threads()):
+        learns = stage != "validate" and self._pool is None
+        for samples in self._stored():
             whole, truth = self.encoded(samples)
             held = torch.from_numpy(self._held_out(samples.board, met))
             met += len(held)
             learned_from += int((~held).sum())
-            if stage != "validate":
+            if learns:
                 training.append(parts_of(whole, ~held))
             validation.append(parts_of(whole, held))
             validated = parts_of(truth, held)
@@ -235,13 +228,22 @@ class SubgameData:
         self._validation = Encoded(validation)
         self._check(len(self._validation), learned_from)
         _READ[self.measured_on] = self
-        if stage == "validate":
-            return
-        chosen = None
-        if self._algorithm.learn_from is not None:
-            draw = generator(self._seed, "learn from")
-            chosen = torch.randperm(len(training), generator=draw)[: self._algorithm.learn_from]
-        self._train = Encoded(training, chosen)
+        if learns:
+            self._train = Encoded(training, self._chosen(len(training)))
+
+    def _stored(self) -> Iterator[SubgameSamples]:
+        """The stored subgames, a shard at a time; where networks learn from fresh ones, they are made if need be."""
+        subgames, threads = self._algorithm.subgames, torch.get_num_threads()
+        if self._pool is None:
+            return self._store.shards(subgames, threads)
+        return self._store.some(range(subgames), threads)
+
+    def _chosen(self, subgames: int) -> Tensor | None:
+        """Numbers of those to learn from; None: all."""
+        if self._algorithm.learn_from is None:
+            return None
+        order = torch.randperm(subgames, generator=generator(self._seed, "learn from"))
+        return order[: self._algorithm.learn_from]
 
     def _check(self, held: int, training: int) -> None:
         algorithm = self._algorithm
@@ -255,16 +257,53 @@ class SubgameData:
                 f"algorithm.learn_from is {algorithm.learn_from}, but of algorithm.subgames={algorithm.subgames} only "
                 f"{training} are not for validation."
             )
-        if algorithm.batch_size > training:
+        if self._pool is None and algorithm.batch_size > training:
             raise ReproError(
                 f"algorithm.batch_size is {algorithm.batch_size}, but there are only {training} subgames to learn "
                 "from; take smaller batches or more subgames."
             )
 
     def train_dataloader(self) -> DataLoader[Batch]:
-        """Batches in random order."""
-        order = ShuffledBatches(len(self._train), self._algorithm.batch_size, self._seed, self._epoch, self._least)
-        return DataLoader(self._train, sampler=order, batch_size=None)
+        """Batches in random order. Fresh subgames are those that `begin_epoch` was told of."""
+        learned_from = self._train if self._pool is None else self._pool
+        order = ShuffledBatches(len(learned_from), self._algorithm.batch_size, self._seed, self._epoch, self._least)
+        return DataLoader(learned_from, sampler=order, batch_size=None)
+
+    # -- fresh subgames ------------------------------------------------------------------------------------------
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Draw and solve the fresh subgames of an epoch, from 0 on, those that are not in memory yet.
+
+        Raises:
+            ReproError: one could not be solved to the tolerance.
+        """
+        if self._pool is not None:
+            self._pool.advance(epoch)
+
+    def solved_by(self, epoch: int) -> int | None:
+        """Fresh subgames that were solved when an epoch, from 0 on, had begun; None where there are none."""
+        return None if self._pool is None else self._pool.made_by(epoch)
+
+    def progress(self, epoch: int) -> dict[str, Any]:
+        """What of fresh subgames a checkpoint must hold, for `restore`, when this epoch is the next."""
+        return {} if self._pool is None else {"pool": self._pool.saved(epoch)}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Take back what `progress` gave."""
+        if self._pool is not None:
+            self._pool.restore(saved["pool"])
+
+    def fresh_numbers(self, block: int) -> list[int]:
+        """Numbers of a block's subgames. Boards that are for validation are left out, unless the split is by subgames:
+        these have numbers of their own."""
+        assert self._algorithm.fresh is not None
+        left_out = None if self._algorithm.split == "subgames" else self._held_out
+        return numbers_of(self._fresh_store.recipe, block, self._algorithm.fresh, left_out)
+
+    def _fresh_block(self, block: int) -> Batch:
+        return self.encoded(self._fresh_store.solved(self.fresh_numbers(block), torch.get_num_threads()))[0]
+
+    # -- validation ----------------------------------------------------------------------------------------------
 
     def val_dataloader(self) -> DataLoader[Batch]:
         """Batches in order."""
@@ -350,11 +389,3 @@ def validation_data(subgames: Subgames, algorithm: SubgameDataConfig, target: st
         data.setup("validate")
         return data
     return cached
-
-
-BatchOrTruth = TypeVar("BatchOrTruth", Batch, Truth)
-
-
-def parts_of(whole: BatchOrTruth, rows: Tensor | slice) -> BatchOrTruth:
-    """Some of the subgames."""
-    return type(whole)(**{f.name: getattr(whole, f.name)[rows] for f in fields(whole)})

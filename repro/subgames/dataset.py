@@ -32,7 +32,7 @@ from repro import durable
 from repro.engine.compiled import Array
 from repro.errors import ReproError
 from repro.subgames.batched import solve_batched
-from repro.subgames.sampling import random_subgame
+from repro.subgames.sampling import random_board, random_subgame
 from repro.subgames.solver import Solution, SolverConfig, solve_all
 from repro.subgames.stored import Stored
 from repro.subgames.subgames import Deck, Subgame, Subgames, matchups
@@ -97,6 +97,11 @@ class Recipe(Stored):
         """The subgame of that number, unsolved."""
         deck = Deck(self.ranks, self.suits)
         return random_subgame(self.seed, number, self.board_cards, deck, self.least_pot, self.strength, self.ties)
+
+    def boards(self, numbers: Sequence[int]) -> Array:
+        """`[n, cards]` int8 boards of the subgames of these numbers."""
+        deck = Deck(self.ranks, self.suits)
+        return np.array([random_board(self.seed, number, self.board_cards, deck)[0] for number in numbers], np.int8)
 
 
 @dataclass(frozen=True)

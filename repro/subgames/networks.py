@@ -31,7 +31,8 @@ from repro.policies.readout import Readout
 from repro.policies.snapshot import Snapshot
 from repro.seeding import initialisation
 from repro.subgames.config import SubgameReadout, folder_of
-from repro.subgames.data import Batch, SubgameData, SubgameDataConfig, Truth, validation_data
+from repro.subgames.data import SubgameData, SubgameDataConfig, validation_data
+from repro.subgames.encoded import Batch, Truth
 from repro.subgames.encoding import CFV, EV, counterfactual, error, inverse, pooled, squared_error
 from repro.subgames.runs import SolvedSubgamesConfig
 from repro.subgames.subgames import Subgames
@@ -190,7 +191,7 @@ register_evaluation("value_errors", ValueErrors)
 class ValueNetworkConfig(SubgameDataConfig):
     """DCVN or DEVN, networks that predict the values of subgames; an iteration is an epoch.
 
-    `seed` names the network's initial weights and the order of the samples.
+    `seed` names the network's initial weights, the order of the samples, and fresh subgames.
     """
 
     READOUTS: ClassVar[Mapping[str, type[Readout]]] = {
@@ -254,7 +255,9 @@ class ValueNetwork(Epochs):
         super().__init__(algorithm, config.seed)
         target, folder = algorithm.predicts, folder_of(config)
         least = 2 if algorithm.normalise else 1  # One has no spread to normalise by.
-        self.data = SubgameData(subgames, algorithm, target, config.seed, folder, lambda: self.iteration, least)
+        self.data = SubgameData(
+            subgames, algorithm, target, config.seed, folder, lambda: self.iteration, least, config.device
+        )
         self._algorithm = algorithm
         assert config.network is not None
         with initialisation(config.seed, "initial networks"):
@@ -265,7 +268,7 @@ class ValueNetwork(Epochs):
     # -- epochs --------------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Read the subgames.
+        """Read the subgames, those for validation at the least.
 
         Raises:
             ReproError: as `SubgameData.setup`.
@@ -281,6 +284,7 @@ class ValueNetwork(Epochs):
 
     def begin_epoch(self) -> None:
         self._started, self._sums = time.perf_counter(), {"train": [0.0, 0.0], "validation": [0.0, 0.0]}
+        self.data.begin_epoch(self.iteration)
 
     def loss(self, batch: Batch, which: str) -> Tensor:
         wrong = huber_loss(self.network(batch.inputs), batch.target, reduction="none", delta=1.0)
@@ -298,15 +302,16 @@ class ValueNetwork(Epochs):
     # -- snapshots and checkpoints -------------------------------------------------------------------------------
 
     def counts(self) -> dict[str, float]:
-        return {"epochs": float(self.iteration)}
+        solved = self.data.solved_by(self.iteration - 1)
+        return {"epochs": float(self.iteration)} if solved is None else {"subgames": float(solved)}
 
     def state(self) -> dict[str, Any]:
         """`network`: the state of `ValueModule`."""
         return {"network": {key: t.to("cpu", copy=True) for key, t in self.network.state_dict().items()}}
 
     def progress(self) -> dict[str, Any]:
-        """Nothing: Lightning keeps the network and its optimizer."""
-        return {}
+        """What there is of fresh subgames: Lightning keeps the network and its optimizer."""
+        return self.data.progress(self.iteration)
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Take back nothing."""
+        self.data.restore(saved)

@@ -26,8 +26,9 @@ from repro.policies.snapshot import Snapshot
 from repro.subgames import buckets
 from repro.subgames.buckets import BucketRecipe
 from repro.subgames.config import SubgameReadout, SubgamesConfig, folder_of
-from repro.subgames.data import SubgameData, Truth
+from repro.subgames.data import SubgameData
 from repro.subgames.depth_limited import CheckedDown, DepthLimitedSolver, Leaves, Rivers, Solved
+from repro.subgames.encoded import Truth
 from repro.subgames.kernels import Rule
 from repro.subgames.networks import PredictedValues, ValueNetworkConfig
 from repro.subgames.sampling import random_subgame

@@ -48,8 +48,7 @@ def random_subgame(
     for key, value in (("strength", strength), ("ties", ties)):
         if value not in CHOICES[key]:
             raise ReproError(f"{key} is {value!r}; it must be one of {', '.join(CHOICES[key])}.")
-    draw = numpy_generator(seed, "subgame", number)
-    board = tuple(int(card) for card in draw.choice(deck.cards, board_cards, replace=False))
+    board, draw = random_board(seed, number, board_cards, deck)
     least = least_pot / 2
     pots = [(max(low, least), high) for low, high in POTS if high > least or low == high == least]
     low, high = pots[draw.integers(len(pots))]
@@ -57,6 +56,12 @@ def random_subgame(
     strengths = deck.strength(board, deck.hands(board)) if strength == MADE_HAND else mean_strength(deck, board)
     ranges = np.stack([random_range(strengths, draw, ties) for _ in range(2)])
     return Subgame(board, 2 * chips, ranges, deck, STACK)
+
+
+def random_board(seed: int, number: int, board_cards: int, deck: Deck) -> tuple[tuple[int, ...], np.random.Generator]:
+    """The board of the subgame of that number, and what draws the rest of it."""
+    draw = numpy_generator(seed, "subgame", number)
+    return tuple(int(card) for card in draw.choice(deck.cards, board_cards, replace=False)), draw
 
 
 def showdown_strengths(deck: Deck, board: tuple[int, ...]) -> Array:
