@@ -22,7 +22,7 @@ SHOWS = "ablations: linear weights, fits from scratch, the highest advantage, re
 _SOURCE = "later version"
 
 _LEDUC = "experiment=figure1 algorithm.value.start=random evaluation.exploitability.readouts=[sd_cfr,deep_cfr]"
-"""SD-CFR's setting, with value networks from scratch. Memories are full after a quarter of the iterations."""
+"""SD-CFR's setting, with value networks from scratch. Memories hold about a quarter of what a run brings."""
 
 
 def _setting(name: str, changed: str = "") -> Sweep:
