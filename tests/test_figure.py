@@ -226,6 +226,6 @@ def test_faulty_requests(done, monkeypatch, capsys, arguments, sentence):
 def test_an_unknown_target_is_refused():
     with pytest.raises(
         ReproError,
-        match="target 'chart' is unknown; the targets are d2cfr_baselines, d2cfr_choices, devn_buckets, ",
+        match="target 'chart' is unknown; the targets are d2cfr_baselines, d2cfr_choices, deep_cfr_ablations, ",
     ):
         module_of("chart")
