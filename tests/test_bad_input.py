@@ -95,7 +95,7 @@ def test_a_misspelt_key_is_refused_whatever_it_is_typed_with(overrides, sentence
             "hydra/launcher=jobli",
             "Could not find 'hydra/launcher/jobli' (did you mean joblib?); there are basic, joblib",
         ),
-        ("algorithm.memory=resevoir", "one of reservoir, aggregated (did you mean reservoir?)."),
+        ("algorithm.memory=resevoir", "one of reservoir, window, aggregated (did you mean reservoir?)."),
         (
             "+algorithm.readouts.x={kind: ensembel}",
             "must be one of ensemble, as_collected, average_network (did you mean ensemble?).",

@@ -347,6 +347,8 @@ def test_state_values_go_with_the_strategies(name, parameters, changes, sentence
         ),
         ("algorithm.kl_weight=0 algorithm.kl_sign=plus", "algorithm.kl_sign is plus, which has no effect"),
         ("algorithm.memory=aggregated", "algorithm.memory is aggregated; d2cfr takes reservoir only"),
+        ("algorithm.memory=window", "algorithm.memory is window; d2cfr takes reservoir only"),
+        ("algorithm.loss_weight=uniform", "algorithm.loss_weight is uniform; d2cfr takes t/T and 2t/T only"),
         ("algorithm.kl_weight=-1", "algorithm.kl_weight is -1.0; it must be at least 0"),
         ("algorithm.state_loss=-1", "algorithm.state_loss is -1.0; it must be at least 0"),
         (

@@ -76,14 +76,16 @@ def tabular_run(game, iterations, traversals, **changes):
 
 
 @pytest.mark.parametrize(("name", "traversals"), [("kuhn", 20_000), ("leduc", 8_000)])
-def test_with_a_perfect_table_it_tracks_linear_cfr(name, traversals):
+@pytest.mark.parametrize("weight", ["t/T", "uniform"])
+def test_with_a_perfect_table_it_tracks_linear_cfr_or_cfr(name, traversals, weight):
     game, iterations = load(name), 25
-    sampled = nash_conv(game, tabular_run(game, iterations, traversals).average_policy())
+    sampled = nash_conv(game, tabular_run(game, iterations, traversals, loss_weight=weight).average_policy())
     linear = nash_conv(game, exact_cfr(game, iterations, linear=True))
     plain = nash_conv(game, exact_cfr(game, iterations, linear=False))
+    expected, other = (plain, linear) if weight == "uniform" else (linear, plain)
     # Plain CFR is what forgetting the linear weights would give; sampling noise is smaller than that difference.
-    assert abs(sampled - linear) < 0.5 * abs(plain - linear)
-    assert sampled == pytest.approx(linear, rel=0.3)
+    assert abs(sampled - expected) < 0.5 * abs(other - expected)
+    assert sampled == pytest.approx(expected, rel=0.3)
 
 
 def test_dividing_regrets_by_the_number_of_actions_changes_no_tabular_strategy():
@@ -234,6 +236,22 @@ def test_the_loss_weight_scales_the_loss():
         losses.append(model.metrics["loss/value"])
     # Of one step the loss is that of the untouched initial network.
     assert losses[1] == pytest.approx(2 * losses[0], rel=1e-5)
+
+
+@pytest.mark.parametrize("memory", ["reservoir", "window", "aggregated"])
+def test_without_linear_weights_all_samples_of_both_fits_count_the_same(memory):
+    game = load("leduc")
+    model = advanced(small_model(game, loss_weight="uniform", memory=memory, traversals=200), 4)
+    for which in ("value", "average"):
+        (batch, *_) = model.begin_fit(which, 0)
+        # Weights include the division by rows and actions; 1 per sample is all that there is.
+        assert float(batch.weight.sum()) == pytest.approx(1 / game.num_actions, rel=1e-5)
+        held = model.learner(which, 0).memory.state_dict()
+        if memory == "aggregated":
+            assert float(held["weight"].sum()) == int(held["entries"])
+        else:
+            assert set(held["iteration"].tolist()) == {1}
+    assert [seat.weight.tolist() for seat in seats_of(model, ReadoutConfig("ensemble"))] == [[1.0] * 4] * 2
 
 
 def test_when_no_advantage_is_positive_the_configured_fallback_plays():

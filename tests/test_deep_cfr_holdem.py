@@ -68,13 +68,14 @@ def test_opening_table_by_hand(when_no_positive):
     torch.testing.assert_close(table.average(), expected, rtol=0, atol=1e-7)
 
 
-@pytest.mark.parametrize("divide_by_legal", [True, False])
-def test_opening_tables_sum_what_was_sampled_weighted_by_iteration(monkeypatch, divide_by_legal):
+@pytest.mark.parametrize(("divide_by_legal", "loss_weight"), [(True, "t/T"), (False, "2t/T"), (False, "uniform")])
+def test_opening_tables_sum_what_was_sampled_weighted_by_iteration(monkeypatch, divide_by_legal, loss_weight):
     # Few traversals, so that some hands are never dealt.
     game = load("fhp", ranks=5, suits=2)
     model = holdem_model(
-        game, traversals=8, divide_by_legal=divide_by_legal, value=RegressionConfig(2, 1, start="random")
-    )
+        game, traversals=8, divide_by_legal=divide_by_legal, loss_weight=loss_weight,
+        value=RegressionConfig(2, 1, start="random"),
+    )  # fmt: skip
     recorded = Recorded(model, monkeypatch)
     regrets, sums = ([torch.zeros_like(o.regrets) for o in model.strategies.openings] for _ in range(2))
     for _ in range(3):
@@ -90,7 +91,8 @@ def test_opening_tables_sum_what_was_sampled_weighted_by_iteration(monkeypatch, 
                     scale = 1.0
                     if table is regrets:
                         scale = 100.0 * (int(game.legal[infoset].sum()) if divide_by_legal else 1)
-                    table[owner][infoset - game.player_slice[owner].start] += iteration * target / scale
+                    counts = 1 if loss_weight == "uniform" else iteration
+                    table[owner][infoset - game.player_slice[owner].start] += counts * target / scale
     assert [c[:2] for c in recorded.calls] == [(t, p) for t in (1, 2, 3) for p in (0, 1)]
     for player, opening in enumerate(model.strategies.openings):
         torch.testing.assert_close(opening.regrets, regrets[player], rtol=1e-5, atol=1e-6)

@@ -18,13 +18,15 @@ from tests.helpers.training import advanced, average_policy_of, fitted, metrics_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("memory", ["reservoir", "aggregated"])
+@pytest.mark.parametrize(
+    ("memory", "loss_weight"), [("reservoir", "t/T"), ("window", "t/T"), ("window", "uniform"), ("aggregated", "t/T")]
+)
 @pytest.mark.parametrize("start", ["previous", "random"])
 @pytest.mark.parametrize("stop", [1, 3, 5])
-def test_resuming_equals_never_stopping(tmp_path, memory, start, stop):
+def test_resuming_equals_never_stopping(tmp_path, memory, loss_weight, start, stop):
     game = load("leduc")
     regression = RegressionConfig(steps=8, batch_size=64, start=start)
-    changes = {"memory": memory, "value": regression}
+    changes = {"memory": memory, "loss_weight": loss_weight, "value": regression}
     straight, resumed = straight_and_resumed(lambda: small_model(game, **changes), 6, stop, tmp_path)
     assert resumed.iteration == straight.iteration == 6
     for ours, theirs in zip(straight.history["value"], resumed.history["value"], strict=True):

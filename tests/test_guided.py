@@ -136,6 +136,7 @@ def test_resuming_equals_never_stopping(tmp_path, stop):
         (["algorithm.strategies=listed", "game.ranks=4", "game.suits=2"], "algorithm.strategies is listed"),
         (["game.ranks=4", "game.suits=2"], "algorithm.strategies is null, by which those of fhp are listed"),
         (["seeds=[0,1]"], "seeds is"),
+        (["algorithm.loss_weight=uniform"], "algorithm.loss_weight is uniform; the algorithm guided_deep_cfr"),
         (["algorithm.passed_up=maximum"], "algorithm.passed_up is maximum"),
         (["algorithm.compared_boards=1756"], "algorithm.compared_boards is 1756; fhp has 1755 boards"),
         (["algorithm.compared_boards=1"], "algorithm.compared_boards"),

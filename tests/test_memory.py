@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from repro.algorithms import memory as memory_module
-from repro.algorithms.memory import Aggregated, Memory, Reservoir
+from repro.algorithms.memory import Aggregated, Entries, Memory, Reservoir, Window
 from repro.algorithms.minibatches import Minibatch
 from repro.engine.sampling import InfosetSamples
 from repro.networks.gradients import HandDifferentiated
@@ -36,7 +37,7 @@ def random_samples(n: int, seed: int) -> InfosetSamples:
     return InfosetSamples(FIRST + torch.randint(COUNT, (n,), generator=draw), torch.randn(n, ACTIONS, generator=draw))
 
 
-def numbers_held(memory: Reservoir) -> list[int]:
+def numbers_held(memory: Entries) -> list[int]:
     """The numbers of the entries in slot order, checked to be whole entries and not parts of several."""
     state = memory.state_dict()
     number = state["target"][0].long()
@@ -47,6 +48,10 @@ def numbers_held(memory: Reservoir) -> list[int]:
 
 def reservoir(capacity: int, count: int = COUNT) -> Reservoir:
     return Reservoir(capacity, FIRST, count, ACTIONS, "cpu")
+
+
+def window(capacity: int, count: int = COUNT) -> Window:
+    return Window(capacity, FIRST, count, ACTIONS, "cpu")
 
 
 def chi_square_is_plausible(statistic: float, freedom: int) -> bool:
@@ -64,9 +69,11 @@ def loss_of(batch: Minibatch, outputs: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("infosets", [[FIRST - 1, FIRST], [FIRST, FIRST + COUNT], [FIRST + (1 << 32)]])
-@pytest.mark.parametrize("kind", [Reservoir, Aggregated])
-def test_rows_of_the_other_player_are_refused(kind, infosets):
-    memory = reservoir(50) if kind is Reservoir else Aggregated(FIRST, COUNT, ACTIONS, "cpu")
+@pytest.mark.parametrize(
+    "made", [lambda: reservoir(50), lambda: window(50), lambda: Aggregated(FIRST, COUNT, ACTIONS, "cpu")]
+)
+def test_rows_of_the_other_player_are_refused(made, infosets):
+    memory = made()
     memory.add(numbered(0, 4), 1, seeded(0))
     before = memory.state_dict()
     samples = InfosetSamples(torch.tensor(infosets), torch.zeros(len(infosets), ACTIONS))
@@ -159,6 +166,50 @@ def test_a_batch_is_distributed_as_entries_that_come_one_at_a_time(sizes):
     assert chi_square_is_plausible(statistic, len(expected) - 1)
 
 
+# -- what a window keeps ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [(3, 4, 100, 1, 0, 50), (25,), (10, 10), (9, 2), (1,) * 30, (4, 27, 10, 3)])
+def test_a_window_holds_the_last_entries(sizes):
+    memory, plain, added = window(10), deque[int](maxlen=10), 0
+    for iteration, size in enumerate(sizes, start=1):
+        memory.add(numbered(added, added + size), iteration, seeded(iteration))
+        plain.extend(range(added, added + size))
+        added += size
+        assert sorted(numbers_held(memory)) == list(plain)
+        assert (memory.size, memory.seen, memory.stands_for) == (len(plain), added, len(plain))
+
+
+def test_a_windows_entries_keep_their_iteration_and_the_rest_is_forgotten():
+    memory = window(25)
+    for iteration in range(1, 9):
+        memory.add(numbered(10 * iteration, 10 * iteration + 10), iteration, seeded(iteration))
+    held = torch.tensor(numbers_held(memory))
+    assert torch.equal(memory.state_dict()["iteration"].long(), held // 10)
+    assert sorted(held.tolist()) == list(range(65, 90))
+    # Of minibatches that draw everything many times, the mean target is that of what is held.
+    (batch,) = minibatches(memory, 1, 20_000, 8)
+    assert float((batch.weight * batch.target[:, :1]).sum() / batch.weight.sum()) == pytest.approx(
+        float((held // 10 * held).sum() / (held // 10).sum()), rel=2e-3
+    )
+
+
+@pytest.mark.parametrize("count", [COUNT, MANY])
+def test_until_it_is_full_a_window_is_a_reservoir(count, monkeypatch):
+    monkeypatch.setattr(memory_module, "_FEW", COUNT)
+    one, other = window(100, count), reservoir(100, count)
+    for memory in (one, other):
+        for iteration in range(1, 5):
+            memory.add(random_samples(25, iteration), iteration, seeded(iteration))
+    assert_same_state(one, other)
+    for a, b in zip(minibatches(one, 3, 16, 4), minibatches(other, 3, 16, 4), strict=True):
+        assert torch.equal(a.weight, b.weight)
+        assert torch.equal(a.target, b.target)
+    for memory in (one, other):
+        memory.add(random_samples(25, 5), 5, seeded(5))
+    assert not torch.equal(one.state_dict()["iteration"], other.state_dict()["iteration"])
+
+
 # -- minibatches -----------------------------------------------------------------------------------------------------
 
 
@@ -166,9 +217,9 @@ def minibatches(memory: Memory, steps: int, batch_size: int, iteration: int, sca
     return list(memory.minibatches(steps, batch_size, iteration, scale, seeded(5)))
 
 
-def filled(count: int, capacity: int = 60) -> Reservoir:
+def filled(count: int, capacity: int = 60, kind: Callable[[int, int], Entries] = reservoir) -> Entries:
     """The same entries for every `count`, which only decides whether minibatches are grouped by infoset."""
-    memory = reservoir(capacity, count)
+    memory = kind(capacity, count)
     for iteration in range(1, 5):
         memory.add(random_samples(23, iteration), iteration, seeded(iteration))
     return memory
@@ -341,9 +392,10 @@ def test_aggregated_is_what_a_large_reservoirs_minibatches_are_on_average():
 # -- checkpoints -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", [reservoir, window])
 @pytest.mark.parametrize("capacity", [200, 60])
-def test_reservoir_continues_from_its_state(capacity):
-    original, restored = filled(COUNT, capacity), reservoir(capacity)
+def test_entries_continue_from_their_state(kind, capacity):
+    original, restored = filled(COUNT, capacity, kind), kind(capacity)
     # What the memory held before must not show through.
     restored.add(random_samples(30, 9), 9, seeded(9))
     restored.load_state_dict(original.state_dict())
@@ -366,9 +418,11 @@ def test_aggregated_continues_from_its_state():
     assert_same_state(original, restored)
 
 
-@pytest.mark.parametrize("kind", ["reservoir", "aggregated"])
-def test_a_state_is_a_copy(kind):
-    memory: Memory = filled(COUNT) if kind == "reservoir" else aggregated_with_entries()[0]
+@pytest.mark.parametrize(
+    "made", [lambda: filled(COUNT), lambda: filled(COUNT, kind=window), lambda: aggregated_with_entries()[0]]
+)
+def test_a_state_is_a_copy(made):
+    memory: Memory = made()
     state = memory.state_dict()
     before = {key: value.clone() for key, value in state.items()}
     memory.add(random_samples(200, 8), 8, seeded(8))

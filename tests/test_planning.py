@@ -191,7 +191,7 @@ def test_a_reference_is_the_key_of_the_run_that_the_overrides_ask_for():
         ("algorithm.traversal=5", "traversal"),
         ("algorithm.value_capacity=0", "algorithm.value_capacity is 0; it must be at least 1."),
         ("algorithm.value.learning_rate=0", "algorithm.value.learning_rate is 0.0; it must be greater than 0."),
-        ("algorithm.memory=list", "algorithm.memory is 'list'; it must be one of reservoir, aggregated."),
+        ("algorithm.memory=list", "algorithm.memory is 'list'; it must be one of reservoir, window, aggregated."),
         ("algorithm.readouts.sd_cfr.capacity=0", "algorithm.readouts.sd_cfr.capacity is 0; it must be at least 1."),
         ("+algorithm.readouts.x={kind: ensembel}", "x.kind is 'ensembel'; for sd_cfr it must be one of"),
         ("+algorithm.readouts.x={kind: ensemble, cap: 3}", "it must be a mapping with the keys kind and capacity."),

@@ -150,6 +150,21 @@ def test_rows_weigh_by_how_many_samples_their_rank_has_seen(leduc):
     assert shared == pytest.approx(alone / 2, rel=1e-5)
 
 
+def test_of_full_windows_rows_weigh_the_same_whatever_their_rank_has_seen(leduc):
+    model = small_model(leduc, memory="window", loss_weight="uniform")
+    advanced(model, 4)
+    memory = model.value_memories[0]
+    assert memory.stands_for == memory.size == 500 < memory.seen
+
+    class Other(Ranks):
+        def each(self, number: int) -> list[int]:
+            return [number, 500]
+
+    alone = sum(float(batch.weight.sum()) for batch in model.begin_fit("value", 0))
+    model.ranks = Other(0, 2)
+    assert sum(float(batch.weight.sum()) for batch in model.begin_fit("value", 0)) == pytest.approx(alone, rel=1e-5)
+
+
 def test_no_rank_fits_where_one_has_nothing_to_learn_from(leduc):
     class Empty(Ranks):
         def each(self, number: int) -> list[int]:
@@ -183,11 +198,11 @@ def test_a_table_of_the_first_round_gets_the_samples_of_all(tmp_path):
         assert sums.tolist() == [[3.0, 6.0], [3.0, 6.0], [0.0, 0.0]]
 
 
-@pytest.mark.parametrize("name", ["leduc", "small_fhp"])
-def test_networks_are_equal_on_all_ranks_after_each_fit(name, tmp_path):
+@pytest.mark.parametrize(("name", "memory"), [("leduc", "reservoir"), ("leduc", "window"), ("small_fhp", "reservoir")])
+def test_networks_are_equal_on_all_ranks_after_each_fit(name, memory, tmp_path):
     game = load(name) if name == "leduc" else game_of(name)
     given: dict[str, Any] = {} if name == "leduc" else {"strategies": "asked", "regret_unit": 100.0}
-    algorithm = small_config(traversals=1501, value_capacity=301, strategy_capacity=300, **given)
+    algorithm = small_config(traversals=1501, value_capacity=301, strategy_capacity=300, memory=memory, **given)
     network = NETWORK if name == "small_fhp" else NetworkConfig("sd_cfr", 16)
 
     def trained(ranks: Ranks) -> dict[str, Any]:

@@ -30,10 +30,13 @@ def together(models: Sequence[DeepCFR]) -> Any:
     return models[0].algorithm.together(list(models))
 
 
-@pytest.mark.parametrize("start", ["random", "previous"])
-def test_seeds_together_are_the_seeds_alone(start):
+@pytest.mark.parametrize(
+    ("start", "changes"),
+    [("random", {}), ("previous", {}), ("previous", {"memory": "window", "loss_weight": "uniform"})],
+)
+def test_seeds_together_are_the_seeds_alone(start, changes):
     regression = RegressionConfig(steps=10, batch_size=64, start=start, more_steps=2)
-    given = {"value": regression, "average": regression}
+    given = {"value": regression, "average": regression, **changes}
     seeds = (0, 3)
     batched = advanced(together([model_of(seed, **given) for seed in seeds]), 4)
     for ours, seed in zip(batched.replicates, seeds, strict=True):

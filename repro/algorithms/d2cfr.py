@@ -124,6 +124,8 @@ class D2CFRConfig(DeepCFRConfig):
             )
         if self.memory != "reservoir":
             yield f"algorithm.memory is {self.memory}; {self.name} takes reservoir only."
+        if not self.linear:
+            yield f"algorithm.loss_weight is {self.loss_weight}; {self.name} takes t/T and 2t/T only."
 
     def _problems_of_state_values(self, game: Game) -> Iterator[str]:
         histories, listed = game.exact == "sequence_form", self.lists(game)

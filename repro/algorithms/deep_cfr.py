@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.algorithms.base import Algorithm, Training
-from repro.algorithms.memory import Aggregated, Memory, Reservoir, reservoir_bytes
+from repro.algorithms.memory import Aggregated, Memory, Reservoir, Window, entry_bytes
 from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.ranks import ALONE, Ranks
 from repro.algorithms.strategies import Asked, Listed, Rectify, Strategies, are_listed, listing_problems
@@ -69,16 +69,18 @@ class DeepCFRConfig(AlgorithmConfig):
     # What plays the first betting round: a table of sums beside the networks (only where strategies are asked), or the
     # networks, too; null: the table where strategies are asked.
     opening: str | None = one_of("table", "network", default=None)
-    # reservoir: the papers' B^v and B^s; aggregated: sums per infoset, this suite's own option.
-    memory: str = one_of("reservoir", "aggregated", default="reservoir")
+    # reservoir: the papers' B^v and B^s; window: the last so many entries; aggregated: sums per infoset, this suite's
+    # own option.
+    memory: str = one_of("reservoir", "window", "aggregated", default="reservoir")
     # What traversals pass up from a decision of the traverser: the mean of the actions' values under her strategy, or
     # their maximum, an error of OpenSpiel's Deep CFR until October 2020, which D2CFR is compared with.
     passed_up: str = added(one_of("mean", "maximum", default="mean"))
     # Capacity of B^v and of B^s, entries per player.
     value_capacity: int = at_least(1)
     strategy_capacity: int = at_least(1)
-    # Loss weight of a sample from iteration t when training in iteration T.
-    loss_weight: str = one_of("t/T", "2t/T", default="t/T")
+    # Loss weight of a sample from iteration t when training in iteration T. uniform: 1, and every iteration counts the
+    # same in all else that is summed over them, too, the first betting round's table and B^M: CFR for Linear CFR.
+    loss_weight: str = one_of("t/T", "2t/T", "uniform", default="t/T")
     # Divide sampled regrets by the number of legal actions, as the SD-CFR code does.
     divide_by_legal: bool = True
     # Divide sampled regrets by this many chips.
@@ -96,6 +98,11 @@ class DeepCFRConfig(AlgorithmConfig):
     def tables_opening(self, game: Game) -> bool:
         """Whether the first betting round of a game has a table."""
         return not self.lists(game) if self.opening is None else self.opening == "table"
+
+    @property
+    def linear(self) -> bool:
+        """Whether an iteration counts with its number (Linear CFR), or all count the same."""
+        return self.loss_weight != "uniform"
 
     @property
     def regressions(self) -> dict[str, RegressionConfig]:
@@ -152,10 +159,10 @@ class DeepCFRConfig(AlgorithmConfig):
         if self.lists(game):
             yield from self._problems_of_listed(game)
             return
-        if self.memory != "reservoir":
+        if self.memory == "aggregated":
             yield (
                 f"algorithm.memory is {self.memory}; it sums per infoset, but the strategies of the game {game.name} "
-                "are asked, not listed: use reservoir."
+                "are asked, not listed: use reservoir or window."
             )
         if self.tables_opening(game) and game.tree.rounds == 1:
             yield (
@@ -179,8 +186,8 @@ class DeepCFRConfig(AlgorithmConfig):
 
     def bytes_needed(self, config: Config, game: Game) -> Iterator[tuple[str, float]]:
         yield "algorithm.traversals", float(BYTES_PER_DEAL * self.traversals)
-        if self.memory == "reservoir":
-            entry = reservoir_bytes(game.num_actions)
+        if self.memory != "aggregated":
+            entry = entry_bytes(game.num_actions)
             yield "algorithm.value_capacity", 2.0 * entry * self.value_capacity
             if self.average is not None:
                 yield "algorithm.strategy_capacity", 2.0 * entry * self.strategy_capacity
@@ -327,7 +334,10 @@ class DeepCFR(Algorithm):
     def _new_memory(self, capacity: int, player: int, columns: int) -> Memory:
         part = self.game.player_slice[player]
         shape = (part.start, part.stop - part.start, columns, self.game.device)
-        return Reservoir(capacity, *shape) if self.algorithm.memory == "reservoir" else Aggregated(*shape)
+        if self.algorithm.memory == "aggregated":
+            return Aggregated(*shape)
+        kind = Window if self.algorithm.memory == "window" else Reservoir
+        return kind(capacity, *shape)
 
     def optimizers(self) -> list[FlatAdam]:
         return self._adams["value"]
@@ -347,6 +357,11 @@ class DeepCFR(Algorithm):
             "memory/value": float(self.ranks.total(sum(m.size for m in self.value_memories))),
             "memory/strategy": float(self.ranks.total(sum(m.size for m in self.strategy_memories))),
         }
+
+    @property
+    def iteration_counts(self) -> int:
+        """What samples of this iteration count beside those of others: its number, or all 1."""
+        return self.iteration if self.algorithm.linear else 1
 
     def _update(self, player: int) -> float:
         """Collect, fit, store: player's half of an iteration. Returns the value loss."""
@@ -395,12 +410,12 @@ class DeepCFR(Algorithm):
 
     def _remember(self, player: int, regrets: InfosetSamples, strategies: InfosetSamples) -> None:
         """Store what the player's traversals collected: her regrets and the opponent's strategies."""
-        keep, opponent = self.draws("reservoir", player), 1 - player
-        regrets = self.strategies.set_apart(player, regrets, "regrets", self.iteration, self.ranks)
-        self.value_memories[player].add(regrets, self.iteration, keep)
+        keep, opponent, counts = self.draws("reservoir", player), 1 - player, self.iteration_counts
+        regrets = self.strategies.set_apart(player, regrets, "regrets", counts, self.ranks)
+        self.value_memories[player].add(regrets, counts, keep)
         if self.strategy_memories:
-            strategies = self.strategies.set_apart(opponent, strategies, "sums", self.iteration, self.ranks)
-            self.strategy_memories[opponent].add(strategies, self.iteration, keep)
+            strategies = self.strategies.set_apart(opponent, strategies, "sums", counts, self.ranks)
+            self.strategy_memories[opponent].add(strategies, counts, keep)
 
     def renew_strategy(self, player: int) -> None:
         """Take the player's newly trained value network for the current strategy, and add it to B^M."""
@@ -431,8 +446,8 @@ class DeepCFR(Algorithm):
             ReproError: it has none.
         """
         learner = self.learner(which, player)
-        seen = self.ranks.each(learner.memory.seen)
-        if not all(seen):
+        stand_for = self.ranks.each(learner.memory.stands_for)
+        if not all(stand_for):
             traversals = self.ranks.total(self.algorithm.traversals)
             raise ReproError(
                 f"algorithm.traversals is {traversals}, and by iteration {self.iteration} they met no "
@@ -443,9 +458,9 @@ class DeepCFR(Algorithm):
             learner.network.load_state_dict(fresh.state_dict())
         draw = self.draws(f"minibatches {which}", player)
         scale = 2.0 if self.algorithm.loss_weight == "2t/T" else 1.0
-        scale *= self.ranks.count * learner.memory.seen / sum(seen)
+        scale *= self.ranks.count * learner.memory.stands_for / sum(stand_for)
         steps, rows = learner.regression.steps_at(self.iteration), learner.regression.batch_size
-        return learner.memory.minibatches(steps, rows, self.iteration, scale, draw, merged)
+        return learner.memory.minibatches(steps, rows, self.iteration_counts, scale, draw, merged)
 
     @contextmanager
     def explaining_divergence(self, which: str, player: int) -> Iterator[None]:

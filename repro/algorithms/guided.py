@@ -66,6 +66,11 @@ class GuidedConfig(DeepCFRConfig):
                 f"algorithm.passed_up is {self.passed_up}; the algorithm {self.name} takes mean only, with which "
                 "samples are unbiased readings of what networks are compared with."
             )
+        if not self.linear:
+            yield (
+                f"algorithm.loss_weight is {self.loss_weight}; the algorithm {self.name}, which is led by Linear CFR, "
+                "takes t/T and 2t/T only."
+            )
         if self.average is not None:
             yield f"algorithm.average is not null; the algorithm {self.name} has no average network."
         yield from super().problems(config, game)

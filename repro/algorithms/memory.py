@@ -2,11 +2,12 @@
 
 An entry is an infoset (int32, or int64 in games with more than 2^31 of them), the iteration it was collected in (int32)
 and one target per action (float32): 20 or 24 bytes with three actions. Features are made only when a network needs
-them.
+them. Entries count with their iteration; whoever wants all of them to count the same gives them one iteration.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -43,6 +44,11 @@ class Memory(Protocol):
     @property
     def seen(self) -> int:
         """Entries ever added."""
+        ...
+
+    @property
+    def stands_for(self) -> int:
+        """Entries that minibatches are a sample of, held or not."""
         ...
 
     def add(self, samples: InfosetSamples, iteration: int, generator: torch.Generator) -> None:
@@ -86,13 +92,13 @@ def _player_rows(infosets: Tensor, first: int, count: int) -> Tensor:
     return rows
 
 
-def reservoir_bytes(columns: int) -> int:
-    """Of an entry of a `Reservoir`, at the least."""
+def entry_bytes(columns: int) -> int:
+    """Of an entry of a memory that holds `Entries`, at the least."""
     return 8 + 4 * columns
 
 
-class Reservoir:
-    """A uniform sample of everything ever added [Vitter 1985, Algorithm R].
+class Entries(ABC):
+    """Entries, up to a number of them, and uniformly drawn minibatches of those; subclasses say which are kept.
 
     Args:
         capacity: most entries held.
@@ -123,25 +129,14 @@ class Reservoir:
         """`[actions, capacity]`."""
         return self._entries[:, -self.actions :].view(torch.float32).t()
 
+    @property
+    @abstractmethod
+    def stands_for(self) -> int:
+        """Entries that minibatches are a sample of, held or not."""
+
+    @abstractmethod
     def add(self, samples: InfosetSamples, iteration: int, generator: torch.Generator) -> None:
-        infosets = _player_rows(samples.infosets, self.first, self.count).to(self._infoset.dtype)
-        targets = samples.targets
-        fill = min(self.capacity - self.size, len(infosets))
-        slot = torch.arange(self.size, self.size + fill, device=infosets.device)
-        self._write(slot, infosets[:fill], targets[:fill], iteration)
-        self.size += fill
-        rest = len(infosets) - fill
-        if rest:
-            # The k-th entry ever seen replaces a random one with probability capacity / k.
-            position = torch.arange(self.seen + fill + 1, self.seen + fill + rest + 1, device=infosets.device)
-            draw = torch.rand(rest, generator=generator, dtype=torch.float64, device=infosets.device)
-            slot = (draw * position).long()
-            accepted = (slot < self.capacity).nonzero().flatten()
-            # Of several entries drawn for one slot the last stays, as if they had come one at a time.
-            replaced, which = slot[accepted].unique(return_inverse=True)
-            winner = torch.zeros_like(replaced).scatter_reduce_(0, which, accepted, "amax", include_self=False)
-            self._write(replaced, infosets[fill:][winner], targets[fill:][winner], iteration)
-        self.seen += len(infosets)
+        """As of `Memory`."""
 
     def _write(self, slot: Tensor, infosets: Tensor, targets: Tensor, iteration: int) -> None:
         self._infoset[slot] = infosets
@@ -230,6 +225,55 @@ class Reservoir:
         self._target[:, : self.size] = state["target"]
 
 
+class Reservoir(Entries):
+    """A uniform sample of everything ever added [Vitter 1985, Algorithm R]; the arguments are those of `Entries`."""
+
+    @property
+    def stands_for(self) -> int:
+        return self.seen
+
+    def add(self, samples: InfosetSamples, iteration: int, generator: torch.Generator) -> None:
+        infosets = _player_rows(samples.infosets, self.first, self.count).to(self._infoset.dtype)
+        targets = samples.targets
+        fill = min(self.capacity - self.size, len(infosets))
+        slot = torch.arange(self.size, self.size + fill, device=infosets.device)
+        self._write(slot, infosets[:fill], targets[:fill], iteration)
+        self.size += fill
+        rest = len(infosets) - fill
+        if rest:
+            # The k-th entry ever seen replaces a random one with probability capacity / k.
+            position = torch.arange(self.seen + fill + 1, self.seen + fill + rest + 1, device=infosets.device)
+            draw = torch.rand(rest, generator=generator, dtype=torch.float64, device=infosets.device)
+            slot = (draw * position).long()
+            accepted = (slot < self.capacity).nonzero().flatten()
+            # Of several entries drawn for one slot the last stays, as if they had come one at a time.
+            replaced, which = slot[accepted].unique(return_inverse=True)
+            winner = torch.zeros_like(replaced).scatter_reduce_(0, which, accepted, "amax", include_self=False)
+            self._write(replaced, infosets[fill:][winner], targets[fill:][winner], iteration)
+        self.seen += len(infosets)
+
+
+class Window(Entries):
+    """The last entries that were added, in a ring; the arguments are those of `Entries`.
+
+    An ablation of Deep CFR's later version. It forgets whole iterations: what is learned from it is of the last ones.
+    """
+
+    @property
+    def stands_for(self) -> int:
+        return self.size
+
+    def add(self, samples: InfosetSamples, iteration: int, generator: torch.Generator) -> None:
+        del generator
+        infosets = _player_rows(samples.infosets, self.first, self.count).to(self._infoset.dtype)
+        # Of more than it holds, only the last would stay.
+        skipped = max(0, len(infosets) - self.capacity)
+        number = torch.arange(self.seen + skipped, self.seen + len(infosets), device=infosets.device)
+        self._write(number % self.capacity, infosets[skipped:], samples.targets[skipped:], iteration)
+        self.seen += len(infosets)
+        self.size = min(self.seen, self.capacity)
+
+
 class Aggregated:
     """Every sample ever added, summed per infoset: no paper's method, an option of this suite.
 
@@ -252,6 +296,10 @@ class Aggregated:
 
     @property
     def seen(self) -> int:
+        return self._entries
+
+    @property
+    def stands_for(self) -> int:
         return self._entries
 
     def add(self, samples: InfosetSamples, iteration: int, generator: torch.Generator) -> None:

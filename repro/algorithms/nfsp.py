@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from repro.algorithms.base import Algorithm, largest_divisor
-from repro.algorithms.memory import Reservoir, reservoir_bytes
+from repro.algorithms.memory import Reservoir, entry_bytes
 from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.nfsp_strategies import AskedPlayer, ListedPlayer, PlayerStrategies, Probabilities
 from repro.algorithms.replay import BYTES_PER_TRANSITION, Replay, Transitions
@@ -94,7 +94,7 @@ class NFSPConfig(AlgorithmConfig):
     def bytes_needed(self, config: Config, game: Game) -> Iterator[tuple[str, float]]:
         yield "algorithm.hands", float(BYTES_PER_DEAL * self.hands)
         yield "algorithm.replay_capacity", 2.0 * BYTES_PER_TRANSITION * self.replay_capacity
-        yield "algorithm.reservoir_capacity", 2.0 * reservoir_bytes(game.num_actions) * self.reservoir_capacity
+        yield "algorithm.reservoir_capacity", 2.0 * entry_bytes(game.num_actions) * self.reservoir_capacity
         yield from network_bytes(config.network, 4)
 
     def build(self, game: Game, config: Config) -> NFSP:

@@ -57,7 +57,7 @@ class OpeningTable:
     """A player's first betting round: summed regrets, and the summed strategies that Deep CFR's average reads.
 
     Attributes:
-        regrets, sums: `[infosets, actions]` float64, weighted by iteration (Linear CFR).
+        regrets, sums: `[infosets, actions]` float64, each sample times what it counts, in Linear CFR its iteration.
     """
 
     def __init__(self, legal: Tensor, when_no_positive: str) -> None:
@@ -125,10 +125,14 @@ class Strategies(ABC):
         """Take the player's value network, newly fitted in `iteration`, for her current strategy."""
 
     def set_apart(
-        self, player: int, samples: InfosetSamples, into: Sums, iteration: int, ranks: Ranks = ALONE
+        self, player: int, samples: InfosetSamples, into: Sums, weight: int, ranks: Ranks = ALONE
     ) -> InfosetSamples:
-        """Add those samples of a player that have a table to its `regrets` or `sums`; returns those for networks."""
-        del player, into, iteration, ranks
+        """Add those samples of a player that have a table to its `regrets` or `sums`; returns those for networks.
+
+        Args:
+            weight: what each counts.
+        """
+        del player, into, weight, ranks
         return samples
 
     @abstractmethod
@@ -265,7 +269,7 @@ class Asked(Strategies):
             self.opening_strategies[player] = self.openings[player].strategy()
 
     def set_apart(
-        self, player: int, samples: InfosetSamples, into: Sums, iteration: int, ranks: Ranks = ALONE
+        self, player: int, samples: InfosetSamples, into: Sums, weight: int, ranks: Ranks = ALONE
     ) -> InfosetSamples:
         if not self.openings:
             return samples
@@ -275,7 +279,7 @@ class Asked(Strategies):
         early, late = is_early.nonzero().flatten(), (~is_early).nonzero().flatten()
         # State values, which D2CFR's samples have after the regrets, have no place in it.
         sampled = samples.targets.index_select(0, early)[:, : table.shape[1]].double()
-        self.openings[player].add(into, row.index_select(0, early), sampled, iteration, ranks)
+        self.openings[player].add(into, row.index_select(0, early), sampled, weight, ranks)
         return InfosetSamples(samples.infosets.index_select(0, late), samples.targets.index_select(0, late))
 
     def fit_to(

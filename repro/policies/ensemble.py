@@ -63,7 +63,8 @@ class NetworkSampling(Mixture):
 
     Only one network exists at a time: the decisions of a level are sorted by the member that takes them, and each
     member in turn is copied into `network`. The network trained in iteration t has weight t [SD-CFR, Sec. 5.1; the
-    authors' code agrees]. The uniform strategy of the first iteration comes from no network and is not part of B^M.
+    authors' code agrees], unless all are to count the same. The uniform strategy of the first iteration comes from no
+    network and is not part of B^M.
 
     Args:
         network: maps features and legal mask to advantages; its own parameters are overwritten.
@@ -76,6 +77,7 @@ class NetworkSampling(Mixture):
         members: numbers of the iterations, from 0, that may be drawn; default all.
         late: by how many iterations later each counts than it was trained in; before the first there is number -1, the
             uniform strategy.
+        linear: whether iteration t has weight t; otherwise all have the same.
 
     Attributes:
         weight: `[members]` how often each is drawn, relatively.
@@ -92,6 +94,7 @@ class NetworkSampling(Mixture):
         first: int = 0,
         members: Sequence[int] | None = None,
         late: int = 0,
+        linear: bool = True,
     ) -> None:
         self._network, self._parameters, self._inputs = network, parameters, inputs
         self._opening, self._first = opening, first
@@ -100,7 +103,8 @@ class NetworkSampling(Mixture):
         self._flat = parameters_to_vector(network.parameters()).detach()
         vector_to_parameters(self._flat, network.parameters())
         self.members = range(len(parameters)) if members is None else members
-        self.weight = torch.tensor([m + 1.0 + late for m in self.members], device=self._flat.device)
+        counts = [m + 1.0 + late if linear else 1.0 for m in self.members]
+        self.weight = torch.tensor(counts, device=self._flat.device)
 
     @torch.no_grad()
     def strategy(self, position: int, infosets: Tensor) -> Tensor:
@@ -165,8 +169,9 @@ class BM(Readout):
         opening = snapshot.history["opening"][player] if "opening" in snapshot.history else None
         first, late = game.player_slice[player].start, self._late(player)
         members = self._members(snapshot.iteration, player)
-        when_no_positive = self.config.algorithm.when_no_positive
-        return NetworkSampling(network, parameters, inputs, when_no_positive, opening, first, members, late)
+        algorithm = self.config.algorithm
+        how = (algorithm.when_no_positive, opening, first, members, late, algorithm.linear)
+        return NetworkSampling(network, parameters, inputs, *how)
 
     def _late(self, player: int) -> int:
         return 0
