@@ -5,7 +5,6 @@ Winnings are exact values of the two policy networks of the same iteration and t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +19,7 @@ from paper_figures.claims import NOT_TESTABLE, Claim, above, all_of, below
 from paper_figures.d2cfr_curves import UNIT, apart, draw_curves, how, late, share_below
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import curves
-from repro.evaluation.statistics import Estimate, mean_ci
+from repro.evaluation.statistics import as_ratio, mean_ci
 
 _SHOWN_EVERY = 10
 """Iterations from one drawn point to the next, at least."""
@@ -133,8 +132,7 @@ def lower_loss(
     if first.empty:
         return Claim(id_, statement, source, NOT_TESTABLE, None, "ratio", note="no evaluation then")
     # Logarithms, so that iterations with large losses do not outweigh the others.
-    logs = apart(np.log(first).mean(axis=1), np.log(second).mean(axis=1))
-    ratio = Estimate(math.exp(logs.mean), math.exp(logs.low), math.exp(logs.high), logs.n, logs.freedom)
+    ratio = as_ratio(apart(np.log(first).mean(axis=1), np.log(second).mean(axis=1)))
     share, nearly = share_below(first, ratio_below * second)
     return Claim(
         id_, statement, source, unless_smoke(data, all_of([below(ratio, ratio_below), nearly])), ratio, "ratio",

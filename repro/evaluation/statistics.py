@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +66,12 @@ def difference(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -> Estimate
     freedom = float(variances.sum() ** 2 / (variances**2 / [len(x) - 1, len(y) - 1]).sum())
     half = float(stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(variances.sum()))
     return Estimate(mean, mean - half, mean + half, n, freedom)
+
+
+def as_ratio(logarithms: Estimate) -> Estimate:
+    """The estimate of a difference of logarithms, as that of a ratio; its interval is lopsided."""
+    mean, low, high = (math.exp(value) for value in (logarithms.mean, logarithms.low, logarithms.high))
+    return Estimate(mean, low, high, logarithms.n, logarithms.freedom)
 
 
 def bands(rows: Sequence[ArrayLike]) -> dict[str, Any]:
