@@ -62,6 +62,10 @@ KINDS: Mapping[str, Kind] = {
     "blueprint": Kind("experiment=hunl_blueprint scale=smoke algorithm.buckets=10"),
     "solved subgames": Kind(_DATA),
     "DEVN": Kind("experiment=devn scale=smoke algorithm=devn", before=(_DATA,)),
+    "DEVN, fresh subgames": Kind(
+        "experiment=devn scale=smoke algorithm=devn algorithm.iterations=6 algorithm.fresh=100 algorithm.pool=300",
+        before=(_DATA,),
+    ),
     "encoding error": Kind("game=river_subgames experiment=encoding_error scale=smoke"),
     "match": Kind(
         f"{_OTHER} evaluation=[exploitability,match] evaluation.match.hands=1000 "
