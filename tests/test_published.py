@@ -9,7 +9,6 @@ import shutil
 
 import pytest
 import yaml
-from _pytest.mark import ParameterSet  # what `pytest.param` gives has no public name
 
 from paper_figures import page
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, Verdict, after_holm
@@ -82,23 +81,14 @@ def test_verdicts_after_holms_correction_claim_by_claim():
 # -- commands that repeat --------------------------------------------------------------------------------------------
 
 RESULTS_OF_ALL = [result for target in EVERY for result in target.results]
-SETTINGS_CHANGED = ("figure4-laptop", "figure5-laptop")
-"""Results of settings that their experiments had when they were published, and have no longer."""
 
 
 def name_of(result: Result) -> str:
     return f"{result.target}-{result.scale}"
 
 
-def with_changed_settings(result: Result) -> ParameterSet:
-    changed = pytest.mark.xfail(
-        strict=True, reason="its settings were changed; published again, it is to leave the list"
-    )
-    return pytest.param(result, id=name_of(result), marks=[changed] if name_of(result) in SETTINGS_CHANGED else [])
-
-
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("result", map(with_changed_settings, RESULTS_OF_ALL))
+@pytest.mark.parametrize("result", RESULTS_OF_ALL, ids=name_of)
 def test_the_command_of_every_published_sweep_asks_for_the_runs_that_were_done(result):
     for sweep in result.provenance["sweeps"]:
         words = shlex.split(command_of(sweep))
