@@ -41,6 +41,9 @@ SWEEPS = (
 LOSSLESS = math.inf
 """Buckets of the abstraction that has one for every suit-isomorphism class."""
 
+BUCKETS = 30_000
+"""Of the abstraction that the paper compares Deep CFR with."""
+
 COMPARABLE = 1.5
 """Up to which factor two exploitabilities are "comparable"; no number is the paper's, this is ours."""
 
@@ -51,6 +54,12 @@ _DEEP_COLOURS = ("#E69F00", "#D55E00", "#CC79A7")
 def abstractions(data: pd.DataFrame) -> list[float]:
     """Numbers of buckets, coarsest first, lossless last."""
     return values(data, "buckets")
+
+
+def compared(data: pd.DataFrame) -> tuple[list[float], float | None]:
+    """The abstraction that Deep CFR is compared with, 30,000 buckets or the finest that has fewer, and coarser ones."""
+    coarser = [buckets for buckets in abstractions(data) if buckets <= BUCKETS]
+    return coarser[:-1], coarser[-1] if coarser else None
 
 
 def deep_settings(data: pd.DataFrame) -> list[int]:
@@ -182,8 +191,7 @@ def _unless_behind_coarser(data: pd.DataFrame, claim: Claim, traversals: int) ->
         return claim
     runs = deep(data, traversals)
     nodes = float(str(runs.columns[-1]))
-    finite = [buckets for buckets in abstractions(data) if buckets != LOSSLESS]
-    for buckets in finite[:-1]:
+    for buckets in compared(data)[0]:
         bucketed = tabular(data, buckets)
         if not float(str(bucketed.columns[0])) <= nodes <= float(str(bucketed.columns[-1])):
             continue
@@ -226,10 +234,9 @@ def _at(runs: pd.DataFrame, nodes: float) -> pd.Series:
 
 def _comparable(data: pd.DataFrame) -> list[Claim]:
     """Deep CFR against 30,000 buckets (or the finest that has fewer) at as many nodes."""
-    finite = [buckets for buckets in abstractions(data) if buckets != LOSSLESS]
-    if not finite:
+    buckets = compared(data)[1]
+    if buckets is None:
         return []
-    buckets = max(finite)
     bucketed = tabular(data, buckets)
     judged = []
     for traversals in deep_settings(data):

@@ -10,7 +10,6 @@ minutes are then a span, from none of it to all of it. Disk is what the folder o
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -88,9 +87,12 @@ class Likeness:
         # A key that only one of them has was added, or is of another version.
         differing = sorted(key for key in flat.keys() & example.flat.keys() if flat[key] != example.flat[key])
         settings = tuple(key for key in differing if key not in _LENGTHS)
-        pairs = [(flat[key], example.flat[key]) for key in settings if key in multiplying]
-        ratios = [now / then for now, then in pairs if now and then]
-        factors = math.prod(min(1, r) for r in ratios), math.prod(max(1, r) for r in ratios)
+        ratios: dict[str, float] = {}
+        for key in (key for key in settings if key in multiplying and flat[key] and example.flat[key]):
+            # Keys of the same fit multiply its work; fits, and all else, are parts of which each takes a share.
+            part = key.rpartition(".")[0]
+            ratios[part] = ratios.get(part, 1.0) * flat[key] / example.flat[key]
+        factors = min(1.0, *ratios.values(), 1.0), max(1.0, *ratios.values(), 1.0)
         return cls(settings, len(differing) - len(settings), factors)
 
     @property
@@ -194,9 +196,11 @@ def _examples(output: Path) -> Iterator[Example]:
     for folder in staleness.results():
         for sweep in json.loads((folder / "provenance.json").read_text())["sweeps"]:
             flat = {key: value for key, value in flatten(sweep["config"]).items() if key != "seed"}
-            mean = sum(sweep["wall_seconds"]) / len(sweep["wall_seconds"])
+            # Of what is swept beside seeds the recorded configuration is the first one.
+            walls = sweep["wall_seconds"]
+            alike = walls if len(walls) == len(sweep["seeds"]) else walls[:1]
+            mean = sum(alike) / len(alike)
             last = flat.get("algorithm.iterations")
-            # Of a sweep over lengths, or over what is not known to be alike, there is one sum.
             if isinstance(last, int) and mean:
                 yield Example(f"published {folder.name}", _settings(flat), partial(dict, {last: mean}))
 

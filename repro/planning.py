@@ -39,7 +39,8 @@ from repro.config.schema import Config
 from repro.errors import ReproError
 from repro.planned import MOST_AT_ONCE, Run, titles
 from repro.suggestions import did_you_mean
-from repro.trained import full_key
+from repro.tracking import record as records
+from repro.trained import folder_of, full_key
 
 CONF = composed.CONF
 _PUBLISHED = ("custom", "paper")
@@ -165,7 +166,8 @@ def check_sizes(runs: Iterable[Run], given: float | None = None) -> None:
     """
     for run in runs:
         for config in run.configs:
-            check_memory(config, game_for_checks(config), given=given)
+            trains = config.force or not records.read(folder_of(config)).trained
+            check_memory(config, game_for_checks(config), trains, given)
 
 
 def measured_otherwise(config: Config, overrides: Sequence[str], config_dir: str | None = None) -> Config:

@@ -160,7 +160,7 @@ def test_resuming_equals_never_stopping(tmp_path: Path, monkeypatch: pytest.Monk
     asked = run_config(tmp_path, pool=pool)
     ours, theirs = (measured(RIVERS, asked, model, ValueErrors()) for model in (straight, resumed))
     assert ours == theirs
-    assert straight.counts() == resumed.counts() == {"subgames": 16.0 + (0 if pool is None else 8)}
+    assert straight.counts() == resumed.counts() == {"epochs": 4.0, "subgames": 16.0 + (0 if pool is None else 8)}
     assert len(solved) == 2 * straight.counts()["subgames"], "what was in the pool is not solved again"
     assert same(learned_from(straight), learned_from(resumed))
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from hydra import compose, initialize_config_dir
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import MissingConfigException
 from omegaconf import MISSING
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 
 from repro.config import schema
 from repro.config.composed import CONF, check_choices, check_keys, one_sentence
@@ -120,12 +120,21 @@ def check_early(overrides: Sequence[str], multirun: bool) -> None:
     """
     if schema.ALGORITHMS or schema.EVALUATIONS:  # Imported already.
         return
-    with _registered(), initialize_config_dir(str(CONF), version_base="1.3"):
-        try:
-            first = jobs_of(overrides, multirun)[0]
-            check_choices(first)
-            check_keys(compose("config", first))
-        except (HydraException, OmegaConfBaseException, ValueError, TypeError, AssertionError, AttributeError) as error:
-            # Whatever Hydra raises beside, `repro.planning` tells.
-            if any(isinstance(fault, _UNKNOWN) for fault in (error, error.__cause__)):
-                raise ReproError(" ".join(one_sentence(error).split())) from error
+    try:
+        with _registered(), initialize_config_dir(str(CONF), version_base="1.3"):
+            _check_first(jobs_of(overrides, multirun)[0])
+    except ReproError:
+        raise
+    except Exception:
+        # Whatever else is wrong, here or with how sources declare schemas, `repro.planning` meets with the real ones.
+        return
+
+
+def _check_first(job: list[str]) -> None:
+    try:
+        check_choices(job)
+        check_keys(compose("config", job))
+    except Exception as error:
+        if any(isinstance(fault, _UNKNOWN) for fault in (error, error.__cause__)):
+            raise ReproError(" ".join(one_sentence(error).split())) from error
+        raise

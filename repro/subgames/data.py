@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -98,7 +99,8 @@ class SubgameDataConfig(StoredSubgamesConfig):
         yield "algorithm.batch_size", self._encoded_bytes(game, self.batch_size)
         if self.fresh is not None:
             key, most = ("fresh", self.fresh) if self.pool is None else ("pool", self.pool)
-            yield f"algorithm.{key}", self._encoded_bytes(game, most)
+            # Those that are kept, and beside them all together.
+            yield f"algorithm.{key}", 2 * self._encoded_bytes(game, most)
         yield from network_bytes(config.network, 1)
 
     def bytes_on_disk(self, config: Config, game: Subgames) -> Iterator[tuple[str, float]]:
@@ -107,7 +109,8 @@ class SubgameDataConfig(StoredSubgamesConfig):
 
     def _encoded_bytes(self, game: Subgames, subgames: float) -> float:
         """What inputs and targets of both players take."""
-        return 2 * 2 * 4.0 * (game.deck.cards if self.buckets is None else self.buckets) * subgames
+        hands = math.comb(game.deck.cards, 2)
+        return 2 * 2 * 4.0 * (hands if self.buckets is None else self.buckets) * subgames
 
 
 class Encoded(Dataset[Batch]):

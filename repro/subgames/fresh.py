@@ -76,7 +76,8 @@ class Pool(Dataset[Batch]):
     def saved(self, iteration: int) -> dict[str, Any]:
         """What `restore` needs of the blocks that an iteration, this one or the next, has."""
         kept = self._kept(iteration)
-        rows: dict[str, Tensor] = {} if kept is None else {f.name: getattr(kept, f.name) for f in fields(kept)}
+        # Copies, because of a view all that it is a part of would be stored.
+        rows: dict[str, Tensor] = {} if kept is None else {f.name: getattr(kept, f.name).clone() for f in fields(kept)}
         return {"first": iteration, "rows": rows}
 
     def restore(self, saved: dict[str, Any]) -> None:

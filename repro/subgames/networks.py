@@ -303,7 +303,7 @@ class ValueNetwork(Epochs):
 
     def counts(self) -> dict[str, float]:
         solved = self.data.solved_by(self.iteration - 1)
-        return {"epochs": float(self.iteration)} if solved is None else {"subgames": float(solved)}
+        return {"epochs": float(self.iteration)} | ({} if solved is None else {"subgames": float(solved)})
 
     def state(self) -> dict[str, Any]:
         """`network`: the state of `ValueModule`."""
