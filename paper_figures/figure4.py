@@ -93,14 +93,14 @@ def _name(buckets: float) -> str:
 
 def draw(data: pd.DataFrame) -> Figure:
     """The paper's plot."""
-    figure = Figure(figsize=(7.2, 4.8))
+    figure = Figure(figsize=(9.2, 4.8))
     axes: Axes = figure.subplots()
     for colour, buckets in zip(cycle(_BUCKET_COLOURS), abstractions(data), strict=False):
         _curve(axes, tabular(data, buckets), colour, f"Linear MCCFR, {_name(buckets)}")
     for colour, traversals in zip(cycle(_DEEP_COLOURS), deep_settings(data), strict=False):
         _curve(axes, deep(data, traversals), colour, f"Deep CFR, {traversals:,} traversals")
     axes.set(xscale="log", yscale="log", xlabel="nodes touched", ylabel=LABEL)
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
     draw_references(axes, data)
     label_axis(axes.yaxis, data.value[data.metric == "exploitability"])
     error = sampling_error(data)

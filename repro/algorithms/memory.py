@@ -42,11 +42,6 @@ class Memory(Protocol):
         ...
 
     @property
-    def seen(self) -> int:
-        """Entries ever added."""
-        ...
-
-    @property
     def stands_for(self) -> int:
         """Entries that minibatches are a sample of, held or not."""
         ...
@@ -292,10 +287,6 @@ class Aggregated:
 
     @property
     def size(self) -> int:
-        return self._entries
-
-    @property
-    def seen(self) -> int:
         return self._entries
 
     @property
