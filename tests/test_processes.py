@@ -22,6 +22,7 @@ from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
 from torch import Tensor
 
 from repro.algorithms.deep_cfr import DeepCFR
+from repro.algorithms.memory import Window
 from repro.algorithms.minibatches import Chunked, ManySteps, Minibatch
 from repro.algorithms.ranks import ALONE, Ranks
 from repro.algorithms.regression import fit
@@ -154,6 +155,7 @@ def test_of_full_windows_rows_weigh_the_same_whatever_their_rank_has_seen(leduc)
     model = small_model(leduc, memory="window", loss_weight="uniform")
     advanced(model, 4)
     memory = model.value_memories[0]
+    assert isinstance(memory, Window)
     assert memory.stands_for == memory.size == 500 < memory.seen
 
     class Other(Ranks):
