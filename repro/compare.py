@@ -200,7 +200,8 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
     if len(shown):
         same, total = int(shown.same.sum()), int(shown.numbers.sum())
         status = int(same < total)
-        print(f"results of the seeds that both have ({_listed(sorted(seeds))}): {same} of {total} numbers are the same")
+        which = f"results of the seeds that both have ({_listed(sorted(seeds))}), at iterations that both have"
+        print(f"{which}: {same} of {total} numbers are the same")
         table = Table("read-out", "metric", "the same", "least digits", "first apart", "iteration", "A", "B", box=None)
         for row in shown[every | (shown.readout != "training")].to_dict("records"):
             digits = "all" if row["digits"] == _ALL_DIGITS else str(row["digits"])

@@ -233,7 +233,7 @@ def main() -> int:
     parser.add_argument("--tracking-uri", help="MLflow store, such as a server's (default: in the output folder)")
     parser.add_argument("--force", action="store_true", help="run again what is finished")
     parser.add_argument(
-        "--plan", action="store_true", help="say what would be done and how long it may take, do nothing"
+        "--plan", "--dry-run", action="store_true", help="say what would be done and how long it may take, do nothing"
     )
     parser.add_argument("--draw", action="store_true", help="draw again from the exported CSV, run nothing")
     parser.add_argument("--publish", action="store_true", help="copy a drawn figure to paper_figures/results")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -47,12 +47,14 @@ class Example:
         flat: its hyperparameters, dotted.
         seconds: iteration -> seconds of training until there.
         folder: None if it is only published.
+        runs: key -> seconds of the trainings of its sweep, itself among them, where their keys are known.
     """
 
     name: str
     flat: Mapping[str, Any]
     seconds: Callable[[], Mapping[int, float]]
     folder: Path | None = None
+    runs: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def known(self) -> Mapping[int, float]:
@@ -60,6 +62,8 @@ class Example:
 
     def taken(self, config: Config) -> float:
         """Seconds that a training took as far as another one goes; beyond its end in proportion to the work."""
+        if training_key(config) in self.runs:
+            return self.runs[training_key(config)]
         iterations, last = config.algorithm.iterations, max(self.known)
         if iterations in self.known:
             return self.known[iterations]
@@ -202,7 +206,10 @@ def _examples(output: Path) -> Iterator[Example]:
             mean = sum(alike) / len(alike)
             last = flat.get("algorithm.iterations")
             if isinstance(last, int) and mean:
-                yield Example(f"published {folder.name}", _settings(flat), partial(dict, {last: mean}))
+                # Which trainings these are has not always been recorded.
+                keys = sweep.get("rerun", "").split()[-len(walls) :]
+                runs = dict(zip(keys, walls, strict=True)) if keys else {}
+                yield Example(f"published {folder.name}", _settings(flat), partial(dict, {last: mean}), runs=runs)
 
 
 def _clock(entry: catalogue.Entry) -> Callable[[], Mapping[int, float]]:
@@ -228,7 +235,8 @@ def _nearest(config: Config, examples: Sequence[Example]) -> list[tuple[Example,
     flat, multiplies = hyperparameters(config), set(multiplying(config.algorithm, "algorithm."))
     by_rank: dict[tuple[float, ...], list[tuple[Example, Likeness]]] = {}
     for example in (e for e in examples if all(e.flat.get(key) == flat.get(key) for key in _SAME)):
-        likeness = Likeness.of(flat, example, multiplies)
+        is_this = training_key(config) in example.runs
+        likeness = Likeness((), 0, (1.0, 1.0)) if is_this else Likeness.of(flat, example, multiplies)
         by_rank.setdefault((*likeness.rank, example.folder is None), []).append((example, likeness))
     return by_rank[min(by_rank)] if by_rank else []
 
