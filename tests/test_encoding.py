@@ -329,7 +329,10 @@ def test_resuming_equals_never_stopping(tmp_path: Path):
     ("overrides", "sentence"),
     [
         (["game=leduc", "algorithm=encoding_error"], "takes one of turn_subgames, river_subgames"),
-        (["game=river_subgames", "algorithm=sd_cfr"], "game 'river_subgames' is unknown; the games are"),
+        (
+            ["game=river_subgames", "algorithm=sd_cfr"],
+            "game is river_subgames; the algorithm takes whole games",
+        ),
         ([*RUN, "game.ranks=1"], "ranks is 1; allowed are 2 to 13"),
         ([*RUN, "game.ranks=2"], "8 cards; 9 are dealt"),
         ([*RUN, "+game.stack=5"], "no parameter 'stack'"),

@@ -17,14 +17,14 @@ from repro.config.keys import hyperparameters
 from repro.errors import ReproError
 from repro.evaluation.statistics import mean_ci
 from repro.launching import Command
-from repro.planned import WHO, Run, curve_name, titled_together, titles
+from repro.planned import WHO, Run, curve_name, stages, titled_together, titles
 from repro.planning import plan
 from repro.targets import Options, plan_target
 from repro.tracking import figures, means, views
 from repro.tracking import record as records
 from repro.tracking.store import default_uri, open_store
 from repro.trained import folder_of
-from tests.helpers.commands import call_here, executed, planned, tracked
+from tests.helpers.commands import executed, planned, tracked
 
 KUHN = (
     "game=kuhn",
@@ -235,7 +235,12 @@ def means_in(output: Path) -> dict[str, Any]:
 
 
 def sweep_here(output: Path, *overrides: str) -> None:
-    assert call_here("-m", *MCCFR, *overrides, f"output_dir={output}").returncode == 0
+    """A command over seeds, as `python -m repro.run -m` does it."""
+    runs = plan([*MCCFR, *overrides, f"output_dir={output}"], multirun=True).runs
+    command = Command(output, None, None)
+    assert command.do(stages(runs)) == 0
+    command.show(runs)
+    command.show_means(runs)
 
 
 @pytest.fixture

@@ -96,16 +96,20 @@ class SubgameDataConfig(StoredSubgamesConfig):
         if config.network is not None and self.buckets is not None:
             larger = "algorithm.buckets" if self.buckets > config.network.width else "network.width"
             yield larger, 2 * 2 * 4.0 * self.buckets * config.network.width
-        yield "algorithm.batch_size", self._encoded_bytes(game, self.batch_size)
+        yield self._larger("batch_size", self.batch_size), self._encoded_bytes(game, self.batch_size)
         if self.fresh is not None:
             key, most = ("fresh", self.fresh) if self.pool is None else ("pool", self.pool)
             # Those that are kept, and beside them all together.
-            yield f"algorithm.{key}", 2 * self._encoded_bytes(game, most)
+            yield self._larger(key, most), 2 * self._encoded_bytes(game, most)
         yield from network_bytes(config.network, 1)
 
     def bytes_on_disk(self, config: Config, game: Subgames) -> Iterator[tuple[str, float]]:
         kept = 1.0 if self.fresh is None else self.validation
-        yield "algorithm.subgames", self._encoded_bytes(game, kept * self.subgames)
+        yield self._larger("subgames", self.subgames), self._encoded_bytes(game, kept * self.subgames)
+
+    def _larger(self, key: str, subgames: int) -> str:
+        """Which key is told of what so many subgames take: theirs, or that of the buckets, if these are more."""
+        return "algorithm.buckets" if self.buckets is not None and self.buckets > subgames else f"algorithm.{key}"
 
     def _encoded_bytes(self, game: Subgames, subgames: float) -> float:
         """What inputs and targets of both players take."""
