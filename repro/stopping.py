@@ -8,12 +8,14 @@ iteration and leaves a checkpoint; whatever else is done stops at once.
 from __future__ import annotations
 
 import functools
+import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import ParamSpec
 
 P = ParamSpec("P")
@@ -24,8 +26,11 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _AGAIN_AFTER_SECONDS = 10.0
 """How long after a signal others are ignored, because the work is being closed.
 
-Not for ever: Python drops what a signal raises where that happens in a destructor or a callback from C.
+Not for ever: Python drops what a signal raises where that happens in a callback from C.
 """
+
+_MOMENT = 0.05
+"""Seconds after which a signal is sent again that came in a destructor."""
 
 _received = signal.SIGINT
 """The signal that raised the last KeyboardInterrupt, as far as is known."""
@@ -68,12 +73,22 @@ def stopped_by_signals() -> Iterator[None]:
         _stopped = None
 
 
-def _stop(number: int, frame: object) -> None:
+def _stop(number: int, frame: FrameType | None) -> None:
     global _received, _stopped
+    if _is_in_destructor(frame):
+        # Python would print and drop what is raised there.
+        threading.Timer(_MOMENT, os.kill, (os.getpid(), number)).start()
+        return
     now = time.monotonic()
     if _stopped is None or now - _stopped >= _AGAIN_AFTER_SECONDS:
         _received, _stopped = signal.Signals(number), now
         raise KeyboardInterrupt
+
+
+def _is_in_destructor(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
 
 
 def received() -> signal.Signals:
@@ -101,7 +116,7 @@ def asked_by(*numbers: signal.Signals) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _ask(number: int, frame: object) -> None:
+def _ask(number: int, frame: FrameType | None) -> None:
     global _asked
     _asked = signal.Signals(number)
     if not _iterating:

@@ -281,3 +281,17 @@ def test_a_run_on_a_gpu_has_a_process_that_is_not_forked(worker, tmp_path, monke
     """Here on the CPU, and only that it can be done."""
     monkeypatch.setattr(executing, "get_context", lambda _: multiprocessing.get_context("spawn"))
     assert worker() == records.FINISHED
+
+
+def test_a_signal_that_comes_in_a_destructor_stops_a_moment_later():
+    class Signals:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    def work() -> None:
+        with stopping.stopped_by_signals():
+            Signals()
+            time.sleep(30)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
