@@ -189,7 +189,7 @@ def _diminishing(data: pd.DataFrame, panel: Panel) -> Claim:
 
 
 def _ratio_of_least(data: pd.DataFrame, panel: Panel, evaluation: int) -> tuple[Estimate, str]:
-    """Exploitability with the least of a setting over that with the most at an evaluation, and which are meant."""
+    """The log of exploitability with the least of a setting over that with the most, at an evaluation; and in words."""
     settings = panel.settings(data)
     least, most = (panel.curves(data, setting).iloc[:, evaluation] for setting in (settings[0], settings[-1]))
     words = f"{settings[0]:,} over {settings[-1]:,} at iteration {least.name}"
@@ -215,12 +215,11 @@ def _same_level(data: pd.DataFrame) -> Claim:
     statement, source = "Fewer traversals converge to the same level", "Fig. 3, later version"
     ratio, words = _ratio_of_least(data, panel, -1)
     note = f"exploitability with {words}, paired by seed; holds if the interval {_WITHIN}"
+    verdict: str = within(ratio, -SAME, SAME)
     if data.step[data.readout == "deep_cfr"].max() < LENGTH:
         note += f"; judged after the published {LENGTH} iterations only, for before that it says who is faster"
-        return Claim("same_level", statement, source, NOT_TESTABLE, ratio, "log ratio", note=note)
-    return Claim(
-        "same_level", statement, source, unless_smoke(data, within(ratio, -SAME, SAME)), ratio, "log ratio", note=note
-    )
+        verdict = NOT_TESTABLE
+    return Claim("same_level", statement, source, unless_smoke(data, verdict), ratio, "log ratio", note=note)
 
 
 def _settings(data: pd.DataFrame) -> dict[str, pd.DataFrame]:

@@ -95,7 +95,7 @@ def minutes(sweeps: Sequence[Mapping[str, Any]]) -> float:
     """What training all runs of a `provenance.json` took, one after another, each once."""
     runs: dict[Any, float] = {}
     for sweep in sweeps:
-        runs |= dict(zip(_names_of_runs(sweep), sweep["wall_seconds"], strict=True))
+        runs |= dict(zip(names_of_runs(sweep), sweep["wall_seconds"], strict=True))
     return sum(runs.values()) / 60
 
 
@@ -107,11 +107,11 @@ def evaluation_minutes(sweeps: Sequence[Mapping[str, Any]]) -> float | None:
         if None in seconds:
             return None
         measured = json.dumps(sweep["evaluation"], sort_keys=True)
-        runs |= dict(zip([(name, measured) for name in _names_of_runs(sweep)], seconds, strict=True))
+        runs |= dict(zip([(name, measured) for name in names_of_runs(sweep)], seconds, strict=True))
     return sum(runs.values()) / 60
 
 
-def _names_of_runs(sweep: Mapping[str, Any]) -> list[Any]:
+def names_of_runs(sweep: Mapping[str, Any]) -> list[Any]:
     """What tells a sweep's runs apart, and is the same where another sweep has the same run."""
     if "rerun" in sweep:
         return list(sweep["rerun"].split()[3:])

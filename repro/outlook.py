@@ -17,6 +17,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from paper_figures import page
 from repro import catalogue, leftovers, staleness
 from repro.config.keys import flatten, hyperparameters, multiplying, training_key
 from repro.config.schema import Config
@@ -96,7 +97,7 @@ class Likeness:
             # Keys of the same fit multiply its work; fits, and all else, are parts of which each takes a share.
             part = key.rpartition(".")[0]
             ratios[part] = ratios.get(part, 1.0) * flat[key] / example.flat[key]
-        factors = min(1.0, *ratios.values(), 1.0), max(1.0, *ratios.values(), 1.0)
+        factors = min([1.0, *ratios.values()]), max([1.0, *ratios.values()])
         return cls(settings, len(differing) - len(settings), factors)
 
     @property
@@ -207,8 +208,7 @@ def _examples(output: Path) -> Iterator[Example]:
             last = flat.get("algorithm.iterations")
             if isinstance(last, int) and mean:
                 # Which trainings these are has not always been recorded.
-                keys = sweep.get("rerun", "").split()[-len(walls) :]
-                runs = dict(zip(keys, walls, strict=True)) if keys else {}
+                runs = dict(zip(page.names_of_runs(sweep), walls, strict=True)) if "rerun" in sweep else {}
                 yield Example(f"published {folder.name}", _settings(flat), partial(dict, {last: mean}), runs=runs)
 
 
