@@ -23,7 +23,8 @@ PORT ?= 5000
 KILLS ?= 200
 # README=1 brings the README's table up to date instead of writing the report.
 README ?=
-# Of verify: at most so many iterations, so many seeds, one sweep alone.
+# Of verify: at most so many iterations, so many seeds, one sweep alone; RECORD=1 keeps what it finds with the results.
+RECORD ?=
 ITERATIONS ?=
 SEEDS ?=
 SWEEP ?=
@@ -75,8 +76,9 @@ draw: $(VENV)/runtime  ## draw TARGET again from its exported CSV, running nothi
 publish: $(VENV)/runtime  ## copy TARGET's figure to paper_figures/results and update its page
 	@$(RUN) -m repro.figure $(or $(TARGET),figure1) --publish $(FIGURE_FLAGS)
 
-verify: $(VENV)/runtime  ## repeat TARGET's first iterations, compare with what is published (SCALE= ITERATIONS= SEEDS= SWEEP=)
-	@$(RUN) -m repro.verify $(or $(TARGET),figure1) --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' $(PUBLISHED_FLAGS)
+verify: $(VENV)/runtime  ## repeat TARGET's first iterations, compare with what is published (SCALE= ITERATIONS= SEEDS= SWEEP= RECORD=1)
+	@$(RUN) -m repro.verify $(or $(TARGET),figure1) --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' $(PUBLISHED_FLAGS) \
+	  $(if $(filter-out 0 no false,$(RECORD)),--record)
 
 claims: $(VENV)/runtime  ## judge all published data, or TARGET's, by today's rules
 	@$(RUN) -m repro.verify $(TARGET) --claims $(PUBLISHED_FLAGS)

@@ -26,6 +26,9 @@ WITHIN, OUTSIDE = "within the spread of the published seeds", "outside the sprea
 OPEN = "not judged: two published seeds, whose spread says nothing"
 """What becomes of a number."""
 
+VERDICTS = (SAME, ROUNDING, WITHIN, OUTSIDE, DIFFERS, OPEN)
+"""All of them, best first."""
+
 CLOCKS = ("wall_seconds",)
 """Metrics that no two runs share."""
 
@@ -181,10 +184,9 @@ def agree(both: pd.DataFrame) -> bool | None:
 def told(both: pd.DataFrame, most: int = 10) -> Iterator[str]:
     """Lines that say how many numbers agree, and of those that do not the first ones."""
     counts = both.verdict.value_counts()
-    every = (SAME, ROUNDING, WITHIN, OUTSIDE, DIFFERS, OPEN)
     other = len(both) - int(counts.get(SAME, 0))
     digits = f"{other} differ in digits" if other else "none differs in digits"
-    yield f"{len(both)} numbers, {digits}: " + ", ".join(f"{counts[v]} {v}" for v in every if v in counts)
+    yield f"{len(both)} numbers, {digits}: " + ", ".join(f"{counts[v]} {v}" for v in VERDICTS if v in counts)
     # The earliest say most: what follows a first difference differs, too.
     wrong = both[both.verdict.isin((DIFFERS, OUTSIDE))].sort_values("step", kind="stable")
     apart = [c for c in wrong.columns if c not in _SHOWN and wrong[c].nunique() > 1]

@@ -20,6 +20,7 @@ from omegaconf import OmegaConf
 
 from repro.config.keys import SCHEMA, register_schemas
 from repro.config.schema import ALGORITHMS, Config
+from repro.repetition import Repetition
 from repro.tracking import provenance
 from repro.tracking.record import RunRecord
 
@@ -240,7 +241,17 @@ def line(sweep: Mapping[str, Any], now: str | None = None) -> str:
     commit = now or provenance.head()
     if commit is None:
         return f"{LINE} **unknown** (there was no history when this was written)."
-    return f"{LINE} **{staleness(sweep, commit).word}**, as of commit {commit[:_DIGITS]}."
+    word = staleness(sweep, commit).word
+    return f"{LINE} **{word}**, as of commit {commit[:_DIGITS]}.{since_repeated(sweep, commit)}"
+
+
+def since_repeated(sweep: Mapping[str, Any], now: str | None = None) -> str:
+    """A sentence on the repetition of a sweep's runs, and on the code since then; empty if they were not repeated."""
+    repetition = Repetition.kept(sweep)
+    if repetition is None:
+        return ""
+    then = staleness({"config": sweep["config"], "git_commit": [repetition.commit]}, now)
+    return f" Their beginning was {repetition}; code has changed since then: {then.word}."
 
 
 def results() -> list[Path]:

@@ -1,9 +1,10 @@
 """Whether published data are still what the code gives: `python -m repro.verify figure1 --scale laptop`.
 
 Repeats the first iterations of a published target's runs, of the first seed, in `verify/` of the output folder, and
-compares what is measured with `paper_figures/results/`. Two flags run nothing, for one target or all: `--claims` holds
-the published verdicts against those of today's rules on the published data, and `--stale` lists whether code that
-determines the runs has changed since, which with `--refresh` is said on the pages, too.
+compares what is measured with `paper_figures/results/`; `--record` keeps there what was found. Two flags run nothing,
+for one target or all: `--claims` holds the published verdicts against those of today's rules on the published data, and
+`--stale` lists whether code that determines the runs has changed since, and whether they were repeated, which with
+`--refresh` is said on the pages, too.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from repro.config.keys import training_config
 from repro.errors import ReproError, told_as
 from repro.faults import disk_faults_told
 from repro.figure import check_options
+from repro.repetition import KEY, Repetition
 from repro.stopping import CAN_BE_REPEATED, stoppable
 from repro.suggestions import did_you_mean
 from repro.targets import ROOT, SCALES, Options, PlannedSweep, module_of, plan_target, targets
+from repro.tracking import provenance as provenance_of_code
 
 if TYPE_CHECKING:
     from repro.config.schema import Config
@@ -49,6 +52,7 @@ class Request:
             first that was.
         seeds: how many of the published seeds, the first ones.
         sweeps: names of those to repeat; none: all.
+        record: whether what is found is kept beside the published data.
     """
 
     target: str
@@ -56,6 +60,7 @@ class Request:
     iterations: int | None = None
     seeds: int = 1
     sweeps: Sequence[str] = ()
+    record: bool = False
 
     @property
     def published(self) -> Path:
@@ -168,12 +173,15 @@ def _repeat(sweeps: Sequence[PlannedSweep], jobs: int) -> bool:
 
 
 def verify(request: Request) -> int:
-    """Repeat, compare and tell; returns the exit status: 0 if numbers were judged and all agrees, else 1.
+    """Repeat, compare, tell and keep; returns the exit status: 0 if numbers were judged and all agrees, else 1.
 
     Raises:
-        ReproError: nothing is published, it is damaged, or nothing of it can be repeated.
+        ReproError: nothing is published, it is damaged, nothing of it can be repeated, or it is to be kept of code that
+            is in no commit.
     """
-    data, provenance = _published(request)
+    data, published = _published(request)
+    provenance = published["sweeps"]
+    commit = _commit() if request.record else ""
     short = shortened(request, data)
     if not short.sweeps:
         raise ReproError(
@@ -185,7 +193,12 @@ def verify(request: Request) -> int:
     print(f"{request.target} at scale {request.options.scale}, against {request.published.relative_to(ROOT)}:")
     for sentence in short.left_out:
         print(f"- {sentence}")
-    agree = [_compare(sweep, data, request, provenance) for sweep in short.sweeps]
+    found = [_compare(sweep, data, request, provenance) for sweep in short.sweeps]
+    agree = [comparing.agree(both) for both in found]
+    if request.record:
+        for sweep, both in zip(short.sweeps, found, strict=True):
+            _keep(sweep, both, commit, provenance)
+        durable.write(request.published / "provenance.json", (json.dumps(published, indent=2) + "\n").encode())
     claims = _claims_agree(request.target, request.published, data)
     if False in agree or not claims:
         print("published data and today's code do not agree")
@@ -197,8 +210,21 @@ def verify(request: Request) -> int:
     return 0 if claims and True in agree and False not in agree else 1
 
 
-def _published(request: Request) -> tuple[pd.DataFrame, list[dict[str, Any]]]:
-    """The published data, and its sweeps' provenance."""
+def _commit() -> str:
+    """The commit of the code that runs.
+
+    Raises:
+        ReproError: it is in none.
+    """
+    changed = provenance_of_code.git("status", "--porcelain", "--", "repro", "conf")
+    commit = provenance_of_code.head()
+    if commit is None or changed is None or changed.strip():
+        raise ReproError("--record keeps the commit that repeated runs, but files in repro/ or conf/ are in none.")
+    return commit
+
+
+def _published(request: Request) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The published data, and their `provenance.json`."""
     folder = request.published
     if not folder.is_dir():
         there = ", ".join(path.name.removeprefix(f"{request.target}-") for path in _scales(request.target))
@@ -208,7 +234,8 @@ def _published(request: Request) -> tuple[pd.DataFrame, list[dict[str, Any]]]:
         )
     data = frame.read(frame.data_file(folder))
     with told_as(lambda error: f"{folder / 'provenance.json'} cannot be read ({type(error).__name__})."):
-        return data, list(json.loads((folder / "provenance.json").read_text())["sweeps"])
+        provenance = json.loads((folder / "provenance.json").read_text())
+        return data, {**provenance, "sweeps": list(provenance["sweeps"])}
 
 
 def _scales(target: str) -> list[Path]:
@@ -217,9 +244,7 @@ def _scales(target: str) -> list[Path]:
 
 
 def _here() -> Mapping[str, str]:
-    from repro.tracking import provenance  # noqa: PLC0415
-
-    return {**provenance.hardware(), **provenance.versions()}
+    return {**provenance_of_code.hardware(), **provenance_of_code.versions()}
 
 
 def why_not_exact(sweep: PlannedSweep, provenance: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -240,8 +265,8 @@ def why_not_exact(sweep: PlannedSweep, provenance: Sequence[Mapping[str, Any]]) 
 
 def _compare(
     sweep: PlannedSweep, published: pd.DataFrame, request: Request, provenance: Sequence[Mapping[str, Any]]
-) -> bool | None:
-    """Tell how a sweep's new numbers and the published ones agree; returns whether they do, None if none was judged."""
+) -> pd.DataFrame:
+    """Tell how a sweep's new numbers and the published ones agree; returns what was compared, empty if nothing was."""
     from repro.collecting import measured  # noqa: PLC0415
 
     first = sweep.configs[0]
@@ -257,7 +282,7 @@ def _compare(
     both = comparing.compared(rows, new, exact=not why)
     if both.empty:
         print("no number is in both")
-        return None
+        return both
     print("\n".join(comparing.told(both)))
     if why:
         print(f"  they need not be the same in all digits: {'; '.join(why)}")
@@ -266,10 +291,21 @@ def _compare(
     left = comparing.without_partner(rows, new, both)
     if left:
         print(f"  {left} published numbers of these seeds and iterations were not measured anew")
-    agrees = comparing.agree(both)
-    if agrees is None:
+    if comparing.agree(both) is None:
         print("  nothing of it is judged")
-    return agrees
+    return both
+
+
+def _keep(sweep: PlannedSweep, both: pd.DataFrame, commit: str, provenance: Sequence[dict[str, Any]]) -> None:
+    """Put what was found into a sweep's provenance, or tell why not."""
+    then = comparing.provenance_of(sweep.name, training_config(sweep.configs[0]), provenance)
+    ends = {config.algorithm.iterations for config in sweep.configs}
+    repetition = Repetition.found(both, commit, sorted(ends))
+    if then is not None and repetition is not None:
+        then[KEY] = repetition.to_keep()
+        return
+    why = "which of the published runs these are is not recorded" if then is None else "no number was judged"
+    print(f"- nothing is kept of {sweep.name or sweep.configs[0].algorithm.name}: {why}")
 
 
 # -- claims ----------------------------------------------------------------------------------------------------------
@@ -308,7 +344,8 @@ def list_stale(published: Sequence[Published]) -> None:
     for target, scale, folder in published:
         sweeps: dict[str, list[str]] = {}
         for sweep in json.loads((folder / "provenance.json").read_text())["sweeps"]:
-            sweeps.setdefault(str(staleness.staleness(sweep)), []).append(page.name_of(sweep))
+            answer = f"{staleness.staleness(sweep)}.{staleness.since_repeated(sweep)}"
+            sweeps.setdefault(answer, []).append(page.name_of(sweep))
         for answer, alike in sweeps.items():
             print(f"{target} at scale {scale}, {', '.join(dict.fromkeys(alike))}: {answer}")
 
@@ -340,6 +377,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: cores)")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder")
+    parser.add_argument("--record", action="store_true", help="keep what is found beside the published data")
     without = parser.add_mutually_exclusive_group()
     without.add_argument("--claims", action="store_true", help="run nothing; judge published data by today's rules")
     without.add_argument("--stale", action="store_true", help="run nothing; list what code has changed since")
@@ -374,7 +412,8 @@ def _answer(arguments: argparse.Namespace) -> int:
             raise ReproError(f"--{name} is {value}; it must be at least 1.")
     if arguments.output == Path():
         raise ReproError("--output is ''; it must be the name of a folder.")
-    return verify(Request(target, options, arguments.iterations, arguments.seeds or 1, arguments.sweep or ()))
+    seeds, sweeps = arguments.seeds or 1, arguments.sweep or ()
+    return verify(Request(target, options, arguments.iterations, seeds, sweeps, arguments.record))
 
 
 def _without_runs(arguments: argparse.Namespace) -> int:
@@ -383,8 +422,8 @@ def _without_runs(arguments: argparse.Namespace) -> int:
     Raises:
         ReproError: nothing is published that was asked for, or how runs are to be repeated was said.
     """
-    for name in ("iterations", "seeds", "sweep"):
-        if getattr(arguments, name) is not None:
+    for name in ("iterations", "seeds", "sweep", "record"):
+        if getattr(arguments, name) not in (None, False):
             raise ReproError(f"--{name} says how runs are repeated; --claims and --stale repeat none.")
     asked = [arguments.target] if arguments.target else targets()
     scales = [arguments.scale] if arguments.scale else SCALES

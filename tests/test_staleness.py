@@ -12,6 +12,7 @@ import pytest
 
 from paper_figures import page
 from repro import staleness, verify
+from repro.repetition import Repetition
 from repro.staleness import LINE, closure
 from repro.tracking import provenance
 
@@ -124,6 +125,19 @@ def test_a_line_is_of_the_commit_that_is_checked_out(history):
     assert staleness.line(sweep, commit) == f"{LINE} **no**, as of commit {commit[:12]}."
 
 
+def test_a_line_tells_what_came_of_repeating_runs(history):
+    made, repeated = history.commit(), history.commit(used="a = 2\n")
+    found = Repetition(repeated, [0, 1], [15, 30], {"the same": 7, "different": 1}, agrees=False)
+    sweep = {"git_commit": [made], "config": {}, "repeated": json.loads(json.dumps(found.to_keep()))}
+    told = (
+        f" Their beginning was repeated at commit {repeated[:12]} (seed 0, 1, up to iteration 15 or 30; numbers: 7 the "
+        "same, 1 different), and **did not agree**; code has changed since then: "
+    )
+    assert staleness.line(sweep) == f"{LINE} **yes**, as of commit {repeated[:12]}.{told}no."
+    now = history.commit(used="a = 3\n")
+    assert staleness.line(sweep) == f"{LINE} **yes**, as of commit {now[:12]}.{told}yes."
+
+
 def test_without_a_history(tmp_path, monkeypatch):
     monkeypatch.setattr(provenance, "REPOSITORY", tmp_path)
     assert staleness.line({"git_commit": ["f" * 40]}) == (
@@ -149,7 +163,7 @@ def test_what_a_page_says_is_so_at_the_commit_that_it_names(folder):
     told = lines(folder)
     assert len(told) == len(sweeps)
     for sweep, line in zip(sweeps, told, strict=True):
-        found = re.search(r"as of commit ([0-9a-f]{12})\.$", line)
+        found = re.search(r"as of commit ([0-9a-f]{12})\.", line)
         assert found, line
         if staleness.changed_files(found[1], None) is None:
             pytest.skip(f"commit {found[1]}, of which the page speaks, is not in this history")
@@ -160,4 +174,4 @@ def test_the_list_of_all_that_is_published(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["verify", "figure1", "--stale"])
     assert verify.main() == 0
     told = capsys.readouterr().out
-    assert re.fullmatch(r"(figure1 at scale \w+, [\w, ]+: (yes|no|unknown).*\n)+", told), told
+    assert re.fullmatch(r"(figure1 at scale \w+, [\w, ]+: (yes|no|unknown)[^\n]*\n)+", told), told

@@ -15,7 +15,9 @@ from paper_figures import exploitability_curves, frame
 from repro import collecting, comparing, staleness, verify
 from repro.comparing import DIFFERS, OPEN, OUTSIDE, ROUNDING, SAME, WITHIN, compared
 from repro.errors import ReproError
+from repro.repetition import Repetition
 from repro.targets import ROOT, Options, PlannedSweep, plan_target
+from repro.tracking import provenance
 from repro.verify import Request, shortened
 from tests.helpers.commands import SMALL, configs
 
@@ -299,6 +301,7 @@ def test_runs_agree_with_themselves_and_with_nothing_else(small, tmp_path, monke
     assert "none differs in digits" in told
     assert "not measured anew" not in told
     assert "everything that was judged agrees" in told
+    assert "repeated" not in json.loads((small / "provenance.json").read_text())["sweeps"][0]
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*") if path.is_file()} == runs
 
     data = frame.read(small / "data.csv")
@@ -310,6 +313,18 @@ def test_runs_agree_with_themselves_and_with_nothing_else(small, tmp_path, monke
     assert "1 different\n  sd_cfr exploitability, seed 0, iteration 5: published" in told
     assert "published data and today's code do not agree" in told
 
+    # What is found is kept if that is asked for, whatever it is.
+    monkeypatch.setattr(verify, "_commit", lambda: "c" * 40)
+    assert answer(tmp_path, monkeypatch, "--record") == 1
+    kept = Repetition.kept(json.loads((small / "provenance.json").read_text())["sweeps"][0])
+    assert kept
+    assert (kept.commit, kept.seeds, kept.iterations, kept.agrees) == ("c" * 40, [0], [5], False)
+    assert kept.numbers[DIFFERS] == 1
+    assert kept.numbers[SAME] > 1
+    told = capsys.readouterr().out
+    assert f"{sum(kept.numbers.values())} numbers, 1 differ in digits" in told
+    assert "nothing is kept" not in told
+
     # Of another machine, two seeds say nothing of that number.
     provenance = json.loads((small / "provenance.json").read_text())
     assert {"instructions", "numba", "scipy"} <= provenance["sweeps"][0].keys()
@@ -320,10 +335,24 @@ def test_runs_agree_with_themselves_and_with_nothing_else(small, tmp_path, monke
     assert "1 not judged" in told
     assert "another kind of machine (cpu another there" in told
 
-    # Of none of them, if all differ.
+    # Of none of them, if all differ: what was kept before stays.
     frame.write(data.assign(value=data.value * (1.1 + 0.1 * data.seed)), small / "data.csv")
-    assert answer(tmp_path, monkeypatch) == 1
-    assert "no number was judged" in capsys.readouterr().out
+    assert answer(tmp_path, monkeypatch, "--record") == 1
+    told = capsys.readouterr().out
+    assert "nothing is kept of sd_cfr_and_deep_cfr: no number was judged" in told
+    assert "no number was judged, so nothing is known" in told
+    assert Repetition.kept(json.loads((small / "provenance.json").read_text())["sweeps"][0]) == kept
+
+
+@pytest.mark.slow
+def test_nothing_is_kept_of_code_that_is_in_no_commit(small, tmp_path, monkeypatch, capsys):
+    answers = {"status": " M repro/training.py\n", "rev-parse": "c" * 40}
+    monkeypatch.setattr(provenance, "git", lambda command, *_: answers[command])
+    assert answer(tmp_path, monkeypatch, "--record") == 2
+    assert "error: --record keeps the commit that repeated runs, but files" in capsys.readouterr().err
+    assert not (tmp_path / "verify").exists()
+    answers["status"] = ""
+    assert verify._commit() == "c" * 40
 
 
 @pytest.mark.parametrize(
@@ -337,6 +366,7 @@ def test_runs_agree_with_themselves_and_with_nothing_else(small, tmp_path, monke
         (["figure1", "--scale", "lap"], "error: --scale is 'lap'; it must be one of"),
         (["figure1", "--output", ""], "error: --output is ''; it must be the name of a folder."),
         (["--claims", "--seeds", "2"], "error: --seeds says how runs are repeated; --claims and --stale repeat none."),
+        (["--claims", "--record"], "error: --record says how runs are repeated; --claims and --stale repeat none."),
         (["--stale", "--sweep", "x"], "error: --sweep says how runs are repeated; --claims and --stale repeat none."),
         (["figure1", "--refresh"], "error: --refresh goes with --stale"),
         (["figure1", "--stale", "--scale", "night"], "error: of figure1, nothing is published at scale night."),
