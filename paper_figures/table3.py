@@ -115,7 +115,7 @@ def measured(data: pd.DataFrame, cell: Cell) -> Estimate:
 def draw(data: pd.DataFrame) -> Figure:
     """The table as a picture, a panel per game: ours and the paper's, with intervals."""
     by_game = {game: list(cells) for game, cells in groupby(_cells(data), key=attrgetter("game"))}
-    figure = Figure(figsize=(4.8 * len(by_game), 3.2))
+    figure = Figure(figsize=(max(6.4, 4.8 * len(by_game)), 3.4), layout="constrained")
     same_rows = len({len(cells) for cells in by_game.values()}) == 1
     panels = figure.subplots(1, len(by_game), sharey=same_rows, squeeze=False).flat
     for axes, (game, cells) in zip(panels, by_game.items(), strict=True):
@@ -124,9 +124,8 @@ def draw(data: pd.DataFrame) -> Figure:
         axes.axvline(0, color="black", linewidth=0.8)
         axes.set_yticks(range(len(cells)), [f"against {OPPONENTS[cell.opponent]}" for cell in cells])
         axes.set(xlabel=f"winnings of D2CFR ({unit})", title=name, ylim=(len(cells) - 0.5, -0.5))
-    axes.legend(handles=drawn[0], fontsize=7)
+    figure.legend(handles=drawn[0], fontsize=8, loc="outside lower center", ncols=2)
     figure.suptitle(f"D2CFR against others, scale: {data.scale.iloc[0]}")
-    figure.tight_layout()
     return figure
 
 
