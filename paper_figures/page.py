@@ -95,8 +95,15 @@ def minutes(sweeps: Sequence[Mapping[str, Any]]) -> float:
     """What training all runs of a `provenance.json` took, one after another, each once."""
     runs: dict[Any, float] = {}
     for sweep in sweeps:
-        runs |= dict(zip(names_of_runs(sweep), sweep["wall_seconds"], strict=True))
+        runs |= dict(zip(names_of_runs(sweep), training_seconds(sweep), strict=True))
     return sum(runs.values()) / 60
+
+
+def training_seconds(sweep: Mapping[str, Any]) -> list[float]:
+    """What each run of a sweep took: of the processor's time, or by the clock where only that was recorded."""
+    walls = sweep["wall_seconds"]
+    recorded = sweep.get("cpu_seconds", [None] * len(walls))
+    return [wall if cpu is None else cpu for cpu, wall in zip(recorded, walls, strict=True)]
 
 
 def evaluation_minutes(sweeps: Sequence[Mapping[str, Any]]) -> float | None:
@@ -229,7 +236,8 @@ def _provenance(p: dict[str, Any]) -> str:
         return ", ".join(str(v) for v in p[key])
 
     dirty = " (with uncommitted changes)" if "true" in p["git_dirty"] else ""
-    wall, evaluating = p["wall_seconds"], evaluation_minutes([p])
+    wall, cpu, evaluating = p["wall_seconds"], p.get("cpu_seconds", [None]), evaluation_minutes([p])
+    of_processor = "" if None in cpu else f" ({_time(sum(cpu))} of the processor's)"
     measured = "" if evaluating is None else f", and {_time(60 * evaluating)} of evaluations"
     versions = ", ".join(f"{k} {text(k)}" for k in ("python", "torch", "pytorch-lightning", "hydra-core", "mlflow"))
     # A run that was continued with other code names both commits. Keys are renamed, so a command is one of its commit.
@@ -239,7 +247,7 @@ def _provenance(p: dict[str, Any]) -> str:
     return (
         f"`{p['command']}`{now} at commit {', '.join(commits)}{dirty}; seeds "
         f"{text('seeds')}, on {text('cpu')} with {text('cores')} cores, {threads}; {_time(min(wall))} to "
-        f"{_time(max(wall))} per run, {_time(sum(wall))} in all{measured}; {versions}. Everything else: "
+        f"{_time(max(wall))} per run, {_time(sum(wall))} in all{of_processor}{measured}; {versions}. Everything else: "
         f"`provenance.json` beside the picture.\n{staleness.line(p)}"
     )
 

@@ -51,7 +51,8 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
         "sweep": sweep.name,
         "seeds": sorted({config.seed for config in sweep.configs}),
         "wall_seconds": [round(record.wall_seconds, 1) for record in run_records],
-        # Of runs of earlier versions it is not known.
+        # Of runs of earlier versions what follows is not known.
+        "cpu_seconds": [round(record.cpu_seconds, 1) or None for record in run_records],
         "evaluation_seconds": [
             None if each is None else round(each, 1) for each in map(evaluation_seconds, sweep.configs)
         ],

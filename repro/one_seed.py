@@ -261,7 +261,8 @@ def _begin_anew(folder: Path, record: RunRecord) -> None:
     for file in (folder / "evaluations").glob("*.json"):
         file.unlink()
     record.trained = record.exported = False
-    record.wall_seconds, record.checkpoints, record.attempt = 0.0, "", ""
+    record.wall_seconds = record.cpu_seconds = 0.0
+    record.checkpoints = record.attempt = ""
     record.made_with, record.mlflow, record.tables = {}, {}, {}
 
 

@@ -316,6 +316,7 @@ class Reporting(pl.Callback):
             measured = self._measured(training, seed)
             seed.report(training, measured)
             seed.record.wall_seconds, seed.record.iteration = training.wall_seconds, training.iteration
+            seed.record.cpu_seconds = training.cpu_seconds or 0.0
             parts = [training.headline(), seed.measuring.headline(measured)]
             seed.record.headline = ", ".join(part for part in parts if part) or seed.record.headline
             if seed is self._seeds[0]:

@@ -95,6 +95,7 @@ def test_every_seed_leaves_what_it_leaves_alone(straight, tmp_path):
         files = [{str(p.relative_to(t.folder)) for p in t.folder.rglob("*") if p.is_file()} for t in (ours, alone)]
         assert files[0] == files[1]
         assert ours.record.wall_seconds > 0
+        assert ours.record.cpu_seconds > 0
         assert ours.record.iteration == 3
     together, apart = both(straight), both(tmp_path)
     columns = ["seed", "readout", "metric", "step"]

@@ -156,9 +156,10 @@ def test_commands_have_what_their_trainings_took_beside_them():
             assert page.with_minutes(text, target.name, result.scale, sweeps) == text, result.folder
             scale = "" if result.scale == "laptop" else f" SCALE={result.scale}"
             (line,) = re.findall(rf"^    make {target.name}{scale} +#.*$", text, re.MULTILINE)
-            assert line.endswith(
-                f"; trainings took {minutes_in_words(result)} minutes, one after another, without evaluations"
-            )
+            recorded = all(None not in sweep.get("evaluation_seconds", [None]) for sweep in sweeps)
+            evaluating = r"evaluations [\d.,]+" if recorded else "without evaluations"
+            told = f"; trainings took {minutes_in_words(result)} minutes, one after another, {evaluating}"
+            assert re.search(f"{told}$", line), line
 
 
 def test_runs_that_sweeps_share_are_counted_once():
@@ -168,6 +169,9 @@ def test_runs_that_sweeps_share_are_counted_once():
     named = [{"wall_seconds": [60.0, 60.0], "rerun": "python -m repro.rerun a b"},
              {"wall_seconds": [60.0, 60.0], "rerun": "python -m repro.rerun b c"}]  # fmt: skip
     assert page.minutes(named) == 3
+    # Of processor time where it is known.
+    assert page.training_seconds({"wall_seconds": [60.0, 4000.0], "cpu_seconds": [None, 50.0]}) == [60.0, 50.0]
+    assert page.minutes([{"wall_seconds": [60.0, 4000.0], "cpu_seconds": [70.0, 50.0]}]) == 2
 
 
 def test_minutes_of_evaluations_are_told_where_all_are_known(tmp_path, monkeypatch):

@@ -276,11 +276,14 @@ def test_a_store_that_is_gone_costs_nothing(tmp_path, request):
     """Trainings are never done again because MLflow does not know them; it is told what it lacks."""
     overrides = (*SMALL, f"output_dir={tmp_path}")
     assert call(*overrides).returncode == 0
-    trained = records.read(only_folder(tmp_path)).wall_seconds
+    record = records.read(only_folder(tmp_path))
+    trained = record.wall_seconds, record.cpu_seconds
+    assert record.cpu_seconds > 0
     shutil.copy(request.getfixturevalue("_empty_database"), tmp_path / "mlflow.db")
     done = call(*overrides, "+algorithm.readouts.sd_cfr_9={kind: ensemble, capacity: 9}")
     assert done.returncode == 0, done.stderr
-    assert records.read(only_folder(tmp_path)).wall_seconds == trained
+    record = records.read(only_folder(tmp_path))
+    assert (record.wall_seconds, record.cpu_seconds) == trained
     client, everything = tracked(tmp_path)
     of = {run.data.tags[READOUT_TAG]: run for run in everything}
     assert set(of) == {"training", "sd_cfr", "deep_cfr", "sd_cfr_9"}

@@ -316,6 +316,27 @@ def test_a_run_that_was_stopped_continues_bitwise_equal(variant, iterations):
         assert measured(game, config, whole)[name]["nash_conv"] == nash_conv(game, policy)
 
 
+def test_time_spent_goes_on_with_a_run():
+    config = config_of(
+        replace(
+            VARIANTS["cfr"], name="cfr", iterations=9, snapshot_every=3, readouts={"average": ReadoutConfig("average")}
+        )
+    )
+    game = load("leduc")
+    stopped, continued, older = (built(game, config) for _ in range(3))
+    stopped.step()
+    saved = stopped.saved()
+    assert stopped.cpu_seconds > 0
+    continued.resume(saved)
+    # A checkpoint of an earlier version does not have it: then it stays unknown.
+    older.resume({key: value for key, value in saved.items() if key != "cpu_seconds"})
+    for model in (continued, older):
+        model.step()
+        assert model.wall_seconds > stopped.wall_seconds
+    assert continued.cpu_seconds > stopped.cpu_seconds
+    assert older.cpu_seconds is None
+
+
 def test_a_snapshot_is_of_its_moment():
     config = config_of(replace(VARIANTS["es_mccfr"], name="es", iterations=4, snapshot_every=2, readouts={}))
     model = config.algorithm.build(load("kuhn"), config)

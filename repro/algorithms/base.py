@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,6 +29,26 @@ def largest_divisor(number: int, most: int) -> int:
     return max(d for d in range(1, min(number, most) + 1) if number % d == 0)
 
 
+@dataclass(frozen=True)
+class Spent:
+    """Seconds, by the clock on the wall and of the processor's time that this process has had."""
+
+    wall: float
+    cpu: float
+
+    @classmethod
+    def now(cls) -> Spent:
+        """As both clocks stand; only differences mean something."""
+        return cls(time.perf_counter(), time.process_time())
+
+    def since(self, earlier: Spent) -> Spent:
+        return Spent(self.wall - earlier.wall, self.cpu - earlier.cpu)
+
+    def shared(self, many: int) -> Spent:
+        """An equal part for each of so many."""
+        return Spent(self.wall / many, self.cpu / many)
+
+
 class Training(nn.Module):
     """What `repro.training` trains: it goes on in iterations, leaves snapshots, and can be stopped and continued.
 
@@ -40,6 +61,8 @@ class Training(nn.Module):
     Attributes:
         iteration: iterations done; an epoch of Lightning's is one or several.
         wall_seconds: time spent in iterations, over all the processes that worked on the run; not in evaluations.
+        cpu_seconds: of the processor's, which other work on the machine hardly changes, likewise; of ranks that train
+            together the first one's alone. None if a checkpoint of an earlier version did not know it.
         metrics: what the last epoch said of the training itself, such as losses.
         history: name -> per player what grows by a row with every iteration (B^M); part of every snapshot.
         snapshots: where snapshots are stored, if they are: what is there need not be in checkpoints.
@@ -53,6 +76,7 @@ class Training(nn.Module):
         self.iterations, self._leaves_snapshot = algorithm.iterations, algorithm.leaves_snapshot
         self.iteration = 0
         self.wall_seconds = 0.0
+        self.cpu_seconds: float | None = 0.0
         self.metrics: dict[str, float] = {}
         self.history: dict[str, list[History]] = {}
         self.snapshots: SnapshotFolder | None = None
@@ -107,9 +131,11 @@ class Training(nn.Module):
         """Epochs that a whole run takes."""
         return -(-self.iterations // self.iterations_per_step)
 
-    def charge(self, seconds: float) -> None:
+    def charge(self, spent: Spent) -> None:
         """Add to the time spent, and enter counts and costs beside the epoch's metrics."""
-        self.wall_seconds += seconds
+        self.wall_seconds += spent.wall
+        if self.cpu_seconds is not None:
+            self.cpu_seconds += spent.cpu
         self.metrics.update(self._costs())
 
     @property
@@ -124,6 +150,7 @@ class Training(nn.Module):
         return {
             "iteration": self.iteration,
             "wall_seconds": self.wall_seconds,
+            "cpu_seconds": self.cpu_seconds,
             "history": {name: [h.since(h.stored) for h in both] for name, both in self.history.items()},
             "progress": self.progress(),
         }
@@ -135,7 +162,7 @@ class Training(nn.Module):
             ReproError: rows of the history are missing that should be in snapshots.
         """
         self.iteration = state["iteration"]
-        self.wall_seconds = state["wall_seconds"]
+        self.wall_seconds, self.cpu_seconds = state["wall_seconds"], state.get("cpu_seconds")
         stored = self.snapshots.history(self.iteration) if self.snapshots is not None else {}
         for name, both in state["history"].items():
             self.history[name] = stored.get(name) or [History() for _ in both]
@@ -172,13 +199,13 @@ class Iterative(Training):
 
     def step(self) -> None:
         """Do iterations, and what is only done for a snapshot where one is due."""
-        started = time.perf_counter()
+        started = Spent.now()
         for _ in range(min(self.iterations_per_step, self.iterations - self.iteration)):
             self.iteration += 1
             self.metrics = self.advance()
         if self.is_due:
             self.metrics.update(self.prepare_snapshot())
-        self.charge(time.perf_counter() - started)
+        self.charge(Spent.now().since(started))
 
 
 class Epochs(Training):

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from repro.algorithms.base import Iterative
+from repro.algorithms.base import Iterative, Spent
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.stacked import StackedAdam, fit_together
 from repro.networks.inputs import fixed_inputs
@@ -44,10 +44,10 @@ class Replicates(Iterative):
         touched = sum(model.nodes_touched for model in self._runs())
         return {"player_updates": 2.0 * self.iteration * len(self.models), "nodes_touched": float(touched)}
 
-    def charge(self, seconds: float) -> None:
-        super().charge(seconds)
+    def charge(self, spent: Spent) -> None:
+        super().charge(spent)
         for model in self._runs():
-            model.charge(seconds / len(self.models))
+            model.charge(spent.shared(len(self.models)))
 
     # -- one iteration -------------------------------------------------------------------------------------------
 

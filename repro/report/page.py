@@ -160,16 +160,16 @@ def _departures(sweep: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
 
 def _made_with(sweep: Mapping[str, Any]) -> dict[str, Any]:
     """What a sweep was made with and what it took."""
-    wall, evaluating = [seconds / 60 for seconds in sweep["wall_seconds"]], page.evaluation_minutes([sweep])
+    took, evaluating = [seconds / 60 for seconds in page.training_seconds(sweep)], page.evaluation_minutes([sweep])
     versions = ("python", "torch", "pytorch-lightning", "hydra-core", "mlflow", "numpy", "numba")
     commits = sorted({commit[:12] for named in sweep["git_commit"] for commit in named.split(", ")})
     return {
         "name": page.name_of(sweep),
         "command": command_of(sweep),
-        "runs": len(wall),
-        "minutes": f"{sum(wall):,.1f}",
+        "runs": len(took),
+        "minutes": f"{sum(took):,.1f}",
         "evaluations": None if evaluating is None else f"{evaluating:,.1f}",
-        "each": f"{min(wall):.1f}" if min(wall) == max(wall) else f"{min(wall):.1f} to {max(wall):.1f}",
+        "each": f"{min(took):.1f}" if min(took) == max(took) else f"{min(took):.1f} to {max(took):.1f}",
         "hardware": f"{', '.join(sweep['cpu'])}, {', '.join(sweep['cores'])} cores, GPU: {', '.join(sweep['gpu'])}",
         "threads": sweep["config"].get("threads", 1),
         "seeds": ", ".join(map(str, sweep["seeds"])),

@@ -10,7 +10,6 @@ held together, which is the same for both players, `EV <- EV - c / (2 Z)` makes 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import huber_loss
 from torch.utils.data import DataLoader
 
-from repro.algorithms.base import Epochs
+from repro.algorithms.base import Epochs, Spent
 from repro.config.fields import above, added, one_of
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, register_algorithm, register_evaluation
 from repro.evaluation.base import Evaluation, Measured, Subject
@@ -263,7 +262,7 @@ class ValueNetwork(Epochs):
         with initialisation(config.seed, "initial networks"):
             self.network = algorithm.module_of(self.data, config.network)
         self._sums: dict[str, list[float]] = {}
-        self._started = 0.0
+        self._started = Spent.now()
 
     # -- epochs --------------------------------------------------------------------------------------------------
 
@@ -283,7 +282,7 @@ class ValueNetwork(Epochs):
         return kind(self.parameters(), self._algorithm.learning_rate)
 
     def begin_epoch(self) -> None:
-        self._started, self._sums = time.perf_counter(), {"train": [0.0, 0.0], "validation": [0.0, 0.0]}
+        self._started, self._sums = Spent.now(), {"train": [0.0, 0.0], "validation": [0.0, 0.0]}
         self.data.begin_epoch(self.iteration)
 
     def loss(self, batch: Batch, which: str) -> Tensor:
@@ -297,7 +296,7 @@ class ValueNetwork(Epochs):
     def end_epoch(self) -> None:
         self.iteration += 1
         self.metrics = {f"loss/{which}": total / values for which, (total, values) in self._sums.items()}
-        self.charge(time.perf_counter() - self._started)
+        self.charge(Spent.now().since(self._started))
 
     # -- snapshots and checkpoints -------------------------------------------------------------------------------
 

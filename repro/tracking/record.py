@@ -56,6 +56,7 @@ class RunRecord:
             have none.
         checkpoints: folder in outputs/runs whose checkpoints continue it: its own, or one of several seeds together.
         wall_seconds: time spent in training.
+        cpu_seconds: of the processor's; 0 if it is not known, as of runs of earlier versions.
         labels: target -> scale, of all the invocations that asked for it.
         attempt: id that its runs in MLflow carry, by which they are found again; what is done anew has a new one.
         mlflow: name of a read-out, or "training" -> id of its MLflow run.
@@ -76,6 +77,7 @@ class RunRecord:
     tables: dict[str, str] = field(default_factory=dict)
     checkpoints: str = ""
     wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
     labels: dict[str, str] = field(default_factory=dict)
     attempt: str = ""
     mlflow: dict[str, str] = field(default_factory=dict)
