@@ -99,11 +99,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m repro.export", description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("words", metavar="KEY | FIELD=VALUE", nargs="*", help="which runs (default: all)")
-    parser.add_argument("--to", type=Path, default=Path("runs.csv"), help="file to write (default: %(default)s)")
+    parser.add_argument("--to", type=Path, help="file to write (default: runs.csv in the output folder)")
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder (default: %(default)s)")
     parser.add_argument("--unfinished", action="store_true", help="take runs that are not finished, too")
     options = parser.parse_intermixed_args(arguments)
-    run(options.words, options.output, options.to, options.unfinished)
+    run(options.words, options.output, options.to or options.output / "runs.csv", options.unfinished)
     return 0
 
 

@@ -10,6 +10,7 @@ minutes are then a span, from none of it to all of it. Disk is what the folder o
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -202,14 +203,18 @@ def _examples(output: Path) -> Iterator[Example]:
         for sweep in json.loads((folder / "provenance.json").read_text())["sweeps"]:
             flat = {key: value for key, value in flatten(sweep["config"]).items() if key != "seed"}
             # Of what is swept beside seeds the recorded configuration is the first one.
-            walls = sweep["wall_seconds"]
-            alike = walls if len(walls) == len(sweep["seeds"]) else walls[:1]
-            mean = sum(alike) / len(alike)
+            took = page.training_seconds(sweep)
+            differ_in_seed_alone = len(took) == len(sweep["seeds"])
+            # Of the clock's seconds some are of a machine that slept, or did other work.
+            typical = statistics.median(took) if differ_in_seed_alone else took[0]
             last = flat.get("algorithm.iterations")
-            if isinstance(last, int) and mean:
+            if isinstance(last, int) and typical:
                 # Which trainings these are has not always been recorded.
-                runs = dict(zip(page.names_of_runs(sweep), walls, strict=True)) if "rerun" in sweep else {}
-                yield Example(f"published {folder.name}", _settings(flat), partial(dict, {last: mean}), runs=runs)
+                names = page.names_of_runs(sweep) if "rerun" in sweep else []
+                runs = {
+                    n: typical if differ_in_seed_alone else seconds for n, seconds in zip(names, took, strict=False)
+                }
+                yield Example(f"published {folder.name}", _settings(flat), partial(dict, {last: typical}), runs=runs)
 
 
 def _clock(entry: catalogue.Entry) -> Callable[[], Mapping[int, float]]:

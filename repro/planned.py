@@ -184,25 +184,41 @@ def _said(override: str) -> tuple[str, str] | None:
 
 
 def labels(runs: Sequence[Run]) -> list[str]:
-    """A name per run: game, algorithm, seed, and whatever else differs within the command."""
+    """A name per run: game, algorithm, seed, and what tells it from the others of this game and algorithm."""
     flat = [{**hyperparameters(r.config), "seed": ",".join(str(c.seed) for c in r.configs)} for r in runs]
-    by_algorithm: dict[str, list[dict[str, Any]]] = {}
+    alike: dict[str, list[dict[str, Any]]] = {}
     for f in flat:
-        by_algorithm.setdefault(f["algorithm.name"], []).append(f)
-    # Keys that only some of the algorithms have say no more than the algorithm's name, but where its own runs differ.
-    differ = {name: _differ(flat) | _differ(own) for name, own in by_algorithm.items()}
+        alike.setdefault(_player(f), []).append(f)
+    telling = {player: _telling(own) for player, own in alike.items()}
     return [
-        " ".join(
-            [
-                f"{f['game.name']} {f['algorithm.name']} seed={f['seed']}",
-                *(f"{k}={f[k]}" for k in sorted(differ[f["algorithm.name"]])),
-            ]
-        )
+        " ".join([
+            f"{_player(f)} seed={f['seed']}",
+            *(f"{key.removeprefix('algorithm.')}={f[key]}" for key in telling[_player(f)]),
+        ])
         for f in flat
-    ]
+    ]  # fmt: skip
 
 
-def _differ(flat: Sequence[Mapping[str, Any]]) -> set[str]:
-    """The keys that all have, and not all alike."""
-    keys = set.intersection(*map(set, flat)) - {"game.name", "algorithm.name", "seed"}
-    return {key for key in keys if len({str(f[key]) for f in flat}) > 1}
+def _player(flat: Mapping[str, Any]) -> str:
+    return f"{flat['game.name']} {flat['algorithm.name']}"
+
+
+def _telling(flat: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Keys whose values together tell apart all runs that differ in more than their seeds; as few as are easily found.
+
+    Each key that is taken tells most of those apart that were alike before; of several such keys the first one.
+    """
+    keys = sorted(set.intersection(*map(set, flat)) - {"seed"})
+    values = {key: [str(f[key]) for f in flat] for key in keys}
+    taken, told = list[str](), [""] * len(flat)
+
+    def with_key(key: str) -> list[str]:
+        return [f"{before} {value}" for before, value in zip(told, values[key], strict=True)]
+
+    while keys:
+        best = max(keys, key=lambda key: len(set(with_key(key))))
+        if len(set(with_key(best))) == len(set(told)):
+            break
+        taken.append(best)
+        told = with_key(best)
+    return sorted(taken)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import shutil
 
 import pandas as pd
 import pytest
 
-from repro import compare, evaluate, export, figure, outlook, run, runs
+from repro import compare, evaluate, export, figure, outlook, run, runs, staleness
 from repro.compare import equal_digits
-from repro.config.keys import hyperparameters
+from repro.config.keys import as_plain, hyperparameters
 from repro.config.schema import RegressionConfig
 from repro.errors import ReproError
+from repro.planned import Run, labels
 from repro.planning import plan
 from repro.tracking import record as records
 from repro.trained import full_key, run_folder
@@ -109,6 +111,25 @@ def test_a_run_that_another_process_does_is_seen(outputs):
     assert found.state == outlook.BUSY
 
 
+def test_one_published_run_that_took_long_by_the_clock_changes_no_plan(tmp_path, monkeypatch):
+    """As one on a machine that slept."""
+    (config,) = configs(*SMALL, multirun=False)
+    keys = [key_of(*SMALL, f"seed={seed}") for seed in range(3)]
+    sweep = {
+        "config": as_plain(config), "seeds": [0, 1, 2], "wall_seconds": [60.0, 70.0, 9000.0],
+        "rerun": " ".join(["python", "-m", "repro.rerun", *keys]),
+    }  # fmt: skip
+    (tmp_path / "provenance.json").write_text(json.dumps({"sweeps": [sweep]}))
+    monkeypatch.setattr(staleness, "results", lambda: [tmp_path])
+    (example,) = outlook._examples(tmp_path / "none")
+    assert [example.taken(config) for config in configs(*SMALL, "seed=0,1,2,3")] == [70.0] * 4
+    # Runs that differ in more have each its own.
+    sweep["seeds"] = [0]
+    (tmp_path / "provenance.json").write_text(json.dumps({"sweeps": [sweep]}))
+    (example,) = outlook._examples(tmp_path / "none")
+    assert [example.taken(config) for config in configs(*SMALL, "seed=0,1,2,3")] == [60.0, 70.0, 9000.0, 60.0]
+
+
 def test_what_nothing_is_like_is_unknown(tmp_path):
     (found,) = outlook.outlooks(plan([*SMALL[1:], "game=big_leduc"], False).runs, tmp_path / "none")
     assert (found.state, found.key) == (outlook.NEW, key_of(*SMALL[1:], "game=big_leduc"))
@@ -183,6 +204,14 @@ def test_an_export_has_every_number_with_its_hyperparameters(outputs, tmp_path, 
     assert not data.duplicated(["key", "readout", "evaluation_key", "metric", "step"]).any()
 
 
+def test_an_export_goes_to_the_output_folder_unless_told_otherwise(outputs, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert export.main(["seed=1", "--output", str(outputs)]) == 0
+    assert capsys.readouterr().out.startswith(f"{outputs / 'runs.csv'}: ")
+    assert not list(tmp_path.iterdir())
+    (outputs / "runs.csv").unlink()
+
+
 def test_an_export_of_what_is_not_there_is_refused(outputs, tmp_path, capsys):
     for words, sentence in (
         (["gam=kuhn"], "gam=kuhn: no run has the field gam (did you mean game?)."),
@@ -197,6 +226,33 @@ def test_an_export_of_what_is_not_there_is_refused(outputs, tmp_path, capsys):
         assert error.count("\n") == 1
     assert runs.main(["state=interrupted,running", "--output", str(outputs)]) == 0
     assert key_of(*SMALL, "seed=7") in capsys.readouterr().out
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+
+def names(*overrides: tuple[str, ...]) -> list[str]:
+    return labels([Run([config], {}) for each in overrides for config in configs(*SMALL, *each)])
+
+
+def test_a_run_is_named_by_what_tells_it_from_the_others_of_the_command():
+    assert names(("seed=0,1", "network.width=8")) == [
+        "kuhn sd_cfr_and_deep_cfr seed=0",
+        "kuhn sd_cfr_and_deep_cfr seed=1",
+    ]
+    assert names(("algorithm.value.steps=5,6",)) == [f"kuhn sd_cfr_and_deep_cfr seed=0 value.steps={n}" for n in (5, 6)]
+    # What two keys say alike is said by one, and a player's name says in what it differs from others.
+    both = names(
+        ("algorithm.traversals=5", "network.width=8"), ("algorithm.traversals=6", "network.width=9"), ("game=leduc",)
+    )
+    assert both == [
+        "kuhn sd_cfr_and_deep_cfr seed=0 traversals=5",
+        "kuhn sd_cfr_and_deep_cfr seed=0 traversals=6",
+        "leduc sd_cfr_and_deep_cfr seed=0",
+    ]
+    grid = names(("algorithm.traversals=5,6", "network.width=8,9"))
+    assert grid[1] == "kuhn sd_cfr_and_deep_cfr seed=0 traversals=5 network.width=9"
+    assert len(set(grid)) == 4
 
 
 # -- comparisons -----------------------------------------------------------------------------------------------------
