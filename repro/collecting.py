@@ -12,7 +12,7 @@ from repro.config.keys import flatten, hyperparameters, training_config, trainin
 from repro.measuring import evaluated_with, evaluation_seconds, measured_rows
 from repro.targets import PlannedSweep, anywhere, composed, module_of
 from repro.tracking import record as records
-from repro.trained import folder_of, rerun_command
+from repro.trained import folder_bytes, folder_of, rerun_command
 
 
 def collect(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataFrame:
@@ -51,6 +51,7 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
         "sweep": sweep.name,
         "seeds": sorted({config.seed for config in sweep.configs}),
         "wall_seconds": [round(record.wall_seconds, 1) for record in run_records],
+        "megabytes": [round(folder_bytes(folder_of(config)) / 1e6, 3) for config in sweep.configs],
         # Of runs of earlier versions what follows is not known.
         "cpu_seconds": [round(record.cpu_seconds, 1) or None for record in run_records],
         "evaluation_seconds": [

@@ -4,7 +4,8 @@ Nothing is run, made or written. Minutes are of training alone, evaluations not 
 a training among finished ones in the output folder, and then among published ones: the same at another seed or length,
 or else the one that differs in the fewest hyperparameters. They are of the machine that made those, and of what else it
 did. Where it has other values of keys that multiply work, such as steps, nobody knows how much of its time went there:
-minutes are then a span, from none of it to all of it. Disk is what the folder of a training takes when it is finished.
+minutes are then a span, from none of it to all of it. Disk is what the folder of a training takes when it is finished,
+of those in the output folder or, where that is recorded, of published ones.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from repro.planned import Run, labels, union
 from repro.tracking import checkpoints
 from repro.tracking import record as records
 from repro.tracking.rows import TrainingRows
-from repro.trained import folder_of
+from repro.trained import folder_bytes, folder_of
 
 FINISHED, BUSY, NEW, ANEW = "finished", "being done by another command", "new", "to begin anew"
 TO_MEASURE, TO_COLLECT = "trained, to be measured", "finished, to be collected"
@@ -50,6 +51,7 @@ class Example:
         seconds: iteration -> seconds of training until there.
         folder: None if it is only published.
         runs: key -> seconds of the trainings of its sweep, itself among them, where their keys are known.
+        published_bytes: that its folder took, if it is only published; None: not recorded, as by earlier versions.
     """
 
     name: str
@@ -57,6 +59,12 @@ class Example:
     seconds: Callable[[], Mapping[int, float]]
     folder: Path | None = None
     runs: Mapping[str, float] = field(default_factory=dict)
+    published_bytes: float | None = None
+
+    @property
+    def bytes(self) -> float | None:
+        """That its folder takes."""
+        return self.published_bytes if self.folder is None else folder_bytes(self.folder)
 
     @cached_property
     def known(self) -> Mapping[int, float]:
@@ -145,7 +153,7 @@ def _outlook(label: str, config: Config, examples: Sequence[Example]) -> Outlook
     state, begun = _state(config)
     folder = folder_of(config)
     if state in (FINISHED, TO_MEASURE, TO_COLLECT):
-        return Outlook(training_key(config), label, state, (0.0, 0.0), _bytes(folder), "")
+        return Outlook(training_key(config), label, state, (0.0, 0.0), folder_bytes(folder), "")
     alike = _nearest(config, examples)
     if not alike:
         return Outlook(training_key(config), label, state, None, None, "")
@@ -153,16 +161,12 @@ def _outlook(label: str, config: Config, examples: Sequence[Example]) -> Outlook
     share = 1 - work(begun) / work(iterations)
     spans = [[factor * example.taken(config) / 60 for factor in likeness.factors] for example, likeness in alike]
     least, most = (share * sum(ends) / len(alike) for ends in zip(*spans, strict=True))
-    sizes = [_bytes(e.folder) * iterations / max(e.known) for e, _ in alike if e.folder is not None]
+    sizes = [size * iterations / max(e.known) for e, _ in alike if (size := e.bytes) is not None]
     disk = sum(sizes) / len(sizes) if sizes else None
     first, likeness = alike[0]
     more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
     differs = f", different in {', '.join(likeness.settings)}" if likeness.settings else ""
     return Outlook(training_key(config), label, state, (least, most), disk, f"{first.name}{more}{differs}")
-
-
-def _bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 # -- states ----------------------------------------------------------------------------------------------------------
@@ -211,10 +215,16 @@ def _examples(output: Path) -> Iterator[Example]:
             if isinstance(last, int) and typical:
                 # Which trainings these are has not always been recorded.
                 names = page.names_of_runs(sweep) if "rerun" in sweep else []
+                sizes = [1e6 * size for size in sweep.get("megabytes", [])]
+                of_one = statistics.median(sizes) if sizes else None
                 runs = {
-                    n: typical if differ_in_seed_alone else seconds for n, seconds in zip(names, took, strict=False)
+                    name: typical if differ_in_seed_alone else seconds
+                    for name, seconds in zip(names, took, strict=False)
                 }
-                yield Example(f"published {folder.name}", _settings(flat), partial(dict, {last: typical}), runs=runs)
+                yield Example(
+                    f"published {folder.name}", _settings(flat), partial(dict, {last: typical}), runs=runs,
+                    published_bytes=of_one,
+                )  # fmt: skip
 
 
 def _clock(entry: catalogue.Entry) -> Callable[[], Mapping[int, float]]:

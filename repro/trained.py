@@ -69,6 +69,11 @@ def folder_of(config: Config) -> Path:
     return run_folder(config.output_dir, training_key(config))
 
 
+def folder_bytes(folder: Path) -> int:
+    """What a folder and all below it take on the disk, as sizes of files."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
 def rerun_command(keys: Sequence[str]) -> str:
     """What repeats trainings, and compares, where their output folder is."""
     return " ".join(["python -m repro.rerun", *keys])

@@ -123,11 +123,17 @@ def test_one_published_run_that_took_long_by_the_clock_changes_no_plan(tmp_path,
     monkeypatch.setattr(staleness, "results", lambda: [tmp_path])
     (example,) = outlook._examples(tmp_path / "none")
     assert [example.taken(config) for config in configs(*SMALL, "seed=0,1,2,3")] == [70.0] * 4
+    assert example.bytes is None
+    sweep["megabytes"] = [2.0, 2.5, 2.1]
     # Runs that differ in more have each its own.
     sweep["seeds"] = [0]
     (tmp_path / "provenance.json").write_text(json.dumps({"sweeps": [sweep]}))
     (example,) = outlook._examples(tmp_path / "none")
     assert [example.taken(config) for config in configs(*SMALL, "seed=0,1,2,3")] == [60.0, 70.0, 9000.0, 60.0]
+    assert example.bytes == 2.1e6
+    length = f"algorithm.iterations={2 * config.algorithm.iterations}"
+    (twice,) = outlook.outlooks(plan([*SMALL, length], False).runs, tmp_path / "none")
+    assert twice.bytes == pytest.approx(4.2e6)
 
 
 def test_what_nothing_is_like_is_unknown(tmp_path):
