@@ -23,7 +23,8 @@ PORT ?= 5000
 KILLS ?= 200
 # README=1 brings the README's table up to date instead of writing the report.
 README ?=
-# Of verify: at most so many iterations, so many seeds, one sweep alone; RECORD=1 keeps what it finds with the results.
+# Of verify: at most so many iterations, so many seeds; RECORD=1 keeps what it finds with the results. Of it and of a
+# target: one sweep alone.
 RECORD ?=
 ITERATIONS ?=
 SEEDS ?=
@@ -59,7 +60,7 @@ report: $(VENV)/runtime  ## write a page of all published verdicts, OUTPUT/repor
 	@$(RUN) -m repro.report --output "$$REPRO_OUTPUT" $(if $(filter-out 0 no false,$(README)),--readme)
 
 $(TARGETS): $(VENV)/runtime $(if $(ON),$(VENV)/cluster)  ## run what is not finished, draw, judge the claims; ON=slurm: submit it
-	@$(RUN) -m repro.figure $@ $(FIGURE_FLAGS) $(ELSEWHERE)
+	@$(RUN) -m repro.figure $@ $(FIGURE_FLAGS) $(ELSEWHERE) $(if $(SWEEP),--sweep '$(SWEEP)')
 
 figures: $(VENV)/runtime $(if $(ON),$(VENV)/cluster)  ## make all of them; trainings that several ask for are done once
 	@$(RUN) -m repro.figure figures $(FIGURE_FLAGS) $(ELSEWHERE)

@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from paper_figures import devn_range
 from paper_figures.claims import Claim, above, all_of, within
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import curves, swept
@@ -20,7 +21,7 @@ from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, digits, mean_ci
 
 TITLE, GAME = "DEVN Table 1", "turn and river subgames"
-SHOWS = "encoding error of buckets, in DCVN and DEVN"
+SHOWS = "encoding error of buckets, in DCVN and DEVN; the range of counterfactual values"
 _RIVERS = "experiment=encoding_error game=river_subgames algorithm.iterations=4000"
 SWEEPS = (
     # Full-deck river subgames, which the paper does not have. Their hands have at most 1,981 different shares. At
@@ -86,6 +87,7 @@ SWEEPS = (
         "evaluation=[encoding_error,encoding_readings] seed=range(3)",
         {"laptop": "algorithm.iterations=4", "smoke": "algorithm.iterations=2 algorithm.buckets=5 seed=0"},
     ),
+    *devn_range.SWEEPS,
 )  # fmt: skip
 
 LABELS = {
@@ -324,7 +326,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     """That DEVN's error is lower, by about as much as in the paper; that more buckets or finer labels lower errors.
 
     The paper's come first. That the error is lower is one claim for each row of the paper's, and one for all of ours,
-    which have their subgames in common.
+    which have their subgames in common. The range of values is judged last.
     """
     judged, rows = [], []
     for sweep in LABELS:
@@ -346,7 +348,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
             [pooled_improvement(data, row) for row in rows], everywhere,
         ),
     ]  # fmt: skip
-    return sorted(judged, key=lambda claim: claim.source != "Table 1")
+    return [*sorted(judged, key=lambda claim: claim.source != "Table 1"), *devn_range.claims(data)]
 
 
 def _improves(data: pd.DataFrame, setting: Setting, published: Row) -> list[Claim]:
@@ -414,6 +416,8 @@ def table(data: pd.DataFrame) -> str:
         "Errors in % of the pot, with 95% intervals over shards of subgames.",
         folded("every way to read the definition, on the same subgames", "\n".join(_readings(data)), always=True),
     ]
+    if ranges := devn_range.table(data):
+        parts.append(folded("how far counterfactual values range", ranges, always=True))
     return "\n\n".join(parts)
 
 

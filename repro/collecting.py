@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from paper_figures import frame
 from repro.config.keys import flatten, hyperparameters, training_config, training_key
+from repro.errors import ReproError
 from repro.measuring import evaluated_with, evaluation_seconds, measured_rows
 from repro.targets import PlannedSweep, anywhere, composed, module_of
 from repro.tracking import record as records
@@ -17,13 +18,27 @@ from repro.trained import folder_bytes, folder_of, rerun_command
 
 def collect(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataFrame:
     """What a target is drawn from: everything that was measured of its runs, or what its module's `select` takes."""
-    data, module = measured(target, scale, sweeps), module_of(target)
-    return module.select(data) if hasattr(module, "select") else data
+    return _selected(target, measured(target, scale, sweeps))
 
 
 def measured(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataFrame:
     """Everything that was measured of a target's runs, as `paper_figures.frame` describes it."""
-    columns = frame.swept_columns([[hyperparameters(config) for config in sweep.configs] for sweep in sweeps])
+    return _measured(target, scale, sweeps, _columns(sweeps))
+
+
+def _selected(target: str, data: pd.DataFrame) -> pd.DataFrame:
+    module = module_of(target)
+    return module.select(data) if hasattr(module, "select") else data
+
+
+def _columns(sweeps: Sequence[PlannedSweep]) -> list[list[dict[str, Any]]]:
+    """Of each sweep, of each run: its columns of swept keys."""
+    return frame.swept_columns([[hyperparameters(config) for config in sweep.configs] for sweep in sweeps])
+
+
+def _measured(
+    target: str, scale: str, sweeps: Sequence[PlannedSweep], columns: Sequence[Sequence[dict[str, Any]]]
+) -> pd.DataFrame:
     parts = []
     for sweep, swept in zip(sweeps, columns, strict=True):
         runs = [
@@ -34,6 +49,61 @@ def measured(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.Data
         ]
         parts.append(frame.of_sweep(sweep.name, runs, swept))
     return pd.concat(parts, ignore_index=True)
+
+
+# -- some sweeps alone -----------------------------------------------------------------------------------------------
+
+
+def beside(
+    target: str, scale: str, planned: Sequence[PlannedSweep], names: Sequence[str], older: pd.DataFrame
+) -> pd.DataFrame:
+    """What a target is drawn from where some of its sweeps were run now: theirs, beside older data of the others.
+
+    Args:
+        planned: all of its sweeps.
+        names: of those that were run.
+        older: data of the target, of which rows of these sweeps are left out.
+
+    Raises:
+        ReproError: runs of another sweep differ today in a key in which they did not.
+    """
+    columns = dict(zip((sweep.name for sweep in planned), _columns(planned), strict=True))
+    kept = older[~older.sweep.isin(names)].copy()
+    for name, runs in columns.items():
+        mine = kept.sweep == name
+        for column in (column for column in runs[0] if mine.any() and column not in older.columns):
+            values = {run[column] for run in runs}
+            if len(values) > 1:
+                raise ReproError(
+                    f"older data of the sweep {name} are of one {column}, and it has several; run it, too."
+                )
+            kept.loc[mine, column] = values.pop()
+    new = [sweep for sweep in planned if sweep.name in names]
+    parts = [kept, _selected(target, _measured(target, scale, new, [columns[sweep.name] for sweep in new]))]
+    data = pd.concat(parts, ignore_index=True)
+    return data[[*frame.LEADING, *sorted(frame.swept(data)), *frame.MEASURED]]
+
+
+def provenance_beside(
+    new: Sequence[PlannedSweep], older: Sequence[Mapping[str, Any]], data: pd.DataFrame
+) -> list[Mapping[str, Any]]:
+    """Where the sweeps that were run now come from, after those of older data that were not.
+
+    Args:
+        older: sweeps of the older data's `provenance.json`.
+        data: the older data.
+
+    Raises:
+        ReproError: it has a sweep that was run now, and which one its provenance, of an earlier version, does not say.
+    """
+    named = {each.get("sweep") for each in older}
+    for name in (sweep.name for sweep in new if (data.sweep == sweep.name).any() and sweep.name not in named):
+        raise ReproError(f"the older data's provenance does not say which of its sweeps is {name}; run all of them.")
+    names = {sweep.name for sweep in new}
+    return [*(each for each in older if each.get("sweep") not in names), *map(provenance_of, new)]
+
+
+# -- where it comes from ---------------------------------------------------------------------------------------------
 
 
 def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import pandas as pd
 from paper_figures import claims as claims_of
 from paper_figures import frame, page
 from repro import durable, published
-from repro.errors import ReproError
+from repro.errors import ReproError, told_as
 from repro.evaluation.statistics import digits
 from repro.targets import ROOT, Options, module_of
 
@@ -89,22 +89,8 @@ def draw_again(target: str, options: Options) -> None:
     Raises:
         ReproError: there is none, or it does not hold what the target is drawn from.
     """
-    folder, module = options.folder(target), module_of(target)
-    path = frame.data_file(folder)
-    if not path.exists():
-        published = frame.data_file(results_of(target, options.scale))
-        if not published.exists():
-            raise ReproError(
-                f"{path} does not exist, and nothing is published of {target} at scale {options.scale}; make the "
-                "figure first."
-            )
-        print(f"{target} was not made in {options.output}: drawn from {published.relative_to(ROOT)}")
-        path = published
-    data = frame.read(path)
-    for column, needed in (("target", target), ("scale", options.scale)):
-        others = sorted(set(data[column]) - {needed})
-        if others:
-            raise ReproError(f"{path} holds data of {column} {others[0]!r}, not of {needed!r}.")
+    folder, module, path = options.folder(target), module_of(target), _newest_data(target, options)
+    data = _data_of(path, target, options)
     try:
         files, claims = _drawn(module, data)
     except Exception as error:  # What draws runs' results can fail in any way on what is none.
@@ -113,6 +99,57 @@ def draw_again(target: str, options: Options) -> None:
             "repeats no finished run."
         ) from error
     _write_drawn(files, claims, folder, target)
+
+
+Exported = tuple[pd.DataFrame, dict[str, Any]]
+"""A target's data, and its `provenance.json`."""
+
+
+def exported(target: str, options: Options) -> Exported:
+    """What was exported of a target, or where it was not made what is published.
+
+    Raises:
+        ReproError: there is none, or it is damaged.
+    """
+    path = _newest_data(target, options)
+    data, file = _data_of(path, target, options), path.parent / "provenance.json"
+    with told_as(lambda error: f"{file} cannot be read ({type(error).__name__}); make the figure again."):
+        provenance = dict(json.loads(file.read_text()))
+        list(provenance["sweeps"])
+    return data, provenance
+
+
+def _newest_data(target: str, options: Options) -> Path:
+    """The exported CSV, or the published one where the target was not made.
+
+    Raises:
+        ReproError: there is neither.
+    """
+    path = frame.data_file(options.folder(target))
+    if path.exists():
+        return path
+    published = frame.data_file(results_of(target, options.scale))
+    if not published.exists():
+        raise ReproError(
+            f"{path} does not exist, and nothing is published of {target} at scale {options.scale}; make the figure "
+            "first."
+        )
+    print(f"{target} was not made in {options.output}: drawn from {published.relative_to(ROOT)}")
+    return published
+
+
+def _data_of(path: Path, target: str, options: Options) -> pd.DataFrame:
+    """A target's data from a file.
+
+    Raises:
+        ReproError: it holds something else.
+    """
+    data = frame.read(path)
+    for column, needed in (("target", target), ("scale", options.scale)):
+        others = sorted(set(data[column]) - {needed})
+        if others:
+            raise ReproError(f"{path} holds data of {column} {others[0]!r}, not of {needed!r}.")
+    return data
 
 
 def results_of(target: str, scale: str) -> Path:

@@ -1,9 +1,10 @@
 """Make figures: `python -m repro.figure figure1 --scale laptop`, several at once, or `figures` for all of them.
 
 A target's sweeps are command lines in its module (`SWEEPS`). The trainings that all targets ask for are planned
-once, so that what they share is done once; then each target is drawn from what its runs left. `--draw` draws again from
-the exported CSV alone and touches nothing else. `--on` has the runs done by a cluster's jobs, and `--collect` takes in
-what these have finished, and draws what is complete.
+once, so that what they share is done once; then each target is drawn from what its runs left. `--sweep` runs one sweep
+alone, and draws it beside what is exported, or published, of the others. `--draw` draws again from the exported CSV
+alone and touches nothing else. `--on` has the runs done by a cluster's jobs, and `--collect` takes in what these have
+finished, and draws what is complete.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repro.drawing import draw, draw_again, publish
+from repro.drawing import Exported, draw, draw_again, exported, publish
 from repro.elsewhere import Elsewhere, add_options, elsewhere
 from repro.errors import ReproError, StorageError
 from repro.faults import disk_faults_told
@@ -59,6 +60,30 @@ def make(names: Sequence[str], options: Options, where: Elsewhere | None = None)
             continue
         _show(target, planned[target], _collect_and_draw(target, sweeps, options), options)
         print(f"{target} at scale {options.scale}: done, {(time.monotonic() - started) / 60:.1f} minutes so far")
+    return status
+
+
+def make_sweeps(target: str, names: Sequence[str], options: Options) -> int:
+    """Run some of a target's sweeps, and draw it with what is exported, or published, of the others.
+
+    Raises:
+        ReproError: it has no such sweep, or there are no older data that can be drawn beside them.
+    """
+    planned, runs = plan_target(target, options)
+    known = [sweep.name for sweep in planned]
+    for unknown in set(names) - set(known):
+        hint = did_you_mean(unknown, known)
+        raise ReproError(f"--sweep is {unknown!r}; those of {target} are {', '.join(known)}{hint}.")
+    older, provenance = exported(target, options)
+    new = [sweep for sweep in planned if sweep.name in names]
+    wanted = _keys(new)
+    status = _run([run for run in runs if run.key in wanted], {target: (new, [])}, options)
+    if missing := _missing(new):
+        print(
+            f"error: {missing} training(s) of {target} did not finish; repeat the command to continue.", file=sys.stderr
+        )
+        return status or 1
+    _draw_beside(target, planned, new, (older, provenance), options)
     return status
 
 
@@ -129,10 +154,14 @@ def _is_done(config: Config) -> bool:
 
 def _missing(sweeps: Sequence[PlannedSweep]) -> int:
     """How many trainings of sweeps, which may share some, are not finished."""
+    return sum(not _is_done(config) for config in _keys(sweeps).values())
+
+
+def _keys(sweeps: Sequence[PlannedSweep]) -> dict[str, Config]:
+    """The different trainings of sweeps by their keys."""
     from repro.config.keys import training_key  # noqa: PLC0415
 
-    different = {training_key(config): config for sweep in sweeps for config in sweep.configs}
-    return sum(not _is_done(config) for config in different.values())
+    return {training_key(config): config for sweep in sweeps for config in sweep.configs}
 
 
 def _collect_and_draw(target: str, sweeps: Sequence[PlannedSweep], options: Options) -> pd.DataFrame:
@@ -142,6 +171,18 @@ def _collect_and_draw(target: str, sweeps: Sequence[PlannedSweep], options: Opti
     provenance = {"drawn_on": time.strftime("%Y-%m-%d"), "sweeps": [provenance_of(sweep) for sweep in sweeps]}
     draw(target, data, provenance, options.folder(target))
     return data
+
+
+def _draw_beside(
+    target: str, planned: Sequence[PlannedSweep], new: Sequence[PlannedSweep], older: Exported, options: Options
+) -> None:
+    """Draw a target from sweeps that were run now, and older data of the others."""
+    from repro.collecting import beside, provenance_beside  # noqa: PLC0415
+
+    then, made_with = older
+    data = beside(target, options.scale, planned, [sweep.name for sweep in new], then)
+    sweeps = provenance_beside(new, made_with["sweeps"], then)
+    draw(target, data, {**made_with, "drawn_on": time.strftime("%Y-%m-%d"), "sweeps": sweeps}, options.folder(target))
 
 
 def _show(target: str, plan: tuple[list[PlannedSweep], list[Run]], data: pd.DataFrame, options: Options) -> None:
@@ -237,6 +278,11 @@ def main() -> int:
     )
     parser.add_argument("--draw", action="store_true", help="draw again from the exported CSV, run nothing")
     parser.add_argument("--publish", action="store_true", help="copy a drawn figure to paper_figures/results")
+    parser.add_argument(
+        "--sweep",
+        action="append",
+        help="run this sweep of one target alone, drawn beside the others' data; may be repeated",
+    )
     add_options(parser)
     arguments = parser.parse_args()
     options = Options(
@@ -281,6 +327,8 @@ def _answer(arguments: argparse.Namespace, options: Options) -> int:
         raise ReproError("--plan, --draw and --publish do no runs; leave out what says where these are done.")
     if where.collects and options.force:
         raise ReproError("--collect and --force cannot be given together: nothing is done again.")
+    if arguments.sweep:
+        return make_sweeps(_alone(arguments, names, where), arguments.sweep, options)
     if arguments.plan:
         return foresee(names, options)
     each: Callable[[str, Options], None] | None = None
@@ -291,6 +339,21 @@ def _answer(arguments: argparse.Namespace, options: Options) -> int:
     for target in names:
         each(target, options)
     return 0
+
+
+def _alone(arguments: argparse.Namespace, names: Sequence[str], where: Elsewhere) -> str:
+    """The target of which sweeps are run alone.
+
+    Raises:
+        ReproError: `--sweep` is given with what it cannot be.
+    """
+    if len(names) != 1:
+        raise ReproError(f"--sweep is {arguments.sweep[0]!r}, of one target; {len(names)} are given.")
+    if not where.is_here or arguments.plan or arguments.draw or arguments.publish:
+        raise ReproError(
+            "--sweep runs and draws here; leave out --plan, --draw, --publish, and what says where runs are done."
+        )
+    return names[0]
 
 
 if __name__ == "__main__":

@@ -14,10 +14,12 @@ from tests.helpers.figures import cells, number, rows, verdicts
 LINES = {"player 0": 3.0, "player 1 raise call -": 9.0, "player 0 raise call - call raise": 5.0}
 
 
-def read_out(readout: str, last: float, length: int, **where: Any) -> pd.DataFrame:
+def read_out(
+    readout: str, last: float, length: int, points: dict[int, float] | None = None, **where: Any
+) -> pd.DataFrame:
     parts = {"before_board": 0.3 * last, "on_board": 0.6 * last}
     parts |= {f"line/{line}": worth for line, worth in LINES.items()}
-    anywhere = {10: 400.0, length: last}
+    anywhere = {10: 400.0, **(points or {}), length: last}
     frames = [rows(readout, "deviations/everywhere", anywhere, **where)]
     # On all flops, where deviations are worth a little less than on some.
     frames += [rows(readout, "exploitability", anywhere, **where)] if readout == "deep_cfr" else []
@@ -26,22 +28,59 @@ def read_out(readout: str, last: float, length: int, **where: Any) -> pd.DataFra
     return pd.concat(frames)
 
 
-def made_up(sd_cfr: float, deep_cfr: float, length: int = 150) -> pd.DataFrame:
-    where = {"sweep": "deep_cfr", "algorithm": "deep_cfr"}
+def made_up(sd_cfr: float, deep_cfr: float, length: int = 450, points: dict[int, float] | None = None) -> pd.DataFrame:
+    """`points`: of Deep CFR, before the end."""
+    where: dict[str, Any] = {"sweep": "deep_cfr", "algorithm": "deep_cfr"}
     exact = {
-        "exploitability": {10: 400.0, 20: 115.0, 30: 65.0, 50: 31.5, 150: 20.0},
-        "nodes_touched": {150: 1.0}, "wall_seconds": {150: 60.0},
+        "exploitability": {10: 400.0, 20: 115.0, 30: 65.0, 50: 31.5, 450: 10.0},
+        "nodes_touched": {450: 1.0}, "wall_seconds": {450: 60.0},
     }  # fmt: skip
     tables = pd.concat(
         rows("linear_cfr", metric, values, sweep="linear_cfr", algorithm="linear_cfr")
         for metric, values in exact.items()
     )
-    frames = [read_out("sd_cfr", sd_cfr, length, **where), read_out("deep_cfr", deep_cfr, length, **where)]
+    frames = [read_out("sd_cfr", sd_cfr, length, **where), read_out("deep_cfr", deep_cfr, length, points, **where)]
     return pd.concat([*frames, tables[tables.seed == 0]], ignore_index=True)
 
 
 def test_what_is_expected_holds():
-    assert set(verdicts(module, made_up(36.0, 39.0)).values()) == {HELD}
+    found = verdicts(module, made_up(36.0, 38.5, points={50: 150.0, 200: 50.0}))
+    assert set(found.values()) == {HELD}
+
+
+@pytest.mark.parametrize(
+    ("end", "low", "ends"),
+    [(60.0, DID_NOT_HOLD, DID_NOT_HOLD), (20.0, HELD, DID_NOT_HOLD), (36.0, HELD, HELD)],
+)
+def test_who_ends_lower_does_not_end_there(end: float, low: str, ends: str):
+    found = verdicts(module, made_up(end, end))
+    assert (found["as_paper"], found["as_paper_ends"]) == (low, ends)
+    assert (found["sd_cfr_as_paper"], found["sd_cfr_as_paper_ends"]) == (low, ends)
+    # After fewer iterations than the paper's, getting as low is judged, and ending there is not.
+    shorter = verdicts(module, made_up(end, end, length=120))
+    assert (shorter["as_paper"], shorter["as_paper_ends"]) == (low, NOT_TESTABLE)
+
+
+@pytest.mark.parametrize(
+    ("points", "not_above", "on", "shown"),
+    [
+        # `rows` adds a percent per seed, so that means are 1% higher.
+        ({50: 154.0, 100: 70.0}, HELD, HELD, 1.01),
+        ({50: 154.0, 100: 35.0}, HELD, DID_NOT_HOLD, 0.505),
+        ({50: 308.0, 100: 35.0}, DID_NOT_HOLD, DID_NOT_HOLD, 2.02),
+        ({50: 154.0, 60: 1.0}, HELD, HELD, 1.01),
+        ({}, NOT_TESTABLE, NOT_TESTABLE, None),
+    ],
+)
+def test_the_line_is_judged_where_both_were_measured(points, not_above, on, shown):
+    data = made_up(36.0, 36.0, length=120, points=points)
+    found = {claim.id: claim for claim in module.claims(data)}
+    assert (found["not_above_line"].verdict, found["on_line"].verdict) == (not_above, on)
+    measured = found["on_line"].measured
+    assert (measured and measured.mean) == (pytest.approx(shown) if shown else None)
+    assert ("nowhere" in found["on_line"].note) == (not points)
+    assert found["on_line"].paper == 1.0
+    assert ("at t = 100 (70 mbb/g)" in found["on_line"].note) == (100 in points)
 
 
 def test_who_stays_above_has_not_got_there():
@@ -75,7 +114,7 @@ def test_the_table_has_the_end_and_its_parts():
     assert [row[0] for row in listed] == ["SD-CFR", "Deep CFR", "Linear CFR on tables"]
     # `rows` adds a percent per seed.
     assert listed[2][3:5] == ["–", "–"]
-    assert [number(cell) for cell in listed[1][1:5]] == pytest.approx([150, 50.5, 15.15, 30.3], abs=0.06)
+    assert [number(cell) for cell in listed[1][1:5]] == pytest.approx([450, 50.5, 15.15, 30.3], abs=0.06)
 
 
 def test_lines_are_drawn_by_what_they_are_worth():

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from repro import figure, launching
+from paper_figures import frame
+from repro import collecting, figure, launching
 from repro.collecting import deviations
 from repro.config.keys import hyperparameters, training_key
 from repro.config.schema import Config
@@ -17,6 +20,7 @@ from repro.errors import ReproError
 from repro.planned import Run, union
 from repro.targets import Options, PlannedSweep, module_of, plan_target
 from tests.helpers.commands import configs
+from tests.test_table4 import table4_data
 
 
 def options(scale: str, output: Path, **others: Any) -> Options:
@@ -219,6 +223,84 @@ def test_ctrl_c_stops_everything(done, tmp_path, monkeypatch, capsys):
 )
 def test_faulty_requests(done, monkeypatch, capsys, arguments, sentence):
     monkeypatch.setattr(sys, "argv", ["figure", *arguments])
+    assert figure.main() == 2
+    assert sentence in capsys.readouterr().err
+
+
+# -- some sweeps alone -----------------------------------------------------------------------------------------------
+
+
+def older_data(sweep: str, **columns: Any) -> pd.DataFrame:
+    common = {"target": "table4", "scale": "smoke", "sweep": sweep, "algorithm": "encoding_error", "readout": "cfv"}
+    return pd.DataFrame([{**common, "seed": 0, "buckets": 5, **columns, "metric": "error", "step": 1, "value": 2.0}])
+
+
+@pytest.mark.slow
+def test_a_sweep_alone_is_drawn_beside_what_was_exported(tmp_path, monkeypatch, capsys):
+    """Two shards of rivers of a small deck are solved; everything else is as it was."""
+    given = options("smoke", tmp_path)
+    folder = given.folder("table4")
+    then = table4_data(30.0, scale="smoke").assign(algorithm="encoding_error")
+    made_with = {"sweeps": [{"command": "the older one"}]}
+    folder.mkdir(parents=True)
+    frame.write(then, folder / frame.DATA)
+    (folder / "provenance.json").write_text(json.dumps(made_with))
+    monkeypatch.setattr(
+        sys, "argv", ["figure", "table4", "--sweep", "range_river", "--scale", "smoke", "--output", str(tmp_path)]
+    )
+    assert figure.main() == 0
+    assert "1 different trainings, 1 to be done" in capsys.readouterr().out
+    now = frame.read(folder / frame.DATA)
+    assert len(now[now.sweep != "range_river"]) == len(then)
+    new = now[(now.sweep == "range_river") & (now.readout == "labels")]
+    assert sorted(new[new.metric == "cfv/most"].step) == [1, 2]
+    claims = {claim["id"] for claim in json.loads((folder / "claims.json").read_text())}
+    assert claims >= {"range_river_inside", "turn_1_1000_lower"}
+    sweeps = json.loads((folder / "provenance.json").read_text())["sweeps"]
+    assert [each.get("sweep") for each in sweeps] == [None, "range_river"]
+    assert sweeps[0] == made_with["sweeps"][0]
+    assert "evaluation=[label_range]" in sweeps[1]["command"]
+
+
+def test_columns_that_older_data_lack_are_those_of_their_runs(monkeypatch):
+    monkeypatch.setattr(collecting, "measured_rows", lambda config: [("labels", "cfv/most", 2, 3.0)])
+    sweeps = planned("table4", "smoke")[0]
+    older = pd.concat([older_data("turn"), older_data("range_river", value=9.0)], ignore_index=True)
+    found = collecting.beside("table4", "smoke", sweeps, ["range_river"], older)
+    turn, new = found[found.sweep == "turn"], found[found.sweep == "range_river"]
+    assert [*turn.value, *new.value] == [2.0, 3.0], "older rows of a sweep that was run are left out"
+    assert [*turn.game_ties, *turn.buckets] == ["random", 5]
+    assert frame.swept(found) == sorted(frame.swept(found))
+    with pytest.raises(ReproError, match="older data of the sweep turn_ranges are of one game_"):
+        collecting.beside("table4", "smoke", sweeps, ["range_river"], older_data("turn_ranges"))
+
+
+def test_where_a_sweep_comes_from_is_told_once(monkeypatch):
+    monkeypatch.setattr(collecting, "provenance_of", lambda sweep: {"sweep": sweep.name, "new": True})
+    new = [sweep for sweep in planned("table4", "smoke")[0] if sweep.name in ("turn", "range_river")]
+    named = [{"sweep": "river"}, {"sweep": "turn"}]
+    found = collecting.provenance_beside(new, named, older_data("turn"))
+    assert [(each["sweep"], "new" in each) for each in found] == [
+        ("river", False),
+        ("turn", True),
+        ("range_river", True),
+    ]
+    with pytest.raises(ReproError, match="does not say which of its sweeps is turn"):
+        collecting.provenance_beside(new, [{"command": "one"}, {"command": "other"}], older_data("turn"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["table4", "--sweep", "range_rive"], "--sweep is 'range_rive'; those of table4 are river, river_small_pots, "),
+        (["table4", "kuhn", "--sweep", "turn"], "--sweep is 'turn', of one target; 2 are given."),
+        (["table4", "--sweep", "turn", "--draw"], "--sweep runs and draws here; leave out --plan, --draw, --publish"),
+        (["table4", "--sweep", "turn", "--on", "local"], "--sweep runs and draws here; leave out"),
+        (["figure1", "--sweep", "linear_cfr", "--scale", "smoke"], "nothing is published of figure1 at scale smoke"),
+    ],
+)
+def test_faulty_requests_of_a_sweep(done, monkeypatch, capsys, tmp_path, arguments, sentence):
+    monkeypatch.setattr(sys, "argv", ["figure", *arguments, "--output", str(tmp_path)])
     assert figure.main() == 2
     assert sentence in capsys.readouterr().err
 

@@ -13,7 +13,7 @@ from repro.errors import ReproError
 from repro.planning import plan
 from repro.subgames import dataset
 from repro.subgames.dataset import Dataset, Recipe
-from repro.subgames.labels import label_errors
+from repro.subgames.labels import extremes, label_errors
 from repro.subgames.solver import SolverConfig
 from repro.subgames.subgames import Deck, Subgames
 from tests.helpers.commands import executed, results
@@ -67,6 +67,31 @@ def test_a_part_is_drawn_of_what_was_solved(tmp_path: Path):
     assert 0 < mine["label_error/median"] < mine["label_error/most"]
 
 
+def test_the_extremes_of_a_subgame_are_of_both_players_hands():
+    cfv = np.array([[[0.1, -0.4, 2.0], [-0.5, 0.0, 1.0]], [[0.3, 0.2, 0.1], [7.0, 0.0, 0.0]]])
+    assert extremes(cfv).tolist() == [[-0.5, 2.0], [0.0, 7.0]]
+
+
+def test_the_range_is_of_all_that_was_solved_so_far(tmp_path: Path):
+    """Of subgames 4 to 7 after the first iteration, 4 to 11 after the second; measured when the run is finished."""
+    run = (*RUN, "algorithm.snapshot_every=1")
+    assert executed(*run, f"output_dir={tmp_path}") == "finished"
+    key = training_key(plan(run, False).runs[0].config)
+    assert evaluate.main([key, "evaluation=[label_range]", "--output", str(tmp_path)]) == 0
+    found = results(tmp_path, (*run, "evaluation=[label_range]"))
+    of_labels = found[found.readout == "labels"]
+    mine = dict(zip(zip(of_labels.step, of_labels.metric, strict=True), of_labels.value, strict=True))
+    stored = Dataset(tmp_path / "subgames", Recipe.of(RIVERS, 0, SolverConfig(tolerance=0.02)))
+    for step, last in ((1, 8), (2, 12)):
+        cfv = stored.solved(range(4, last), 1).cfv
+        least, most = [value.min() for value in cfv], [value.max() for value in cfv]
+        assert mine[step, "cfv/least"] == pytest.approx(min(least))
+        assert mine[step, "cfv/least/median"] == pytest.approx(np.median(least))
+        assert mine[step, "cfv/most"] == pytest.approx(max(most))
+        assert mine[step, "cfv/most/median"] == pytest.approx(np.median(most))
+    assert mine[2, "cfv/most"] > mine[2, "cfv/most/median"]
+
+
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
@@ -74,6 +99,7 @@ def test_a_part_is_drawn_of_what_was_solved(tmp_path: Path):
         ([*RUN, *MEASURED, "evaluation.label_errors.subgames=0"], "evaluation.label_errors.subgames is 0"),
         ([*RUN, *MEASURED, "~algorithm.readouts.labels"], "algorithm.readouts is empty"),
         (["game=river_subgames", "algorithm=encoding_error", "evaluation=[label_errors]"], "stores no labels"),
+        (["game=river_subgames", "algorithm=encoding_error", "evaluation=[label_range]"], "stores no labels"),
     ],
 )
 def test_what_cannot_be_is_refused(overrides: list[str], sentence: str):

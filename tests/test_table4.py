@@ -42,7 +42,7 @@ def table4_data(lower_by: float, spread: float = 0.0, count: int = 8, scale: str
     large, by 5 less; with hands in other orders by `MORE`."""
     rows = []
     draw = np.random.default_rng(0)
-    for sweep in (each.name for each in table4.SWEEPS if each.name != "turn_readings"):
+    for sweep in (each.name for each in table4.SWEEPS if each.name in table4.LABELS):
         seeds = range(2 if sweep in ("turn", "river") else 1)
         for seed, (columns, square, more) in product(seeds, settings(sweep)):
             common = {"target": "table4", "scale": scale, "sweep": sweep, "seed": seed, **FIXED, **columns}

@@ -1,9 +1,12 @@
-"""How accurate labels are: stored values of random subgames, beside those of the same subgames solved further.
+"""How accurate labels are, and how far they range: stored values of random subgames.
 
-DEVN chose its threshold on the exploitability so that the "RMSE between vectors of found CFVs and ground truth CFVs
-(calculated until exploitability of 0.01% of the pot) will be with probability 0.9 smaller than 0.5, and with
-probability 0.98 smaller than 1" [DEVN, Sec. 6]. It names no unit; its losses are in % of the pot, and so are these. A
-subgame's vector is taken to be of all hands of both players.
+Accuracy is measured beside values of the same subgames solved further. DEVN chose its threshold on the exploitability
+so that the "RMSE between vectors of found CFVs and ground truth CFVs (calculated until exploitability of 0.01% of the
+pot) will be with probability 0.9 smaller than 0.5, and with probability 0.98 smaller than 1" [DEVN, Sec. 6]. It names
+no unit; its losses are in % of the pot, and so are these. A subgame's vector is taken to be of all hands of both
+players.
+
+Of the range DEVN says that "CFVs are in the range [-0.5, 10], as they are normalized by the pot" [DEVN, Sec. 6].
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ class LabelErrors(Evaluation):
     def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
         yield from super().problems(game, algorithm)
         if type(algorithm) is not SolvedSubgamesConfig:
-            yield "readouts", self.readouts, f"the algorithm {algorithm.name} stores no labels, leave it out"
+            yield _stores_none(self, algorithm)
             return
         tolerance = algorithm.solver.tolerance
         if self.truth >= tolerance:
@@ -93,6 +96,67 @@ class LabelErrors(Evaluation):
 
 
 register_evaluation("label_errors", LabelErrors)
+
+
+@dataclass
+class LabelRange(Evaluation):
+    """How far a run's stored counterfactual values range, in pots.
+
+    Over all subgames so far, players and hands: `cfv/least` and `cfv/most`. Extremes of a sample are those of all
+    subgames at the most, and come nearer the more are solved. Of each subgame's own least and most value the medians
+    over subgames, which do not: `cfv/least/median` and `cfv/most/median`.
+    """
+
+    OF_PLAYERS = False
+
+    def __post_init__(self) -> None:
+        self._extremes: dict[str, Array] = {}
+
+    def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
+        yield from super().problems(game, algorithm)
+        if type(algorithm) is not SolvedSubgamesConfig:
+            yield _stores_none(self, algorithm)
+
+    @property
+    def charted(self) -> list[str]:
+        return ["cfv/most", "cfv/least"]
+
+    def headline(self, game: Game, measured: Measured) -> str:
+        parts = [f"CFVs from {m['cfv/least']:.2f} to {m['cfv/most']:.2f} pots" for m in measured.values() if m]
+        return ", ".join(parts)
+
+    def measure(self, subject: Subject) -> Measured:
+        return {name: self._of_readout(subject, name) for name in self.names(subject.readout_names)}
+
+    def _of_readout(self, subject: Subject, name: str) -> dict[str, float]:
+        readout = subject.readouts[name]
+        assert isinstance(readout, StoredLabels)
+        config = readout.config
+        recipe = config.algorithm.recipe(readout.game, config.seed)
+        dataset, first = Dataset(folder_of(config), recipe), config.algorithm.first
+        # A dataset has up to a million shards: those that an earlier snapshot had are not read again.
+        known = self._extremes.get(name, np.zeros((0, 2), np.float32))
+        shards = range(first + len(known) // recipe.shard, first + subject.snapshot.iteration)
+        met = np.concatenate([known, *(extremes(dataset.shard(n, config.threads).cfv) for n in shards)])
+        self._extremes[name] = met
+        least, most = met[: subject.snapshot.iteration * recipe.shard].T
+        return {
+            "cfv/least": float(least.min()), "cfv/least/median": float(np.median(least)),
+            "cfv/most": float(most.max()), "cfv/most/median": float(np.median(most)),
+        }  # fmt: skip
+
+
+register_evaluation("label_range", LabelRange)
+
+
+def _stores_none(evaluation: Evaluation, algorithm: AlgorithmConfig) -> tuple[str, object, str]:
+    """The problem of an algorithm that stores no labels."""
+    return "readouts", evaluation.readouts, f"the algorithm {algorithm.name} stores no labels, leave it out"
+
+
+def extremes(cfv: Array) -> Array:
+    """`[n, 2]` least and most of `[n, 2, hands]` values, over both players' hands."""
+    return np.stack([cfv.min((1, 2)), cfv.max((1, 2))], 1)
 
 
 def label_errors(labels: Array, truth: Array) -> Array:
