@@ -148,9 +148,10 @@ def _inside(data: pd.DataFrame, sample: Sample) -> Claim:
     number = sample.at(data, "subgames")
     note = (
         f"of {number:,.0f} subgames the value that is furthest out; holds if none is beyond -0.55 or 10.5, which are "
-        f"printed like the ends. No intervals: with none outside in so many, up to {digits(300 / number)}% of subgames "
-        "may have one (95%)"
+        "printed like the ends"
     )
+    if inside:
+        note += f"; none in so many still lets up to {digits(300 / number)}% of subgames have one (95%)"
     by_arithmetic = "; with pots of 2,000 chips and more none can be above 10" if sample.as_paper else ""
     return Claim(
         f"{sample.sweep}_inside", f"CFVs are in the range [-0.5, 10]: {sample.named(data)}",

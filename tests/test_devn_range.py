@@ -71,6 +71,13 @@ def test_the_value_shown_is_the_one_that_is_furthest_out():
     assert all(c.measured and math.isnan(c.measured.low) and c.p is None for c in module.claims(made_up(-0.5, 10.0)))
 
 
+def test_that_none_is_outside_bounds_how_many_are():
+    notes = [module.claims(made_up(-0.5, most))[0].note for most in (10.0, 50.0)]
+    # The rule of three: with a share of 3 / n, none of n has it once in 20.
+    assert ["up to 0.06% of subgames" in note for note in notes] == [True, False]
+    assert 0.049 < (1 - 3 / 5000) ** 5000 < 0.051
+
+
 def test_what_was_not_run_is_not_judged():
     data = made_up(-0.5, 10.0)
     assert {c.id.rpartition("_")[0] for c in module.claims(data[data.sweep == "range_river"])} == {"range_river"}
