@@ -50,25 +50,34 @@ NAMES = ("inside", "least", "highest")
 )
 def test_both_ends_are_judged_on_both_sides(least: float, most: float, inside: str, lower: str, upper: str):
     found = verdicts(module, made_up(least, most))
-    for sample in module.SAMPLES:
+    rough = module.SAMPLES[0]
+    assert not any(name.removeprefix(f"{rough.sweep}_") in NAMES for name in found), "there are sharper labels"
+    for sample in module.SAMPLES[1:]:
         expected = dict(zip(NAMES, (inside, lower, upper), strict=True))
         # With small pots the paper's range is not expected to be reached exactly.
         names = NAMES if sample.as_paper else NAMES[:1]
         assert {name: found[f"{sample.sweep}_{name}"] for name in names} == {name: expected[name] for name in names}
-    assert len(found) == 3 * 3 + 1 + 1
+    assert len(found) == 2 * 3 + 1 + 1
 
 
 def test_as_many_subgames_as_the_papers_refute_an_end_from_inside():
     found = verdicts(module, made_up(-0.5, 7.0, subgames=module.PAPER_SUBGAMES))
-    assert (found["range_turn_inside"], found["range_turn_highest"]) == (HELD, DID_NOT_HOLD)
+    assert (found["range_river_inside"], found["range_river_highest"]) == (HELD, DID_NOT_HOLD)
 
 
 def test_the_value_shown_is_the_one_that_is_furthest_out():
     shown = {c.id: (c.measured.mean, c.paper) for c in module.claims(made_up(-0.6, 9.9)) if c.measured}
-    assert shown["range_turn_inside"] == (-0.6, -0.5)
+    assert shown["range_river_inside"] == (-0.6, -0.5)
     shown = {c.id: (c.measured.mean, c.paper) for c in module.claims(made_up(-0.5, 50.0)) if c.measured}
     assert shown["range_river_small_pots_inside"] == (50.0, 10.0)
     assert all(c.measured and math.isnan(c.measured.low) and c.p is None for c in module.claims(made_up(-0.5, 10.0)))
+
+
+def test_that_none_is_outside_bounds_how_many_are():
+    notes = [module.claims(made_up(-0.5, most))[0].note for most in (10.0, 50.0)]
+    # The rule of three: with a share of 3 / n, none of n has it once in 20.
+    assert ["up to 0.06% of subgames" in note for note in notes] == [True, False]
+    assert 0.049 < (1 - 3 / 5000) ** 5000 < 0.051
 
 
 def test_what_was_not_run_is_not_judged():
@@ -76,6 +85,8 @@ def test_what_was_not_run_is_not_judged():
     assert {c.id.rpartition("_")[0] for c in module.claims(data[data.sweep == "range_river"])} == {"range_river"}
     sharp = module.claims(data[data.sweep == "range_turn_sharp"])
     assert [c.id.removeprefix("range_turn_sharp_") for c in sharp] == list(NAMES), "nothing to compare with"
+    (alone, *_) = module.claims(data[data.sweep == "range_turn"])
+    assert alone.id == "range_turn_inside", "without sharper labels rough ones are judged"
     others = data.assign(sweep="turn")
     assert module.claims(others) == []
     assert module.table(others) == ""
