@@ -10,6 +10,8 @@ import pytest
 
 from paper_figures import fhp_fits as module
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
+from repro.games.isomorphism import canonical_boards
+from repro.targets import ROOT
 from tests.helpers.figures import cells, number, rows, verdicts
 
 BASE = {
@@ -98,3 +100,12 @@ def test_what_all_others_are_varied_from_is_drawn_once():
     ]  # fmt: skip
     assert {line.get_label() for line in left.get_lines()} >= {"the mean advantage"}
     assert len(left.containers) == 2
+
+
+def test_the_page_says_how_much_of_the_deals_so_many_boards_have():
+    """A flop of probability w is in none of n draws with (1 - w)^n."""
+    _, count = canonical_boards(13, 4, 3)
+    share = count.double() / count.sum()
+    met = 1 - (1 - share) ** 1500
+    text = (ROOT / "paper_figures" / "fhp_fits.md").read_text()
+    assert f"1,500 draws have {met.sum():.0f} of the {len(count):,} in the mean, with {(met * share).sum():.0%}" in text

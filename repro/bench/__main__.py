@@ -1,16 +1,18 @@
 """Speed of this suite beside OpenSpiel's: `python -m repro.bench [--output outputs/bench.json] [--quick]`.
 
-With `--against COMMIT`, iterations of Deep CFR beside those of another commit of this repository instead.
+With `--only subgames` and the like, the rows of that module of `repro/bench/` alone. With `--against COMMIT`,
+iterations of Deep CFR beside those of another commit of this repository instead.
 
 Both sides run in one process (two, beside a commit), on one thread, in turns (ours, peer, ours, peer, ...); numbers are
 medians. The JSON file holds a list of `{"name", "ours", "peer", "unit", "ratio"}`. A ratio above 1 always means that
 ours is better; the exceptions are `leduc_sgd_overhead`, whose ratio is the cost of everything around the SGD steps
 (ours / peer, at best 1, wanted is at most 1.15), `leduc_d2cfr_iteration`, that of D2CFR over Deep CFR (wanted is at
-most 3), and `leduc_sgd_step_floor`, that of an SGD step over those of its parts that no way to write it saves.
+most 3), and `leduc_sgd_step_floor`, that of an SGD step over those of its parts that no way to write it saves. One row,
+`fhp_limit_rows_alike`, is about samples and not about time.
 
-Most measurements are on Leduc; those of `repro.bench.holdem` and `repro.bench.subgames` are on Hold'em, beside plain
-ways to do the same, or beside what memory allows. What
-each one does is in the docstring of its function, in `repro/bench/`.
+Most measurements are on Leduc; those of `repro.bench.holdem`, `repro.bench.traversals` and `repro.bench.subgames` are
+on Hold'em, most of them beside plain ways to do the same, or beside what memory allows. What each one does is in the
+docstring of its function, in `repro/bench/`.
 """
 
 from __future__ import annotations
@@ -18,26 +20,31 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from repro.bench import against, d2cfr, deep_cfr, holdem, nfsp, subgames, tabular
+from repro.bench import against, d2cfr, deep_cfr, holdem, nfsp, subgames, tabular, traversals
 from repro.bench.measure import FULL, QUICK, Effort, Row, one_thread
 from repro.errors import ReproError
 
+PARTS: dict[str, Callable[[Effort], list[Row]]] = {
+    "deep_cfr": deep_cfr.rows, "tabular": tabular.rows, "nfsp": nfsp.rows, "d2cfr": d2cfr.rows, "holdem": holdem.rows,
+    "traversals": traversals.rows, "subgames": subgames.rows,
+}  # fmt: skip
+"""The modules with benchmarks."""
 
-def run(effort: Effort) -> list[Row]:
-    """All benchmarks, one after the other.
+
+def run(effort: Effort, only: Sequence[str] = ()) -> list[Row]:
+    """Benchmarks, one after the other: all, or those of some of `PARTS`.
 
     Raises:
         ReproError: OpenSpiel is not installed.
     """
     with one_thread():
-        parts = (deep_cfr, tabular, nfsp, d2cfr, holdem, subgames)
-        return [row for part in parts for row in part.rows(effort)]
+        return [row for name in only or PARTS for row in PARTS[name](effort)]
 
 
 def show(rows: Sequence[Row], effort: Effort) -> None:
@@ -68,11 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=Path("outputs/bench.json"), help="JSON file to write")
     parser.add_argument("--against", metavar="COMMIT", help="measure iterations beside those of this commit instead")
     parser.add_argument("--quick", action="store_true", help="few repetitions: less than 30 s, less reliable")
+    parser.add_argument("--only", action="append", choices=PARTS, default=[], help="this part alone; may be repeated")
     options = parser.parse_args(arguments)
     effort = QUICK if options.quick else FULL
     try:
         prepare_output_file(options.output)
-        rows = against.rows(effort, options.against) if options.against else run(effort)
+        rows = against.rows(effort, options.against) if options.against else run(effort, options.only)
     except ReproError as error:
         print(error, file=sys.stderr)
         return 2

@@ -206,7 +206,11 @@ def leduc_iteration(setup: Setup) -> Row:
         return total
 
     our_seconds, peer_seconds = interleaved(lambda: seconds(setup.trainer.step), peer, effort.repetitions)
-    note = f"peer: extrapolated from {effort.peer_traversals} traversals and {effort.peer_steps} SGD steps per player"
+    network, rows = setup.trainer.value_networks[0], setup.game.player_slice[0].stop
+    note = (
+        f"peer: extrapolated from {effort.peer_traversals} traversals and {effort.peer_steps} SGD steps per player; a "
+        f"step of ours is {1e-6 * step_operations(network, rows):.1f} MFLOP"
+    )
     return Row("leduc_iteration", our_seconds, peer_seconds, "s/iteration", peer_seconds / our_seconds, note)
 
 
@@ -226,7 +230,7 @@ def leduc_sgd_overhead(setup: Setup) -> Row:
     return Row("leduc_sgd_overhead", iteration, steps, "s", iteration / steps, note)
 
 
-def step_operations(network: Network, rows: int) -> int:
+def step_operations(network: nn.Module, rows: int) -> int:
     """Floating-point operations of one SGD step's matrix products; everything else counts as nothing.
 
     A linear layer has three products of equal size: its output, its weights' gradient and its input's gradient. The
@@ -257,8 +261,9 @@ def leduc_sgd_steps(setup: Setup) -> list[Row]:
     computed = 1e-9 * step_operations(network, rows) * steps_per_second
     nominal = 1e-9 * step_operations(network, BATCH_SIZE) * steps_per_second
     note = f"peer: float32 matrix product, {MATRIX} x {MATRIX}"
+    of_step = f"{rows} rows computed, {1e-6 * step_operations(network, rows):.1f} MFLOP a step"
     return [
-        Row("leduc_sgd_step", computed, product, "GFLOP/s", computed / product, f"{rows} rows computed; {note}"),
+        Row("leduc_sgd_step", computed, product, "GFLOP/s", computed / product, f"{of_step}; {note}"),
         Row(
             "leduc_sgd_step_nominal", nominal, product, f"GFLOP/s (nominal, {BATCH_SIZE} rows)", nominal / product,
             f"counts {BATCH_SIZE} rows although {rows} are computed; {note}",

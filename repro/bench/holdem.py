@@ -258,7 +258,8 @@ def table_of_answers(effort: Effort) -> Row:
         lambda: len(infosets) * per_second(peer, effort.tabular_seconds),
         effort.repetitions,
     )
-    note = "peer: plain torch, every row by itself"
+    nodes = int((game.tree.player == 0).sum())
+    note = f"peer: plain torch, every row by itself; player 0 has {nodes} betting nodes"
     return Row("fhp_limit_answers", our_rate, peer_rate, "infosets/s", our_rate / peer_rate, note)
 
 
