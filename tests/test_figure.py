@@ -19,7 +19,7 @@ from repro.config.schema import Config
 from repro.errors import ReproError
 from repro.planned import Run, union
 from repro.targets import Options, PlannedSweep, module_of, plan_target
-from tests.helpers.commands import configs
+from tests.helpers.commands import call, configs
 from tests.test_table4 import table4_data
 
 
@@ -236,7 +236,7 @@ def older_data(sweep: str, **columns: Any) -> pd.DataFrame:
 
 
 @pytest.mark.slow
-def test_a_sweep_alone_is_drawn_beside_what_was_exported(tmp_path, monkeypatch, capsys):
+def test_a_sweep_alone_is_drawn_beside_what_was_exported(tmp_path):
     """Two shards of rivers of a small deck are solved; everything else is as it was."""
     given = options("smoke", tmp_path)
     folder = given.folder("table4")
@@ -245,11 +245,10 @@ def test_a_sweep_alone_is_drawn_beside_what_was_exported(tmp_path, monkeypatch, 
     folder.mkdir(parents=True)
     frame.write(then, folder / frame.DATA)
     (folder / "provenance.json").write_text(json.dumps(made_with))
-    monkeypatch.setattr(
-        sys, "argv", ["figure", "table4", "--sweep", "range_river", "--scale", "smoke", "--output", str(tmp_path)]
-    )
-    assert figure.main() == 0
-    assert "1 different trainings, 1 to be done" in capsys.readouterr().out
+    where = ("--scale", "smoke", "--output", str(tmp_path))
+    done = call("table4", "--sweep", "range_river", *where, module="figure")
+    assert done.returncode == 0, done.stderr
+    assert "1 different trainings, 1 to be done" in done.stdout
     now = frame.read(folder / frame.DATA)
     assert len(now[now.sweep != "range_river"]) == len(then)
     new = now[(now.sweep == "range_river") & (now.readout == "labels")]
