@@ -187,7 +187,7 @@ def test_every_epoch_goes_once_over_the_pool(tmp_path: Path):
 def test_the_time_for_solving_is_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     model, clock = network(tmp_path, pool=None), [0.0]
     model.prepare()
-    monkeypatch.setattr("repro.subgames.networks.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("repro.algorithms.base.time.perf_counter", lambda: clock[0])
     make = model.data._fresh_block
 
     def slow(block: int) -> Batch:
