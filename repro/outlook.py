@@ -207,23 +207,17 @@ def _examples(output: Path) -> Iterator[Example]:
         for sweep in json.loads((folder / "provenance.json").read_text())["sweeps"]:
             flat = {key: value for key, value in flatten(sweep["config"]).items() if key != "seed"}
             # Of what is swept beside seeds the recorded configuration is the first one.
-            took = page.training_seconds(sweep)
-            differ_in_seed_alone = len(took) == len(sweep["seeds"])
-            # Of the clock's seconds some are of a machine that slept, or did other work.
-            typical = statistics.median(took) if differ_in_seed_alone else took[0]
+            took, sizes = page.training_seconds(sweep), sweep.get("megabytes", [])
+            if len(took) == len(sweep["seeds"]):
+                # Of the clock's seconds some are of a machine that slept, or did other work.
+                took = [statistics.median(took)] * len(took)
             last = flat.get("algorithm.iterations")
-            if isinstance(last, int) and typical:
-                # Which trainings these are has not always been recorded.
-                names = page.names_of_runs(sweep) if "rerun" in sweep else []
-                sizes = [1e6 * size for size in sweep.get("megabytes", [])]
-                of_one = statistics.median(sizes) if sizes else None
-                runs = {
-                    name: typical if differ_in_seed_alone else seconds
-                    for name, seconds in zip(names, took, strict=False)
-                }
+            if isinstance(last, int) and took[0]:
                 yield Example(
-                    f"published {folder.name}", _settings(flat), partial(dict, {last: typical}), runs=runs,
-                    published_bytes=of_one,
+                    f"published {folder.name}", _settings(flat), partial(dict, {last: took[0]}),
+                    # Where keys were not recorded yet, no training has such a name.
+                    runs=dict(zip(page.names_of_runs(sweep), took, strict=True)),
+                    published_bytes=1e6 * sizes[0] if sizes else None,
                 )  # fmt: skip
 
 

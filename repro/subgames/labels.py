@@ -11,6 +11,7 @@ Of the range DEVN says that "CFVs are in the range [-0.5, 10], as they are norma
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 
 from repro.config.fields import above, at_least
-from repro.config.schema import AlgorithmConfig, register_evaluation
+from repro.config.schema import AlgorithmConfig, Config, register_evaluation
 from repro.engine.compiled import Array
 from repro.evaluation.base import Evaluation, Measured, Subject
 from repro.games.game import Game
@@ -30,7 +31,33 @@ from repro.subgames.solver import solve_all
 
 
 @dataclass
-class LabelErrors(Evaluation):
+class _OfLabels(Evaluation):
+    """What is measured of the labels that a run has stored."""
+
+    OF_PLAYERS = False
+
+    def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
+        yield from super().problems(game, algorithm)
+        if type(algorithm) is not SolvedSubgamesConfig:
+            yield "readouts", self.readouts, f"the algorithm {algorithm.name} stores no labels, leave it out"
+
+    def measure(self, subject: Subject) -> Measured:
+        return {name: self._of_readout(subject, name) for name in self.names(subject.readout_names)}
+
+    def _of_readout(self, subject: Subject, name: str) -> dict[str, float]:
+        readout = subject.readouts[name]
+        assert isinstance(readout, StoredLabels)
+        config = readout.config
+        dataset = Dataset(folder_of(config), config.algorithm.recipe(readout.game, config.seed))
+        return self._of_run(subject, name, dataset, config)
+
+    @abstractmethod
+    def _of_run(self, subject: Subject, name: str, dataset: Dataset, config: Config) -> dict[str, float]:
+        """Of a read-out's run, as of the snapshot."""
+
+
+@dataclass
+class LabelErrors(_OfLabels):
     """How far stored counterfactual values are from those of the same subgames solved further, in % of the pot.
 
     Of the root mean square error over the hands of both players, a number per subgame: `label_error`, the mean;
@@ -39,8 +66,6 @@ class LabelErrors(Evaluation):
     which are drawn by the run's seed from those that it has solved.
     """
 
-    OF_PLAYERS = False
-
     # How many subgames, or all of the run's if these are fewer.
     subgames: int = at_least(1, 200)
     # Exploitability of what labels are compared with, as a fraction of the pot.
@@ -48,11 +73,7 @@ class LabelErrors(Evaluation):
 
     def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
         yield from super().problems(game, algorithm)
-        if type(algorithm) is not SolvedSubgamesConfig:
-            yield _stores_none(self, algorithm)
-            return
-        tolerance = algorithm.solver.tolerance
-        if self.truth >= tolerance:
+        if type(algorithm) is SolvedSubgamesConfig and self.truth >= (tolerance := algorithm.solver.tolerance):
             yield "truth", self.truth, f"it must be below algorithm.solver.tolerance, {tolerance:g}"
 
     @property
@@ -63,15 +84,9 @@ class LabelErrors(Evaluation):
         parts = [f"labels are {m['label_error']:.2f} % of the pot off" for m in measured.values() if m]
         return ", ".join(parts)
 
-    def measure(self, subject: Subject) -> Measured:
-        return {name: self._of_readout(subject, name) for name in self.names(subject.readout_names)}
-
-    def _of_readout(self, subject: Subject, name: str) -> dict[str, float]:
-        readout = subject.readouts[name]
-        assert isinstance(readout, StoredLabels)
-        config = readout.config
-        recipe = config.algorithm.recipe(readout.game, config.seed)
-        dataset, first = Dataset(folder_of(config), recipe), config.algorithm.first * recipe.shard
+    def _of_run(self, subject: Subject, name: str, dataset: Dataset, config: Config) -> dict[str, float]:
+        recipe = dataset.recipe
+        first = config.algorithm.first * recipe.shard
         order = torch.randperm(
             subject.snapshot.iteration * recipe.shard, generator=generator(subject.seed, "label errors")
         )
@@ -99,7 +114,7 @@ register_evaluation("label_errors", LabelErrors)
 
 
 @dataclass
-class LabelRange(Evaluation):
+class LabelRange(_OfLabels):
     """How far a run's stored counterfactual values range, in pots.
 
     Over all subgames so far, players and hands: `cfv/least` and `cfv/most`. Extremes of a sample are those of all
@@ -107,15 +122,8 @@ class LabelRange(Evaluation):
     over subgames, which do not: `cfv/least/median` and `cfv/most/median`.
     """
 
-    OF_PLAYERS = False
-
     def __post_init__(self) -> None:
         self._extremes: dict[str, Array] = {}
-
-    def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
-        yield from super().problems(game, algorithm)
-        if type(algorithm) is not SolvedSubgamesConfig:
-            yield _stores_none(self, algorithm)
 
     @property
     def charted(self) -> list[str]:
@@ -125,15 +133,8 @@ class LabelRange(Evaluation):
         parts = [f"CFVs from {m['cfv/least']:.2f} to {m['cfv/most']:.2f} pots" for m in measured.values() if m]
         return ", ".join(parts)
 
-    def measure(self, subject: Subject) -> Measured:
-        return {name: self._of_readout(subject, name) for name in self.names(subject.readout_names)}
-
-    def _of_readout(self, subject: Subject, name: str) -> dict[str, float]:
-        readout = subject.readouts[name]
-        assert isinstance(readout, StoredLabels)
-        config = readout.config
-        recipe = config.algorithm.recipe(readout.game, config.seed)
-        dataset, first = Dataset(folder_of(config), recipe), config.algorithm.first
+    def _of_run(self, subject: Subject, name: str, dataset: Dataset, config: Config) -> dict[str, float]:
+        recipe, first = dataset.recipe, config.algorithm.first
         # A dataset has up to a million shards: those that an earlier snapshot had are not read again.
         known = self._extremes.get(name, np.zeros((0, 2), np.float32))
         shards = range(first + len(known) // recipe.shard, first + subject.snapshot.iteration)
@@ -147,11 +148,6 @@ class LabelRange(Evaluation):
 
 
 register_evaluation("label_range", LabelRange)
-
-
-def _stores_none(evaluation: Evaluation, algorithm: AlgorithmConfig) -> tuple[str, object, str]:
-    """The problem of an algorithm that stores no labels."""
-    return "readouts", evaluation.readouts, f"the algorithm {algorithm.name} stores no labels, leave it out"
 
 
 def extremes(cfv: Array) -> Array:
