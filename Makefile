@@ -23,15 +23,17 @@ PORT ?= 5000
 KILLS ?= 200
 # README=1 brings the README's table up to date instead of writing the report.
 README ?=
-# Of verify: at most so many iterations, so many seeds; RECORD=1 keeps what it finds with the results. Of it and of a
-# target: one sweep alone.
+# Of verify: at most so many iterations; RECORD=1 keeps what it finds with the results. Of it and of a target: so many
+# seeds, the first ones; one sweep alone. Of a target: PUBLISHED=1 takes what is published of its runs, and runs the rest.
 RECORD ?=
 ITERATIONS ?=
 SEEDS ?=
 SWEEP ?=
+PUBLISHED ?=
 TARGETS := $(sort $(basename $(notdir $(wildcard paper_figures/*.md))))
 FIGURE_FLAGS = --scale '$(SCALE)' --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' $(if $(filter-out 0 no false,$(FORCE)),--force) \
-  $(if $(TRACKING_URI),--tracking-uri '$(TRACKING_URI)')
+  $(if $(TRACKING_URI),--tracking-uri '$(TRACKING_URI)') $(if $(SEEDS),--seeds '$(SEEDS)') \
+  $(if $(filter-out 0 no false,$(PUBLISHED)),--published)
 ELSEWHERE = $(if $(ON),--on '$(ON)' $(CLUSTER:%=--cluster '%')) $(if $(PART),--part '$(PART)')
 
 # Of what is published: a scale only if one is asked for; repeated is what is published at laptop, listed are all.

@@ -210,10 +210,12 @@ def folded(summary: str, text: str, always: bool = False) -> str:
 
 def _departures(sweeps: Sequence[dict[str, Any]]) -> Iterator[str]:
     """A table per sweep, under its name where there are several."""
-    for sweep in sweeps:
-        if len(sweeps) > 1:
-            yield f"`{name_of(sweep)}`:"
-        yield _deviations(sweep["deviations_from_paper"])
+    # A sweep whose seeds were not all run together is there once for each time.
+    tables = dict.fromkeys((name_of(sweep), _deviations(sweep["deviations_from_paper"])) for sweep in sweeps)
+    for name, table in tables:
+        if len(tables) > 1:
+            yield f"`{name}`:"
+        yield table
 
 
 def name_of(sweep: Mapping[str, Any]) -> str:

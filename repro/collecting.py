@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from paper_figures import frame
+from paper_figures.page import names_of_runs
 from repro.config.keys import flatten, hyperparameters, training_config, training_key
 from repro.errors import ReproError
 from repro.measuring import evaluated_with, evaluation_seconds, measured_rows
 from repro.targets import PlannedSweep, anywhere, composed, module_of
 from repro.tracking import record as records
 from repro.trained import folder_bytes, folder_of, rerun_command
+
+if TYPE_CHECKING:
+    from repro.config.schema import Config
 
 
 def collect(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataFrame:
@@ -51,37 +58,112 @@ def _measured(
     return pd.concat(parts, ignore_index=True)
 
 
-# -- some sweeps alone -----------------------------------------------------------------------------------------------
+# -- beside what is published ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reused:
+    """What older data of a target have of the runs that it asks for.
+
+    Attributes:
+        seeds: of sweeps, by their names, the seeds whose runs they have.
+        data: the rows of these runs.
+        provenance: where these come from, sweeps of a `provenance.json`.
+        left: a sentence for each part of the older data that is not taken, and why.
+    """
+
+    seeds: Mapping[str, Collection[int]]
+    data: pd.DataFrame
+    provenance: Sequence[Mapping[str, Any]]
+    left: Sequence[str]
+
+
+def reusable(planned: Sequence[PlannedSweep], data: pd.DataFrame, provenance: Sequence[Mapping[str, Any]]) -> Reused:
+    """The parts of older data that are of runs that are asked for, trained and measured in the same way.
+
+    Args:
+        planned: all sweeps that are asked for.
+        data, provenance: the older ones.
+    """
+    by_name = {sweep.name: sweep for sweep in planned}
+    taken, left = [], []
+    for part in provenance:
+        why = _why_not(part, by_name)
+        if why:
+            left.append(f"{part.get('sweep', 'a sweep')}, seed {', '.join(map(str, part['seeds']))}: {why}")
+        else:
+            taken.append(part)
+    seeds: dict[str, list[int]] = {}
+    for part in taken:
+        seeds.setdefault(part["sweep"], []).extend(part["seeds"])
+    mine = pd.Series([seed in seeds.get(name, ()) for name, seed in zip(data.sweep, data.seed, strict=True)])
+    return Reused(seeds, data[mine.to_numpy(bool)], taken, left)
+
+
+def _why_not(part: Mapping[str, Any], planned: Mapping[str, PlannedSweep]) -> str:
+    """Why runs of a sweep of a `provenance.json` are not taken; empty if they are."""
+    sweep = planned.get(part.get("sweep", ""))
+    if sweep is None or "sweep" not in part:
+        return "no such sweep is asked for"
+    configs = [config for config in sweep.configs if config.seed in part["seeds"]]
+    if {config.seed for config in configs} != set(part["seeds"]):
+        return "some of its seeds are not asked for"
+    if "rerun" not in part or set(names_of_runs(part)) != {training_key(config) for config in configs}:
+        return "other trainings are asked for today"
+    if _plain(part["evaluation"]) != _plain(_evaluation(configs[0])):
+        return "something else is measured today"
+    return ""
+
+
+def _plain(value: Any) -> Any:
+    """As it comes back from a file."""
+    return json.loads(json.dumps(value))
+
+
+def _evaluation(config: Config) -> dict[str, Any]:
+    return flatten({name: evaluation.identity() for name, evaluation in config.evaluation.items()})
 
 
 def beside(
-    target: str, scale: str, planned: Sequence[PlannedSweep], names: Sequence[str], older: pd.DataFrame
+    target: str, scale: str, planned: Sequence[PlannedSweep], new: Sequence[PlannedSweep], kept: pd.DataFrame
 ) -> pd.DataFrame:
-    """What a target is drawn from where some of its sweeps were run now: theirs, beside older data of the others.
+    """What a target is drawn from where some of its runs were made now: theirs, beside older data of the others.
 
     Args:
         planned: all of its sweeps.
-        names: of those that were run.
-        older: data of the target, of which rows of these sweeps are left out.
+        new: those that were run now, or the part of them that was.
+        kept: older data of the other runs.
 
     Raises:
-        ReproError: runs of another sweep differ today in a key in which they did not.
+        ReproError: runs of a sweep of older data differ today in a key in which they did not.
     """
-    columns = dict(zip((sweep.name for sweep in planned), _columns(planned), strict=True))
-    kept = older[~older.sweep.isin(names)].copy()
-    for name, runs in columns.items():
-        mine = kept.sweep == name
-        for column in (column for column in runs[0] if mine.any() and column not in older.columns):
+    columns: dict[str, dict[str, dict[str, Any]]] = {
+        sweep.name: {training_key(config): of_run for config, of_run in zip(sweep.configs, of_sweep, strict=True)}
+        for sweep, of_sweep in zip(planned, _columns(planned), strict=True)
+    }
+    older = kept.copy()
+    for name, of_sweep in columns.items():
+        mine, runs = older.sweep == name, list(of_sweep.values())
+        for column in (column for column in runs[0] if mine.any() and column not in kept.columns):
             values = {run[column] for run in runs}
             if len(values) > 1:
                 raise ReproError(
                     f"older data of the sweep {name} are of one {column}, and it has several; run it, too."
                 )
-            kept.loc[mine, column] = values.pop()
-    new = [sweep for sweep in planned if sweep.name in names]
-    parts = [kept, _selected(target, _measured(target, scale, new, [columns[sweep.name] for sweep in new]))]
+            older.loc[mine, column] = values.pop()
+    swept = [[columns[sweep.name][training_key(config)] for config in sweep.configs] for sweep in new]
+    parts = [older, *([_selected(target, _measured(target, scale, new, swept))] if new else [])]
     data = pd.concat(parts, ignore_index=True)
-    return data[[*frame.LEADING, *sorted(frame.swept(data)), *frame.MEASURED]]
+    return _in_order(data[[*frame.LEADING, *sorted(frame.swept(data)), *frame.MEASURED]], planned)
+
+
+def _in_order(data: pd.DataFrame, planned: Sequence[PlannedSweep]) -> pd.DataFrame:
+    """Rows sweep by sweep, and those of a sweep in order of what tells its runs apart."""
+    position = {sweep.name: at for at, sweep in enumerate(planned)}
+    keys = ["sweep", "algorithm", *frame.swept(data), "readout", "seed", "metric", "step"]
+    comparable = {key: data[key] if is_numeric_dtype(data[key]) else data[key].astype(str) for key in keys}
+    order = pd.DataFrame({**comparable, "sweep": data.sweep.map(position)}).sort_values(keys, kind="stable").index
+    return data.loc[order].reset_index(drop=True)
 
 
 def provenance_beside(
@@ -128,7 +210,7 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
             None if each is None else round(each, 1) for each in map(evaluation_seconds, sweep.configs)
         ],
         "config": first,
-        "evaluation": flatten({n: e.identity() for n, e in sweep.configs[0].evaluation.items()}),
+        "evaluation": _evaluation(sweep.configs[0]),
         "deviations_from_paper": deviations(
             [hyperparameters(c) for c in published], [hyperparameters(c) for c in sweep.configs]
         ),

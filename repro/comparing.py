@@ -84,6 +84,8 @@ def provenance_of(name: str, config: Mapping[str, Any], provenance: Sequence[Map
     """
     alike = [p for p in provenance if p["config"]["algorithm"]["name"] == config["algorithm"]["name"]]
     alike = [p for p in alike if p.get("sweep") == name] or [p for p in alike if p.get("sweep") is None]
+    # A sweep whose seeds were not all run together is there once for each time.
+    alike = [p for p in alike if config.get("seed") in p.get("seeds", ())] or alike
     changes = [len(other_settings(p["config"], config)) for p in alike]
     best = [p for p, count in zip(alike, changes, strict=True) if count == min(changes)]
     return best[0] if len(best) == 1 else None

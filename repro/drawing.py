@@ -111,8 +111,16 @@ def exported(target: str, options: Options) -> Exported:
     Raises:
         ReproError: there is none, or it is damaged.
     """
-    path = _newest_data(target, options)
-    data, file = _data_of(path, target, options), path.parent / "provenance.json"
+    return of_folder(_newest_data(target, options).parent, target, options)
+
+
+def of_folder(folder: Path, target: str, options: Options) -> Exported:
+    """What a folder has of a target.
+
+    Raises:
+        ReproError: it is damaged.
+    """
+    data, file = _data_of(frame.data_file(folder), target, options), folder / "provenance.json"
     with told_as(lambda error: f"{file} cannot be read ({type(error).__name__}); make the figure again."):
         provenance = dict(json.loads(file.read_text()))
         list(provenance["sweeps"])

@@ -1,7 +1,9 @@
 """Make figures: `python -m repro.figure figure1 --scale laptop`, several at once, or `figures` for all of them.
 
 A target's sweeps are command lines in its module (`SWEEPS`). The trainings that all targets ask for are planned
-once, so that what they share is done once; then each target is drawn from what its runs left. `--sweep` runs one sweep
+once, so that what they share is done once; then each target is drawn from what its runs left. `--seeds` runs the first
+seeds of each sweep only; `--published` takes what is published of a target's runs and runs the rest, so that published
+results grow seed by seed, on whatever machine. `--sweep` runs one sweep
 alone, and draws it beside what is exported, or published, of the others. `--draw` draws again from the exported CSV
 alone and touches nothing else. `--on` has the runs done by a cluster's jobs, and `--collect` takes in what these have
 finished, and draws what is complete.
@@ -16,12 +18,12 @@ import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from repro.drawing import Exported, draw, draw_again, exported, publish
+from repro.drawing import Exported, draw, draw_again, exported, of_folder, publish, results_of
 from repro.elsewhere import Elsewhere, add_options, elsewhere
 from repro.errors import ReproError, StorageError
 from repro.faults import disk_faults_told
@@ -32,8 +34,45 @@ from repro.targets import ALL, SCALES, Options, PlannedSweep, module_of, plan_ta
 if TYPE_CHECKING:
     import pandas as pd
 
+    from repro.collecting import Reused
     from repro.config.schema import Config
     from repro.planned import Run
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What is to be done for a target.
+
+    Attributes:
+        sweeps, runs: all that it asks for.
+        new_sweeps, new_runs: those that are not taken from what is published.
+        reused: what is taken; None: nothing is to be.
+    """
+
+    sweeps: list[PlannedSweep]
+    runs: list[Run]
+    new_sweeps: list[PlannedSweep]
+    new_runs: list[Run]
+    reused: Reused | None = None
+
+
+def planned(target: str, options: Options) -> Planned:
+    """A target's plan.
+
+    Raises:
+        ReproError: a sweep cannot be composed, or published files, which are to be used, are damaged.
+    """
+    sweeps, runs = plan_target(target, options)
+    folder = results_of(target, options.scale)
+    if not options.published or not (folder / "provenance.json").is_file():
+        return Planned(sweeps, runs, sweeps, runs)
+    from repro.collecting import reusable  # noqa: PLC0415  (takes a second)
+    from repro.planned import with_needed  # noqa: PLC0415
+
+    data, provenance = of_folder(folder, target, options)
+    reused = reusable(sweeps, data, provenance["sweeps"])
+    new_sweeps, new_runs = plan_target(target, options, but=reused.seeds)
+    return Planned(sweeps, runs, new_sweeps, with_needed(new_runs, runs), reused)
 
 
 def make(names: Sequence[str], options: Options, where: Elsewhere | None = None) -> int:
@@ -43,24 +82,39 @@ def make(names: Sequence[str], options: Options, where: Elsewhere | None = None)
         where: the runs are done, or are collected from; None: here.
     """
     started = time.monotonic()
-    planned = {target: plan_target(target, options) for target in names}
-    runs = [run for _, runs in planned.values() for run in runs]
+    plans = {target: planned(target, options) for target in names}
+    for target, plan in plans.items():
+        _tell_taken(target, plan, options)
+    runs = [run for plan in plans.values() for run in plan.new_runs]
     if where is None or where.is_here:
-        status = _run(runs, planned, options)
+        status = _run(runs, [sweep for plan in plans.values() for sweep in plan.new_sweeps], options)
     elif where.collects:
         status = _elsewhere(names, runs, options, where)
     else:
         return _elsewhere(names, runs, options, where)
-    for target, (sweeps, _) in planned.items():
-        missing = _missing(sweeps)
+    for target, plan in plans.items():
+        missing = _missing(plan.new_sweeps)
         if missing:
             what = "are not there yet" if where is not None and where.collects else "did not finish"
             print(f"error: {missing} training(s) of {target} {what}; repeat the command to continue.", file=sys.stderr)
             status = status or 1
             continue
-        _show(target, planned[target], _collect_and_draw(target, sweeps, options), options)
+        _show(target, plan, _collect_and_draw(target, plan, options), options)
         print(f"{target} at scale {options.scale}: done, {(time.monotonic() - started) / 60:.1f} minutes so far")
     return status
+
+
+def _tell_taken(target: str, plan: Planned, options: Options) -> None:
+    """Say which of the published runs are taken, and which are not."""
+    if not options.published:
+        return
+    if plan.reused is None:
+        print(f"nothing is published of {target} at scale {options.scale}; all of it is run")
+        return
+    taken = [f"{name or 'its sweep'} seed {', '.join(map(str, seeds))}" for name, seeds in plan.reused.seeds.items()]
+    print(f"{target}: taken from what is published: {'; '.join(taken) or 'nothing'}")
+    for sentence in plan.reused.left:
+        print(f"{target}: not taken from what is published: {sentence}")
 
 
 def make_sweeps(target: str, names: Sequence[str], options: Options) -> int:
@@ -69,21 +123,23 @@ def make_sweeps(target: str, names: Sequence[str], options: Options) -> int:
     Raises:
         ReproError: it has no such sweep, or there are no older data that can be drawn beside them.
     """
-    planned, runs = plan_target(target, options)
-    known = [sweep.name for sweep in planned]
+    sweeps, runs = plan_target(target, options)
+    known = [sweep.name for sweep in sweeps]
     for unknown in set(names) - set(known):
         hint = did_you_mean(unknown, known)
         raise ReproError(f"--sweep is {unknown!r}; those of {target} are {', '.join(known)}{hint}.")
+    from repro.planned import with_needed  # noqa: PLC0415
+
     older, provenance = exported(target, options)
-    new = [sweep for sweep in planned if sweep.name in names]
+    new = [sweep for sweep in sweeps if sweep.name in names]
     wanted = _keys(new)
-    status = _run([run for run in runs if run.key in wanted], {target: (new, [])}, options)
+    status = _run(with_needed([run for run in runs if run.key in wanted], runs), new, options)
     if missing := _missing(new):
         print(
             f"error: {missing} training(s) of {target} did not finish; repeat the command to continue.", file=sys.stderr
         )
         return status or 1
-    _draw_beside(target, planned, new, (older, provenance), options)
+    _draw_beside(target, sweeps, new, (older, provenance), options)
     return status
 
 
@@ -96,7 +152,9 @@ def _elsewhere(names: Sequence[str], runs: Sequence[Run], options: Options, wher
     store = [] if options.tracking_uri is None else ["--tracking-uri", options.tracking_uri]
     device = [] if options.device == "cpu" else ["--device", options.device]
     about = ["--scale", options.scale, *output, *store, *device]
-    again = f"python -m repro.figure {shlex.join([*names, *about])}"
+    fewer = [] if options.seeds is None else ["--seeds", str(options.seeds)]
+    beside = ["--published"] if options.published else []
+    again = f"python -m repro.figure {shlex.join([*names, *about, *fewer, *beside])}"
     if where.collects:
         return 1 if cluster.collect(runs, again) else 0
     runs = _forced(runs, options)
@@ -112,15 +170,14 @@ def _forced(runs: Sequence[Run], options: Options) -> Sequence[Run]:
     return [replace(run, configs=[replace(config, force=True) for config in run.configs]) for run in runs]
 
 
-def _run(runs: Sequence[Run], planned: dict[str, tuple[list[PlannedSweep], list[Run]]], options: Options) -> int:
+def _run(runs: Sequence[Run], sweeps: Sequence[PlannedSweep], options: Options) -> int:
     from repro.launching import Command, prepare_output  # noqa: PLC0415
     from repro.planned import stages, union  # noqa: PLC0415
     from repro.planning import check_sizes  # noqa: PLC0415
 
     runs = _forced(runs, options)
-    for sweeps, _ in planned.values():
-        for sweep in sweeps:
-            print(f"$ {sweep.command}", flush=True)
+    for sweep in sweeps:
+        print(f"$ {sweep.command}", flush=True)
     distinct = union(runs) if options.device == "cpu" else _batched(union(runs))
     due = [run for run in distinct if options.force or any(not _is_done(config) for config in run.configs)]
     print(f"{len(runs)} run(s) asked for, {len(distinct)} different trainings, {len(due)} to be done", flush=True)
@@ -164,28 +221,33 @@ def _keys(sweeps: Sequence[PlannedSweep]) -> dict[str, Config]:
     return {training_key(config): config for sweep in sweeps for config in sweep.configs}
 
 
-def _collect_and_draw(target: str, sweeps: Sequence[PlannedSweep], options: Options) -> pd.DataFrame:
-    from repro.collecting import collect, provenance_of  # noqa: PLC0415  (--draw needs none of this)
+def _collect_and_draw(target: str, plan: Planned, options: Options) -> pd.DataFrame:
+    from repro.collecting import beside, collect, provenance_of  # noqa: PLC0415  (--draw needs none of this)
 
-    data = collect(target, options.scale, sweeps)
-    provenance = {"drawn_on": time.strftime("%Y-%m-%d"), "sweeps": [provenance_of(sweep) for sweep in sweeps]}
-    draw(target, data, provenance, options.folder(target))
+    sources: list[Mapping[str, Any]] = [provenance_of(sweep) for sweep in plan.new_sweeps]
+    if plan.reused is None:
+        data = collect(target, options.scale, plan.sweeps)
+    else:
+        data = beside(target, options.scale, plan.sweeps, plan.new_sweeps, plan.reused.data)
+        sources = [*plan.reused.provenance, *sources]
+    draw(target, data, {"drawn_on": time.strftime("%Y-%m-%d"), "sweeps": sources}, options.folder(target))
     return data
 
 
 def _draw_beside(
-    target: str, planned: Sequence[PlannedSweep], new: Sequence[PlannedSweep], older: Exported, options: Options
+    target: str, sweeps: Sequence[PlannedSweep], new: Sequence[PlannedSweep], older: Exported, options: Options
 ) -> None:
     """Draw a target from sweeps that were run now, and older data of the others."""
     from repro.collecting import beside, provenance_beside  # noqa: PLC0415
 
     then, made_with = older
-    data = beside(target, options.scale, planned, [sweep.name for sweep in new], then)
-    sweeps = provenance_beside(new, made_with["sweeps"], then)
-    draw(target, data, {**made_with, "drawn_on": time.strftime("%Y-%m-%d"), "sweeps": sweeps}, options.folder(target))
+    others = then[~then.sweep.isin([sweep.name for sweep in new])]
+    data = beside(target, options.scale, sweeps, new, others)
+    sources = provenance_beside(new, made_with["sweeps"], then)
+    draw(target, data, {**made_with, "drawn_on": time.strftime("%Y-%m-%d"), "sweeps": sources}, options.folder(target))
 
 
-def _show(target: str, plan: tuple[list[PlannedSweep], list[Run]], data: pd.DataFrame, options: Options) -> None:
+def _show(target: str, plan: Planned, data: pd.DataFrame, options: Options) -> None:
     """Leave in MLflow what shows a target's runs together, and print links to it."""
     from mlflow.exceptions import MlflowException  # noqa: PLC0415  (MLflow takes seconds)
 
@@ -193,8 +255,8 @@ def _show(target: str, plan: tuple[list[PlannedSweep], list[Run]], data: pd.Data
     from repro.tracking.store import default_uri, open_store  # noqa: PLC0415
 
     try:
-        client = open_store(plan[1][0].config.tracking_uri or default_uri(options.output))
-        links = ui.show_target(client, target, options.scale, plan, data, options.folder(target))
+        client = open_store(plan.runs[0].config.tracking_uri or default_uri(options.output))
+        links = ui.show_target(client, target, options.scale, (plan.sweeps, plan.runs), data, options.folder(target))
     except (StorageError, MlflowException) as error:  # The figure is drawn.
         print(f"warning: the MLflow UI lacks a view of {target}: {error}", file=sys.stderr)
         return
@@ -226,7 +288,10 @@ def foresee(names: Sequence[str], options: Options) -> int:
     """Print what making these targets would do, without doing it; returns the exit status."""
     from repro.outlook import outlooks, show  # noqa: PLC0415
 
-    runs = [run for target in names for run in plan_target(target, options)[1]]
+    plans = {target: planned(target, options) for target in names}
+    for target, plan in plans.items():
+        _tell_taken(target, plan, options)
+    runs = [run for plan in plans.values() for run in plan.new_runs]
     show(outlooks(_forced(runs, options), options.output), options.jobs)
     return 0
 
@@ -278,6 +343,10 @@ def main() -> int:
     )
     parser.add_argument("--draw", action="store_true", help="draw again from the exported CSV, run nothing")
     parser.add_argument("--publish", action="store_true", help="copy a drawn figure to paper_figures/results")
+    parser.add_argument("--seeds", type=int, help="run so many seeds of every sweep, the first ones (default: all)")
+    parser.add_argument(
+        "--published", action="store_true", help="take what is published of a target's runs, and run the rest only"
+    )
     parser.add_argument(
         "--sweep",
         action="append",
@@ -287,7 +356,7 @@ def main() -> int:
     arguments = parser.parse_args()
     options = Options(
         arguments.scale, arguments.output.absolute(), arguments.jobs, arguments.device, arguments.force,
-        arguments.tracking_uri,
+        arguments.tracking_uri, arguments.seeds, arguments.published,
     )  # fmt: skip
     try:
         return _answer(arguments, options)
@@ -309,6 +378,8 @@ def check_options(options: Options) -> None:
         raise ReproError(f"--scale is {options.scale!r}; it must be one of {', '.join(SCALES)}{hint}.")
     if not 1 <= options.jobs <= MOST_AT_ONCE:
         raise ReproError(f"--jobs is {options.jobs}; it must be from 1 to {MOST_AT_ONCE}.")
+    if options.seeds is not None and options.seeds < 1:
+        raise ReproError(f"--seeds is {options.seeds}; it must be at least 1.")
 
 
 @disk_faults_told()
@@ -325,6 +396,8 @@ def _answer(arguments: argparse.Namespace, options: Options) -> int:
     where = elsewhere(arguments)
     if not where.is_here and (arguments.plan or arguments.draw or arguments.publish):
         raise ReproError("--plan, --draw and --publish do no runs; leave out what says where these are done.")
+    if options.published and options.force:
+        raise ReproError("--published and --force cannot be given together: what is published is not done again.")
     if where.collects and options.force:
         raise ReproError("--collect and --force cannot be given together: nothing is done again.")
     if arguments.sweep:
@@ -349,9 +422,10 @@ def _alone(arguments: argparse.Namespace, names: Sequence[str], where: Elsewhere
     """
     if len(names) != 1:
         raise ReproError(f"--sweep is {arguments.sweep[0]!r}, of one target; {len(names)} are given.")
-    if not where.is_here or arguments.plan or arguments.draw or arguments.publish:
+    if not where.is_here or arguments.plan or arguments.draw or arguments.publish or arguments.published:
         raise ReproError(
-            "--sweep runs and draws here; leave out --plan, --draw, --publish, and what says where runs are done."
+            "--sweep runs and draws here, beside what is published; leave out --plan, --draw, --publish, --published, "
+            "and what says where runs are done."
         )
     return names[0]
 

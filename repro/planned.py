@@ -90,6 +90,22 @@ def stages(runs: Iterable[Run]) -> list[list[Run]]:
     return ordered
 
 
+def with_needed(runs: Sequence[Run], every: Sequence[Run]) -> list[Run]:
+    """Runs, and those of `every` that they cannot be done without: opponents, and what they learn from."""
+    wanted = {run.key for run in runs}
+    before = -1
+    while before < len(wanted):
+        before = len(wanted)
+        due = [run for run in every if run.key in wanted]
+        needed = {key for run in due for key in run.needs}
+        wanted |= {
+            run.key
+            for run in every
+            if needed & {training_key(config) for config in run.configs} or any(one.waits_for(run) for one in due)
+        }
+    return [run for run in every if run.key in wanted]
+
+
 def union(runs: Iterable[Run]) -> list[Run]:
     """Each training once, with everything that is to be measured of it and all its labels."""
     by_key: dict[str, Run] = {}

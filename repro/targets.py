@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -34,6 +34,8 @@ class Options:
         device: cpu or cuda.
         force: run again what is finished.
         tracking_uri: of the MLflow store; None: the one in the output folder.
+        seeds: of every sweep so many, the first ones; None: all.
+        published: what is published of a target's runs is taken, and only the other seeds are run.
     """
 
     scale: str
@@ -42,6 +44,8 @@ class Options:
     device: str
     force: bool
     tracking_uri: str | None = None
+    seeds: int | None = None
+    published: bool = False
 
     def folder(self, target: str) -> Path:
         """Where a target is drawn."""
@@ -93,8 +97,13 @@ def module_of(target: str) -> ModuleType:
     return module
 
 
-def plan_target(target: str, options: Options) -> tuple[list[PlannedSweep], list[Run]]:
+def plan_target(
+    target: str, options: Options, but: Mapping[str, Collection[int]] | None = None
+) -> tuple[list[PlannedSweep], list[Run]]:
     """A target's sweeps, and the runs that they ask for.
+
+    Args:
+        but: of sweeps, by their names, seeds that are left out; a sweep of which none is left is left out as a whole.
 
     Raises:
         ReproError: a sweep cannot be composed.
@@ -106,11 +115,24 @@ def plan_target(target: str, options: Options) -> tuple[list[PlannedSweep], list
     for sweep in (s for s in module_of(target).SWEEPS if options.scale in (s.only or (options.scale,))):
         overrides = [*sweep.arguments(options.scale), f"target={target}", *_where(options)]
         sweep_runs = composed(tuple(overrides))
+        every = sorted({config.seed for run in sweep_runs for config in run.configs})
+        seeds = [seed for seed in every[: options.seeds] if seed not in (but or {}).get(sweep.name, ())]
+        if not seeds:
+            continue
+        if seeds != every:
+            overrides = _with_seeds(overrides, seeds)
+            sweep_runs = composed(tuple(overrides))
         configs = [config for run in sweep_runs for config in run.configs]
         command = "python -m repro.run -m " + shlex.join([*overrides, "hydra/launcher=joblib"])
         planned.append(PlannedSweep(sweep.name, command, configs, tuple(sweep.arguments("paper"))))
         runs += sweep_runs
     return planned, titled_together(runs)
+
+
+def _with_seeds(overrides: Sequence[str], seeds: Sequence[int]) -> list[str]:
+    """A sweep's overrides with other seeds; it has several of its own, so that they say which."""
+    asked = f"seed={','.join(map(str, seeds))}"
+    return [asked if override.startswith("seed=") else override for override in overrides]
 
 
 def _where(options: Options) -> list[str]:

@@ -125,8 +125,8 @@ def done(monkeypatch) -> set[str]:
     def is_done(config: Config) -> bool:
         return config.target in finished
 
-    def drawn(target: str, sweeps: list[PlannedSweep], options: Options) -> None:
-        print(f"{target} would be drawn of {sum(len(sweep.configs) for sweep in sweeps)} runs")
+    def drawn(target: str, plan: figure.Planned, options: Options) -> None:
+        print(f"{target} would be drawn of {sum(len(sweep.configs) for sweep in plan.sweeps)} runs")
 
     monkeypatch.setattr(figure, "_is_done", is_done)
     monkeypatch.setattr(figure, "_collect_and_draw", drawn)
@@ -265,13 +265,14 @@ def test_columns_that_older_data_lack_are_those_of_their_runs(monkeypatch):
     monkeypatch.setattr(collecting, "measured_rows", lambda config: [("labels", "cfv/most", 2, 3.0)])
     sweeps = planned("table4", "smoke")[0]
     older = pd.concat([older_data("turn"), older_data("range_river", value=9.0)], ignore_index=True)
-    found = collecting.beside("table4", "smoke", sweeps, ["range_river"], older)
-    turn, new = found[found.sweep == "turn"], found[found.sweep == "range_river"]
-    assert [*turn.value, *new.value] == [2.0, 3.0], "older rows of a sweep that was run are left out"
+    new = [sweep for sweep in sweeps if sweep.name == "range_river"]
+    found = collecting.beside("table4", "smoke", sweeps, new, older[older.sweep != "range_river"])
+    turn, now = found[found.sweep == "turn"], found[found.sweep == "range_river"]
+    assert [*turn.value, *now.value] == [2.0, 3.0]
     assert [*turn.game_ties, *turn.buckets] == ["random", 5]
     assert frame.swept(found) == sorted(frame.swept(found))
     with pytest.raises(ReproError, match="older data of the sweep turn_ranges are of one game_"):
-        collecting.beside("table4", "smoke", sweeps, ["range_river"], older_data("turn_ranges"))
+        collecting.beside("table4", "smoke", sweeps, new, older_data("turn_ranges"))
 
 
 def test_where_a_sweep_comes_from_is_told_once(monkeypatch):
@@ -293,8 +294,11 @@ def test_where_a_sweep_comes_from_is_told_once(monkeypatch):
     [
         (["table4", "--sweep", "range_rive"], "--sweep is 'range_rive'; those of table4 are river, river_small_pots, "),
         (["table4", "kuhn", "--sweep", "turn"], "--sweep is 'turn', of one target; 2 are given."),
-        (["table4", "--sweep", "turn", "--draw"], "--sweep runs and draws here; leave out --plan, --draw, --publish"),
-        (["table4", "--sweep", "turn", "--on", "local"], "--sweep runs and draws here; leave out"),
+        (["table4", "--sweep", "turn", "--draw"], "--sweep runs and draws here, beside what is published; leave"),
+        (
+            ["table4", "--sweep", "turn", "--on", "local"],
+            "--sweep runs and draws here, beside what is published; leave",
+        ),
         (["figure1", "--sweep", "linear_cfr", "--scale", "smoke"], "nothing is published of figure1 at scale smoke"),
     ],
 )

@@ -1,0 +1,196 @@
+"""Fewer seeds of a target, and published results that grow by seeds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from paper_figures import frame, page
+from repro import collecting, comparing, figure
+from repro.config.keys import training_key
+from repro.planned import Run, with_needed
+from repro.targets import Options, PlannedSweep, plan_target
+from tests.helpers.commands import call
+
+SCALE = "smoke"
+
+
+def options(output: Path, **others: Any) -> Options:
+    return Options(SCALE, output, **{"jobs": 1, "device": "cpu", "force": False, **others})
+
+
+def seeds_of(sweeps: list[PlannedSweep]) -> dict[str, list[int]]:
+    return {sweep.name: sorted({config.seed for config in sweep.configs}) for sweep in sweeps}
+
+
+# -- planning --------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_seeds_of_every_sweep(tmp_path):
+    every, _ = plan_target("figure1", options(tmp_path))
+    few, runs = plan_target("figure1", options(tmp_path, seeds=1))
+    assert seeds_of(every) == {"published": [0, 1], "aggregated": [0], "linear_cfr": [0]}
+    assert seeds_of(few) == {"published": [0], "aggregated": [0], "linear_cfr": [0]}
+    assert [sweep.name for sweep in few if " seed=0 " in sweep.command] == ["published", "aggregated"]
+    assert {config.seed for run in runs for config in run.configs} == {0}
+    keys = {training_key(config) for sweep in every for config in sweep.configs}
+    assert {training_key(config) for sweep in few for config in sweep.configs} < keys
+
+
+def test_seeds_that_are_left_out(tmp_path):
+    but = {"published": [0], "linear_cfr": [0]}
+    left, _ = plan_target("figure1", options(tmp_path), but=but)
+    assert seeds_of(left) == {"published": [1], "aggregated": [0]}
+    # Of the first seeds only: the second one is not asked for.
+    assert seeds_of(plan_target("figure1", options(tmp_path, seeds=1), but=but)[0]) == {"aggregated": [0]}
+
+
+def test_runs_come_with_those_that_they_need(tmp_path):
+    """Matches are against the opponents of the same seed."""
+    _, every = plan_target("table3", options(tmp_path))
+    plays = [run for run in every if run.needs and run.config.seed == max(one.config.seed for one in every)][:1]
+    found = with_needed(plays, every)
+    assert plays[0] in found
+    assert {key for run in found for key in run.needs} <= {run.key for run in found}
+    assert len(found) > 1
+    assert {run.config.seed for run in found} == {plays[0].config.seed}
+    alone = [run for run in every if not run.needs][:1]
+    assert with_needed(alone, every) == alone
+
+
+def test_networks_come_with_the_subgames_that_they_learn_from(tmp_path):
+    _, every = plan_target("figure10", options(tmp_path))
+    networks: list[Run] = [run for run in every if any(run.waits_for(other) for other in every)][:1]
+    found = with_needed(networks, every)
+    assert [run for run in every if networks[0].waits_for(run)] == [run for run in found if run is not networks[0]]
+
+
+# -- what is published is taken --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """Figure 3 with both seeds of its smoke test, made in an output folder."""
+    output = tmp_path_factory.mktemp("made")
+    done = call("figure3", "--scale", SCALE, "--output", str(output), "--jobs", "1", module="figure")
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+@pytest.fixture
+def published(made, tmp_path, monkeypatch) -> Path:
+    """A folder of published results that has seed 0 alone, as if the other one had never been run."""
+    folder, whole = tmp_path / "results", made / "figures" / f"figure3-{SCALE}"
+    folder.mkdir()
+    data = frame.read(frame.data_file(whole))
+    frame.write(data[data.seed == 0], folder / frame.DATA)
+    provenance = json.loads((whole / "provenance.json").read_text())
+    (sweep,) = provenance["sweeps"]
+    first, _ = page.names_of_runs(sweep)
+    sweep |= {"seeds": [0], "rerun": f"python -m repro.rerun {first}", "wall_seconds": sweep["wall_seconds"][:1]}
+    (folder / "provenance.json").write_text(json.dumps(provenance))
+    monkeypatch.setattr(figure, "results_of", lambda target, scale: folder)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_published_result_grows_by_a_seed(made, published, tmp_path, capsys):
+    """Of both seeds' runs the same is drawn whether one of them is taken from what is published or not."""
+    grown = tmp_path / "outputs"
+    shutil.copytree(made / "runs", grown / "runs")
+    given = options(grown, published=True)
+    plan = figure.planned("figure3", given)
+    figure._tell_taken("figure3", plan, given)
+    assert "figure3: taken from what is published: its sweep seed 0\n" in capsys.readouterr().out
+    assert [config.seed for sweep in plan.new_sweeps for config in sweep.configs] == [1]
+    assert [config.seed for run in plan.new_runs for config in run.configs] == [1]
+    figure._collect_and_draw("figure3", plan, given)
+    folder, whole = given.folder("figure3"), made / "figures" / f"figure3-{SCALE}"
+    assert (folder / frame.DATA).read_bytes() == (whole / frame.DATA).read_bytes()
+    assert comparing.published_verdicts(folder) == comparing.published_verdicts(whole)
+    sweeps = json.loads((folder / "provenance.json").read_text())["sweeps"]
+    assert [sweep["seeds"] for sweep in sweeps] == [[0], [1]]
+    assert " seed=1 " in sweeps[1]["command"]
+    of_all = json.loads((whole / "provenance.json").read_text())["sweeps"][0]
+    assert [name for sweep in sweeps for name in page.names_of_runs(sweep)] == page.names_of_runs(of_all)
+
+
+@pytest.mark.slow
+def test_each_seed_has_its_own_provenance(made, published, tmp_path):
+    shutil.copytree(made / "runs", tmp_path / "outputs" / "runs")
+    given = options(tmp_path / "outputs", published=True)
+    figure._collect_and_draw("figure3", figure.planned("figure3", given), given)
+    sweeps = json.loads((given.folder("figure3") / "provenance.json").read_text())["sweeps"]
+    for seed in (0, 1):
+        assert comparing.provenance_of("", {**sweeps[0]["config"], "seed": seed}, sweeps)["seeds"] == [seed]
+    departures = list(page._departures(sweeps))
+    assert departures == list(page._departures(sweeps[:1])), "what both depart in is told once"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "seeds", "why"),
+    [
+        ({"rerun": "python -m repro.rerun 0123456789ab"}, None, "other trainings are asked for today"),
+        ({"evaluation": {"exploitability.boards": 3}}, None, "something else is measured today"),
+        ({"seeds": [0, 1]}, 1, "some of its seeds are not asked for"),
+        ({"sweep": "another"}, None, "no such sweep is asked for"),
+    ],
+)
+def test_what_is_of_other_runs_is_not_taken(published, tmp_path, capsys, change, seeds, why):
+    file = published / "provenance.json"
+    provenance = json.loads(file.read_text())
+    provenance["sweeps"][0] |= change
+    file.write_text(json.dumps(provenance))
+    given = options(tmp_path, published=True, seeds=seeds)
+    plan = figure.planned("figure3", given)
+    figure._tell_taken("figure3", plan, given)
+    told = capsys.readouterr().out
+    assert "taken from what is published: nothing\n" in told
+    assert f": {why}\n" in told
+    assert [run.key for run in plan.new_runs] == [run.key for run in plan.runs]
+
+
+def test_where_nothing_is_published_all_is_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(figure, "results_of", lambda target, scale: tmp_path / "none")
+    given = options(tmp_path, published=True)
+    plan = figure.planned("figure1", given)
+    figure._tell_taken("figure1", plan, given)
+    assert capsys.readouterr().out == "nothing is published of figure1 at scale smoke; all of it is run\n"
+    assert plan.new_runs == plan.runs
+
+
+def test_rows_are_in_order_whatever_a_column_holds():
+    """What was read from a file has text where another sweep's values are words."""
+    common = {"target": "t", "scale": SCALE, "algorithm": "a", "readout": "r", "metric": "m", "step": 1, "value": 0.0}
+    rows = [("b", "all", 0), ("a", "5", 1), ("a", 5, 0), ("a", 3, 0)]
+    data = pd.DataFrame([{**common, "sweep": sweep, "of": value, "seed": seed} for sweep, value, seed in rows])
+    sweeps: Any = [SimpleNamespace(name=name) for name in ("a", "b")]
+    found = collecting._in_order(data, sweeps)
+    assert [*zip(found.sweep, found.of, found.seed, strict=True)] == [
+        ("a", 3, 0), ("a", 5, 0), ("a", "5", 1), ("b", "all", 0),
+    ]  # fmt: skip
+
+
+# -- faulty requests -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--seeds", "0"], "--seeds is 0; it must be at least 1."),
+        (["--published", "--force"], "--published and --force cannot be given together"),
+        (["--published", "--sweep", "linear_cfr"], "--sweep runs and draws here, beside what is published; leave out"),
+    ],
+)
+def test_faulty_requests(monkeypatch, capsys, tmp_path, arguments, sentence):
+    monkeypatch.setattr(sys, "argv", ["figure", "figure1", *arguments, "--output", str(tmp_path)])
+    assert figure.main() == 2
+    assert sentence in capsys.readouterr().err
