@@ -40,7 +40,7 @@ SWEEPS = (
         "evaluation.exploitability.boards=null seed=range(1)",
         {
             "laptop": "algorithm.iterations=50",
-            "night": "algorithm.iterations=120",
+            "night": "algorithm.iterations=100",
             "smoke": "game.ranks=6 game.suits=3 algorithm.iterations=5 algorithm.snapshot_every=1",
         },
     ),
