@@ -194,7 +194,10 @@ def _results(target: str, scale: str, module: ModuleType, folder: Path) -> str:
         tally(claims),
         folded(f"{len(claims)} claims, one by one", markdown(claims)),
         "### Departures from scale `paper`",
-        folded("what departs, by sweep" if len(sweeps) > 1 else "what departs", "\n\n".join(_departures(sweeps))),
+        folded(
+            "what departs, by sweep" if len(departures(sweeps)) > 1 else "what departs",
+            "\n\n".join(_departures(sweeps)),
+        ),
         "### Made with",
         folded(f"{len(sweeps)} sweeps", "\n\n".join(map(_provenance, sweeps))),
     ]
@@ -208,14 +211,26 @@ def folded(summary: str, text: str, always: bool = False) -> str:
     return f"<details>\n<summary>{summary}</summary>\n\n{text}\n\n</details>"
 
 
-def _departures(sweeps: Sequence[dict[str, Any]]) -> Iterator[str]:
+def departures(sweeps: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Sequence[Any]]]]:
+    """Of each sweep of a `provenance.json`: its name, and key -> what it is at scale `paper`, and here.
+
+    A sweep whose seeds were not all run together is in the file once for each time, and here once.
+    """
+    told: list[tuple[str, Mapping[str, Sequence[Any]]]] = []
+    for sweep in sweeps:
+        of_sweep = name_of(sweep), sweep["deviations_from_paper"]
+        if of_sweep not in told:
+            told.append(of_sweep)
+    return told
+
+
+def _departures(sweeps: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A table per sweep, under its name where there are several."""
-    # A sweep whose seeds were not all run together is there once for each time.
-    tables = dict.fromkeys((name_of(sweep), _deviations(sweep["deviations_from_paper"])) for sweep in sweeps)
-    for name, table in tables:
-        if len(tables) > 1:
+    every = departures(sweeps)
+    for name, keys in every:
+        if len(every) > 1:
             yield f"`{name}`:"
-        yield table
+        yield _deviations(keys)
 
 
 def name_of(sweep: Mapping[str, Any]) -> str:
@@ -223,7 +238,7 @@ def name_of(sweep: Mapping[str, Any]) -> str:
     return str(sweep.get("sweep") or sweep.get("experiment") or sweep["config"]["algorithm"]["name"])
 
 
-def _deviations(deviations: dict[str, list[Any]]) -> str:
+def _deviations(deviations: Mapping[str, Sequence[Any]]) -> str:
     if not deviations:
         return "None: everything is as at scale `paper`."
     lines = ["| key | paper | here | ratio |", "|---|---|---|---|"]

@@ -154,10 +154,6 @@ def _picture(path: Path) -> str:
     return f"data:image/webp;base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
-def _departures(sweep: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    return [(key, *values) for key, values in sweep["deviations_from_paper"].items()]
-
-
 def _made_with(sweep: Mapping[str, Any]) -> dict[str, Any]:
     """What a sweep was made with and what it took."""
     took, evaluating = [seconds / 60 for seconds in page.training_seconds(sweep)], page.evaluation_minutes([sweep])
@@ -198,7 +194,9 @@ def _context_of_result(result: Result, links: Links) -> dict[str, Any]:
         "checks": sum(claim.check for claim in result.claims),
         "picture": _picture(result.picture),
         "curves": curves_of(result),
-        "departures": [(page.name_of(sweep), _departures(sweep)) for sweep in sweeps],
+        "departures": [
+            (name, [(key, *values) for key, values in keys.items()]) for name, keys in page.departures(sweeps)
+        ],
         "sweeps": [_made_with(sweep) for sweep in sweeps],
         "minutes": minutes_in_words(result),
         "runs": sum(len(sweep["wall_seconds"]) for sweep in sweeps),
