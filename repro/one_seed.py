@@ -39,6 +39,7 @@ from repro.trained import (
     PORTABLE,
     damaged_tables,
     digest,
+    leaves_tables,
     record_of,
     rerun_command,
     run_folder,
@@ -47,9 +48,6 @@ from repro.trained import (
     table_of,
     write_config,
 )
-
-MOST_ROWS_IN_A_FILE = 50_000
-"""Infosets of the largest game whose strategies are left as a file that a person can read."""
 
 
 @dataclass
@@ -192,7 +190,7 @@ class Seed:
 
     def _leave_strategy(self, name: str, readout: Readout, snapshot: Snapshot) -> None:
         game = self.measuring.game
-        if not isinstance(game, Game) or game.exact != "sequence_form" or game.infosets > MOST_ROWS_IN_A_FILE:
+        if not isinstance(game, Game) or not leaves_tables(game):
             return
         path = table_of(self.folder, name)
         path.parent.mkdir(exist_ok=True)

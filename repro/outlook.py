@@ -5,7 +5,8 @@ a training among finished ones in the output folder, and then among published on
 or else the one that differs in the fewest hyperparameters. They are of the machine that made those, and of what else it
 did. Where it has other values of keys that multiply work, such as steps, nobody knows how much of its time went there:
 minutes are then a span, from none of it to all of it. Disk is what the folder of a training takes when it is finished,
-of those in the output folder or, where that is recorded, of published ones.
+of those in the output folder or, where that is recorded, of published ones. Where none is known that is like it, it is
+told what the folder takes at the most while it is trained, if the algorithm says what it leaves (`repro.disk`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from paper_figures import page
 from repro import catalogue, leftovers, staleness
 from repro.config.keys import flatten, hyperparameters, multiplying, training_key
 from repro.config.schema import Config
+from repro.disk import most_bytes
 from repro.measuring import is_done, is_measured
 from repro.planned import Run, labels, union
 from repro.tracking import checkpoints
@@ -123,8 +125,9 @@ class Outlook:
     Attributes:
         state: one of the constants above, or "to continue from iteration k".
         minutes: of training that are left; None: unknown.
-        bytes: that its folder will take; None: unknown.
+        bytes: that its folder will take when it is finished; None: unknown.
         source: what these come from; empty where nothing is to be trained or known.
+        most_bytes: where `bytes` is unknown, those that its folder takes at the most at any moment; None: unknown, too.
     """
 
     key: str
@@ -133,6 +136,7 @@ class Outlook:
     minutes: Span | None
     bytes: float | None
     source: str
+    most_bytes: float | None = None
 
 
 def outlooks(runs: Sequence[Run], output: Path) -> list[Outlook]:
@@ -156,17 +160,25 @@ def _outlook(label: str, config: Config, examples: Sequence[Example]) -> Outlook
         return Outlook(training_key(config), label, state, (0.0, 0.0), folder_bytes(folder), "")
     alike = _nearest(config, examples)
     if not alike:
-        return Outlook(training_key(config), label, state, None, None, "")
+        return Outlook(training_key(config), label, state, None, None, "", _most_bytes(config, state))
     iterations, work = config.algorithm.iterations, config.algorithm.work
     share = 1 - work(begun) / work(iterations)
     spans = [[factor * example.taken(config) / 60 for factor in likeness.factors] for example, likeness in alike]
     least, most = (share * sum(ends) / len(alike) for ends in zip(*spans, strict=True))
     sizes = [size * iterations / max(e.known) for e, _ in alike if (size := e.bytes) is not None]
     disk = sum(sizes) / len(sizes) if sizes else None
+    bound = None if sizes else _most_bytes(config, state)
     first, likeness = alike[0]
     more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
     differs = f", different in {', '.join(likeness.settings)}" if likeness.settings else ""
-    return Outlook(training_key(config), label, state, (least, most), disk, f"{first.name}{more}{differs}")
+    return Outlook(training_key(config), label, state, (least, most), disk, f"{first.name}{more}{differs}", bound)
+
+
+def _most_bytes(config: Config, state: str) -> float | None:
+    """What the folder of a training that is not finished takes at the most."""
+    most = most_bytes(config)
+    # What there is of a training that begins anew is kept until it is finished.
+    return most if most is None or state not in (NEW, ANEW) else most + folder_bytes(folder_of(config))
 
 
 # -- states ----------------------------------------------------------------------------------------------------------
@@ -261,7 +273,7 @@ def show(planned: Sequence[Outlook], jobs: int) -> None:
 
     table = Table("key", "training", "state", "minutes left", "MB", "by", box=None)
     for each in planned:
-        table.add_row(each.key, each.label, each.state, _number(each.minutes), _megabytes(each.bytes), each.source)
+        table.add_row(each.key, each.label, each.state, _number(each.minutes), _megabytes(each), each.source)
     console(sys.stdout).print(table)
     print(totals(planned, jobs))
 
@@ -278,10 +290,24 @@ def totals(planned: Sequence[Outlook], jobs: int) -> str:
     unknown = len(planned) - len(known)
     left = f"about {_number(all_left)} minutes of training left, {_number(at_once)} with {jobs} at once"
     lengths = [*([left] if known or not unknown else []), *([f"{unknown} of unknown length"] if unknown else [])]
+    return f"{len(planned)} training(s): {counted}; {', and '.join(lengths)}; {_disk(planned)}"
+
+
+def _disk(planned: Sequence[Outlook]) -> str:
+    """What all take: measured of finished ones, bounded, or unknown; bounds are never added to what is measured."""
     sizes = [each.bytes for each in planned if each.bytes is not None]
-    at_least = "at least " if len(sizes) < len(planned) else ""
-    disk = f"{at_least}{sum(sizes) / 1e9:.2f} GB of disk when all are done" if sizes else "disk unknown"
-    return f"{len(planned)} training(s): {counted}; {', and '.join(lengths)}; {disk}"
+    bounds = [each.most_bytes for each in planned if each.bytes is None and each.most_bytes is not None]
+    unknown = len(planned) - len(sizes) - len(bounds)
+    parts = []
+    if sizes:
+        at_least = "at least " if unknown and not bounds else ""
+        parts.append(f"{at_least}{sum(sizes) / 1e9:.2f} GB of disk when all are done")
+    if bounds:
+        of = f"at most {sum(bounds) / 1e9:.2f} GB"
+        parts.append(f"{of} for {len(bounds)} other(s)" if sizes else f"{of} of disk")
+        if unknown:
+            parts.append(f"unknown for {unknown}")
+    return ", ".join(parts) or "disk unknown"
 
 
 def _sum(spans: Sequence[Span], jobs: int) -> Span:
@@ -298,5 +324,7 @@ def _number(minutes: Span | None) -> str:
     return " to ".join(dict.fromkeys(f"{end:.1f}" for end in minutes))
 
 
-def _megabytes(size: float | None) -> str:
-    return _UNKNOWN if size is None else f"{size / 1e6:.1f}"
+def _megabytes(planned: Outlook) -> str:
+    if planned.bytes is None and planned.most_bytes is not None:
+        return f"< {planned.most_bytes / 1e6:,.1f}"
+    return _UNKNOWN if planned.bytes is None else f"{planned.bytes / 1e6:,.1f}"

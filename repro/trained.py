@@ -39,6 +39,9 @@ CONFIG = "config.yaml"
 PORTABLE = "snapshot.pt"
 """A training's last snapshot in one file, whatever its history."""
 
+MOST_ROWS_IN_A_FILE = 50_000
+"""Infosets of the largest game whose strategies are left as a file that a person can read."""
+
 _TRIAL_HANDS = 100
 _FEW = 4
 """Keys that a sentence names."""
@@ -87,6 +90,11 @@ def snapshots_of(folder: Path) -> SnapshotFolder:
 def table_of(folder: Path, readout: str) -> Path:
     """Where a training leaves the strategy of a read-out that people can read."""
     return folder / readout / "strategy.csv"
+
+
+def leaves_tables(game: Game) -> bool:
+    """Whether strategies of a game are left as such files."""
+    return game.exact == "sequence_form" and game.infosets <= MOST_ROWS_IN_A_FILE
 
 
 def digest(path: Path) -> str:

@@ -142,6 +142,13 @@ def test_what_nothing_is_like_is_unknown(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+def test_of_what_nothing_is_like_the_configuration_says_what_its_folder_takes_at_most(tmp_path, monkeypatch):
+    monkeypatch.setattr(staleness, "results", list)
+    (found,) = outlook.outlooks(plan([*SMALL[1:], "game=big_leduc"], False).runs, tmp_path / "none")
+    assert (found.minutes, found.bytes) == (None, None)
+    assert found.most_bytes is not None
+
+
 def test_a_target_is_planned_without_being_made(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         "sys.argv", ["figure", "kuhn", "--scale", "smoke", "--plan", "--output", str(tmp_path / "none")]

@@ -31,6 +31,11 @@ _POINTS_PER_BUCKET = 10
 _FEWEST_POINTS = 20_000
 
 
+def centre_bytes(rounds: int, buckets: int) -> float:
+    """What the centres of a game's buckets take at the most, float64 in every round but the first."""
+    return 8.0 * _FEATURES * (rounds - 1) * buckets
+
+
 class StreetBuckets:
     """At most `buckets` in every round but the first, in which every cell is its own.
 

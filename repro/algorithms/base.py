@@ -29,6 +29,11 @@ def largest_divisor(number: int, most: int) -> int:
     return max(d for d in range(1, min(number, most) + 1) if number % d == 0)
 
 
+def epochs_of(iterations: int, iterations_per_step: int) -> int:
+    """Lightning's epochs in a training, of so many iterations each but for the last."""
+    return -(-iterations // iterations_per_step)
+
+
 @dataclass(frozen=True)
 class Spent:
     """Seconds, by the clock on the wall and of the processor's time that this process has had."""
@@ -129,7 +134,7 @@ class Training(nn.Module):
     @property
     def steps(self) -> int:
         """Epochs that a whole run takes."""
-        return -(-self.iterations // self.iterations_per_step)
+        return epochs_of(self.iterations, self.iterations_per_step)
 
     def charge(self, spent: Spent) -> None:
         """Add to the time spent, and enter counts and costs beside the epoch's metrics."""

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -39,12 +39,13 @@ from repro.algorithms.base import Training
 from repro.algorithms.deep_cfr import DeepCFR, DeepCFRConfig
 from repro.algorithms.strategies import Rectify
 from repro.config.fields import at_least, multiplies, one_of
-from repro.config.schema import Config, NetworkConfig, register_algorithm
+from repro.config.schema import Config, Leaves, NetworkConfig, register_algorithm
 from repro.engine.beliefs import Beliefs
 from repro.engine.histories import Histories
 from repro.engine.sampling import SamplingEngine, Traversals
 from repro.games.game import Game
 from repro.networks.modules import StateAndAdvantages
+from repro.networks.sizes import network_sizes
 from repro.policies.base import Policy, TabularPolicy
 from repro.policies.network import AverageNetwork
 from repro.policies.readout import Readout
@@ -146,6 +147,17 @@ class D2CFRConfig(DeepCFRConfig):
             )
         if self.rectification == "play_outs" and not listed and not self.tables_opening(game):
             yield "algorithm.opening is network; play-outs start after the first betting round, use table."
+
+    def leaves(self, config: Config, game: Game) -> Leaves | None:
+        left = super().leaves(config, game)
+        assert left is not None
+        assert config.network is not None
+        _, average = network_sizes(config.network, game)
+        # Of the last policy networks the parameters; there is no B^M.
+        recent = 2 * min(self.kl_window, self.iterations)
+        return replace(
+            left, row=0.0, checkpoint=left.checkpoint + recent * average.bytes, tensors=left.tensors + recent
+        )
 
     def build(self, game: Game, config: Config) -> Training:
         assert config.network is not None

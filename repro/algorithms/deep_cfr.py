@@ -21,23 +21,24 @@ import torch
 from torch import Tensor, nn
 
 from repro.algorithms.base import Algorithm, Training
-from repro.algorithms.memory import Aggregated, Memory, Reservoir, Window, entry_bytes
+from repro.algorithms.memory import Aggregated, Memory, Reservoir, Window, aggregated_bytes, entry_bytes
 from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.ranks import ALONE, Ranks
 from repro.algorithms.strategies import Asked, Listed, Rectify, Strategies, are_listed, listing_problems
 from repro.config.fields import above, added, at_least, multiplies, one_of
 from repro.config.memory import network_bytes
-from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, RegressionConfig, register_algorithm
+from repro.config.schema import AlgorithmConfig, Config, Leaves, NetworkConfig, RegressionConfig, register_algorithm
 from repro.engine.public_chance import PublicChanceSampling
-from repro.engine.sampling import BYTES_PER_DEAL, InfosetSamples, SamplingEngine, Traversals
+from repro.engine.sampling import BYTES_PER_DEAL, InfosetSamples, SamplingEngine, Traversals, most_met
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.networks.modules import Network, average_network, value_network
 from repro.networks.optimizers import FlatAdam
 from repro.networks.purposes import purpose_problems
+from repro.networks.sizes import network_sizes
 from repro.policies.base import Policy
 from repro.policies.ensemble import BM, AsCollected
-from repro.policies.network import AverageNetwork
+from repro.policies.network import AverageNetwork, opening_infosets
 from repro.policies.readout import Readout
 from repro.policies.snapshot import History
 from repro.seeding import initialisation
@@ -194,6 +195,47 @@ class DeepCFRConfig(AlgorithmConfig):
             for key, regression in self.regressions.items():
                 yield f"algorithm.{key}.batch_size", float(entry * regression.batch_size)
         yield from network_bytes(config.network, 2 if self.average is None else 4)
+
+    def leaves(self, config: Config, game: Game) -> Leaves | None:
+        assert config.network is not None
+        value, average = network_sizes(config.network, game)
+        trained = 0 if self.average is None else 2
+        openings = 0.0
+        if self.tables_opening(game):
+            openings = 8.0 * game.num_actions * sum(opening_infosets(game, player) for player in range(2))
+        # Tables of the first betting round have regrets and sums; else the strategies themselves are in a table.
+        strategies = 2 * openings if not self.lists(game) else 4.0 * game.infosets * game.num_actions
+        return Leaves(
+            snapshot=trained * average.bytes + (openings if trained else 0.0),
+            row=2 * value.bytes + openings,
+            # Value networks with Adam's two moments.
+            checkpoint=2 * 3 * value.bytes + trained * average.bytes + strategies + self._memory_bytes(config, game),
+            # A network's, its optimizer's; what its memory holds; and an opening's.
+            tensors=2 * (value.tensors + 3) + trained * average.tensors + 4 * 4 + 4,
+            epochs=self.iterations,
+        )
+
+    def _memory_bytes(self, config: Config, game: Game) -> float:
+        """What all memories hold at the most: as much as they can, or as is collected in all iterations."""
+        assert config.network is not None
+        state_value = config.network.architecture == "dnet"
+        bytes_held = 0.0
+        for player, part in enumerate(game.player_slice):
+            infosets, columns = part.stop - part.start, game.num_actions + state_value
+            if self.memory == "aggregated":
+                held = [aggregated_bytes(columns, infosets), aggregated_bytes(game.num_actions, infosets)]
+            else:
+                own, others = most_met(game, player).own, most_met(game, 1 - player).others
+                entries = self._entries(self.value_capacity, own), self._entries(self.strategy_capacity, others)
+                each = entry_bytes(columns, infosets), entry_bytes(game.num_actions, infosets)
+                held = [number * size for number, size in zip(entries, each, strict=True)]
+            bytes_held += sum(held if self.average is not None else held[:1])
+        return bytes_held
+
+    def _entries(self, capacity: int, met: int) -> int:
+        """In a memory at the most, if a traversal meets so many of the player's infosets at the most."""
+        # Of boards, at most one more comes of each part of them, where their numbers are not whole.
+        return min(capacity, self.iterations * (self.traversals * met + (self.boards or 0)))
 
     def work(self, iterations: int) -> float:
         """Value networks' fits, which may grow, are nearly all of it."""

@@ -8,7 +8,8 @@ readings of. How far a network is from them tells in minutes what exploitability
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import comb
 from typing import Any, ClassVar
 
 import torch
@@ -18,9 +19,10 @@ from repro.algorithms.deep_cfr import DeepCFR, DeepCFRConfig
 from repro.algorithms.holdem_cfr import HoldemCFR
 from repro.algorithms.tabular import VARIANTS
 from repro.config.fields import at_least, multiplies
-from repro.config.schema import Config, NetworkConfig, register_algorithm
+from repro.config.schema import Config, Leaves, NetworkConfig, register_algorithm
 from repro.engine.holdem_form import BoardSample, HoldemForm, all_boards
 from repro.games.game import Game
+from repro.games.holdem import HoldemCards
 from repro.networks.answers import answers
 from repro.policies.base import Policy
 from repro.policies.network import opening_infosets
@@ -79,12 +81,28 @@ class GuidedConfig(DeepCFRConfig):
         yield from super().bytes_needed(config, game)
         yield "game.name", 8.0 * game.infosets * game.num_actions
 
+    def leaves(self, config: Config, game: Game) -> Leaves | None:
+        left = super().leaves(config, game)
+        assert left is not None
+        # The leader's regrets, and of the boards compared a weight for every hand at every decision.
+        leader, rows = 4.0 * game.infosets * game.num_actions, compared_rows(game, self.compared_boards)
+        return replace(left, checkpoint=left.checkpoint + leader + 8.0 * rows, tensors=left.tensors + 2)
+
     def build(self, game: Game, config: Config) -> Guided:
         assert config.network is not None
         return Guided(game, self, config.network, config.seed)
 
 
 register_algorithm("guided_deep_cfr", GuidedConfig)
+
+
+def compared_rows(game: Game, boards: int) -> int:
+    """Infosets of the first betting round and, at the most, of so many boards."""
+    assert isinstance(game.cards, HoldemCards)
+    cards, first = game.cards, game.tree.round == 0
+    hands = comb(cards.ranks * cards.suits - cards.board_cards[-1], 2)
+    before, after = (int(((game.tree.player >= 0) & part).sum()) for part in (first, ~first))
+    return before * cards.cells[0] + boards * hands * after
 
 
 class Matched:

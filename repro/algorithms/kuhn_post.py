@@ -24,15 +24,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from repro.algorithms.base import Algorithm, largest_divisor
+from repro.algorithms.base import Algorithm, epochs_of, largest_divisor
 from repro.config.fields import above, at_least, one_of
-from repro.config.schema import AlgorithmConfig, Config, register_algorithm
+from repro.config.schema import AlgorithmConfig, Config, Leaves, register_algorithm
 from repro.errors import ReproError
 from repro.games.betting import SHOWDOWN
 from repro.games.game import Game
 from repro.networks.gradients import gradients_of
 from repro.networks.modules import MaskedLinear, MaskedSoftmax, fc
 from repro.networks.optimizers import FlatAdam
+from repro.networks.sizes import size_of
 from repro.policies.base import TabularPolicy
 from repro.policies.readout import Readout, Seat
 from repro.policies.snapshot import Snapshot
@@ -104,6 +105,18 @@ class KuhnPostConfig(AlgorithmConfig):
     def bytes_needed(self, config: Config, game: Game) -> Iterator[tuple[str, float]]:
         # Two networks, each with a layer between its two hidden ones, and Adam's moments.
         yield "algorithm.width", 2 * 4 * 4.0 * self.width**2
+
+    def leaves(self, config: Config, game: Game) -> Leaves | None:
+        with torch.device("meta"):
+            network = size_of(fc(2, self.width, _ACTIONS, _LAYERS, MaskedSoftmax()))
+        # A checkpoint has both networks, and Adam's moments.
+        return Leaves(
+            snapshot=network.bytes,
+            row=0.0,
+            checkpoint=2 * 3 * network.bytes,
+            tensors=2 * (network.tensors + 3),
+            epochs=epochs_of(self.iterations, largest_divisor(self.snapshot_every, _MOST_PER_STEP)),
+        )
 
     def build(self, game: Game, config: Config) -> KuhnPost:
         return KuhnPost(game, self, config.seed)

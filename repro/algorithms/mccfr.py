@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from repro.abstraction import Abstraction, abstraction, check_buckets
-from repro.abstraction.streets import StreetBuckets
+from repro.abstraction import Abstraction, abstract_infosets, abstraction, check_buckets
+from repro.abstraction.streets import StreetBuckets, centre_bytes
 from repro.algorithms.solver import Solver
-from repro.algorithms.tables import READOUTS, TabularCFR, readout_problems
+from repro.algorithms.tables import READOUTS, TabularCFR, readout_problems, table_leaves
 from repro.config.fields import above_up_to, at_least, multiplies, one_of
-from repro.config.schema import AlgorithmConfig, Config, register_algorithm
+from repro.config.schema import AlgorithmConfig, Config, Leaves, register_algorithm
 from repro.engine.sampling import BYTES_PER_DEAL, SamplingEngine, Trajectories, Traversals
 from repro.errors import ReproError
 from repro.games.game import Game
@@ -65,6 +65,10 @@ class MCCFRConfig(AlgorithmConfig):
 
     def bytes_needed(self, config: Config, game: Game) -> Iterator[tuple[str, float]]:
         yield "algorithm.traversals", float(BYTES_PER_DEAL * self.traversals)
+
+    def leaves(self, config: Config, game: Game) -> Leaves | None:
+        centres = 0.0 if self.buckets is None else centre_bytes(game.tree.rounds, self.buckets)
+        return table_leaves(self, game, abstract_infosets(game, self.buckets), 8, centres)
 
     def build(self, game: Game, config: Config) -> TabularCFR:
         return TabularCFR(self.solver(game, config.seed), self, config.seed)

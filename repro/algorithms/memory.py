@@ -87,9 +87,14 @@ def _player_rows(infosets: Tensor, first: int, count: int) -> Tensor:
     return rows
 
 
-def entry_bytes(columns: int) -> int:
-    """Of an entry of a memory that holds `Entries`, at the least."""
-    return 8 + 4 * columns
+def entry_bytes(columns: int, infosets: int = 0) -> int:
+    """Of an entry of a memory that holds `Entries`, of a player with so many infosets: at the least, if not given."""
+    return (12 if infosets > torch.iinfo(torch.int32).max else 8) + 4 * columns
+
+
+def aggregated_bytes(columns: int, infosets: int) -> int:
+    """Of a memory that is `Aggregated`, of a player with so many infosets; its scalars aside."""
+    return 8 * infosets * (1 + columns)
 
 
 class Entries(ABC):

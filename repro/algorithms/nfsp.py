@@ -25,16 +25,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from repro.algorithms.base import Algorithm, largest_divisor
+from repro.algorithms.base import Algorithm, epochs_of, largest_divisor
 from repro.algorithms.memory import Reservoir, entry_bytes
 from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.nfsp_strategies import AskedPlayer, ListedPlayer, PlayerStrategies, Probabilities
-from repro.algorithms.replay import BYTES_PER_TRANSITION, Replay, Transitions
+from repro.algorithms.replay import BYTES_PER_TRANSITION, Replay, Transitions, transition_bytes
 from repro.algorithms.strategies import are_listed, listing_problems
 from repro.config.fields import above, above_up_to, at_least, between, multiplies, one_of
 from repro.config.memory import network_bytes
-from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, register_algorithm
-from repro.engine.sampling import BYTES_PER_DEAL, InfosetSamples, SamplingEngine, sample_actions
+from repro.config.schema import AlgorithmConfig, Config, Leaves, NetworkConfig, register_algorithm
+from repro.engine.sampling import BYTES_PER_DEAL, InfosetSamples, SamplingEngine, most_met, sample_actions
 from repro.errors import ReproError
 from repro.games.game import Game
 from repro.networks.features import FeatureColumns
@@ -42,6 +42,7 @@ from repro.networks.inputs import Inputs, network_inputs
 from repro.networks.modules import average_network, value_network
 from repro.networks.optimizers import FlatSGD
 from repro.networks.purposes import purpose_problems
+from repro.networks.sizes import network_sizes
 from repro.policies.base import Ensemble, HandStrategies
 from repro.policies.network import AverageNetwork
 from repro.policies.readout import Readout
@@ -96,6 +97,25 @@ class NFSPConfig(AlgorithmConfig):
         yield "algorithm.replay_capacity", 2.0 * BYTES_PER_TRANSITION * self.replay_capacity
         yield "algorithm.reservoir_capacity", 2.0 * entry_bytes(game.num_actions) * self.reservoir_capacity
         yield from network_bytes(config.network, 4)
+
+    def leaves(self, config: Config, game: Game) -> Leaves | None:
+        assert config.network is not None
+        value, average = network_sizes(config.network, game)
+        held = 0.0
+        for player, part in enumerate(game.player_slice):
+            infosets = part.stop - part.start
+            # The target network is a number per infoset, or a network.
+            held += 4.0 * (infosets + 1) if are_listed(self.strategies, game) else value.bytes
+            steps = self.iterations * self.hands * most_met(game, player, explores=False).own
+            held += min(self.replay_capacity, steps) * transition_bytes(infosets)
+            held += min(self.reservoir_capacity, steps) * entry_bytes(game.num_actions, infosets)
+        return Leaves(
+            snapshot=2 * average.bytes,
+            row=0.0,
+            checkpoint=2 * (value.bytes + average.bytes) + held,
+            tensors=2 * (value.tensors + average.tensors + 3 + 4 + 1),
+            epochs=epochs_of(self.iterations, largest_divisor(self.snapshot_every, _MOST_PER_STEP)),
+        )
 
     def build(self, game: Game, config: Config) -> NFSP:
         assert config.network is not None

@@ -32,6 +32,11 @@ class Transitions:
     best_response: Tensor
 
 
+def transition_bytes(infosets: int) -> int:
+    """Of a transition in a `Replay` of a player with so many infosets."""
+    return BYTES_PER_TRANSITION if infosets < torch.iinfo(torch.int32).max else 28
+
+
 class Replay:
     """M_RL: the last `capacity` transitions of one player, 16 or 28 bytes each, as minibatches of Q-learning.
 

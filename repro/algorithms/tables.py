@@ -9,9 +9,9 @@ from typing import Any
 from torch import Tensor
 
 from repro.abstraction import Abstraction, Blueprint, abstract_infosets, abstraction
-from repro.algorithms.base import Algorithm, largest_divisor
+from repro.algorithms.base import Algorithm, epochs_of, largest_divisor
 from repro.algorithms.solver import MOST_ROWS_WITH_REGRETS, Solver
-from repro.config.schema import AlgorithmConfig
+from repro.config.schema import AlgorithmConfig, Leaves
 from repro.games.game import Game
 from repro.policies.readout import Readout, Seat
 from repro.policies.snapshot import Snapshot
@@ -53,6 +53,30 @@ class TabularCFR(Algorithm):
         # Clustered elsewhere, hands might be in other buckets than the tables are of.
         self.solver.use_centres(saved["centres"])
         self.solver.resume(self.iteration, self.nodes_touched, saved["regrets"], saved["sums"])
+
+
+def table_leaves(algorithm: AlgorithmConfig, game: Game, rows: int, number: int, centres: float = 0.0) -> Leaves:
+    """What a training of a `Solver` leaves.
+
+    Args:
+        rows: of its tables; at the most if there are `centres`, for some buckets may be none.
+        number: bytes of a number in them.
+        centres: bytes of those of the buckets, at the most.
+    """
+    actions = game.num_actions
+    table = float(rows * actions * number)
+    # Of large tables a snapshot has the sums alone, in single precision.
+    small = 2.0 * min(rows, MOST_ROWS_WITH_REGRETS) * actions * number
+    snapshot = small if rows <= MOST_ROWS_WITH_REGRETS else max(4.0 * rows * actions, small if centres else 0.0)
+    return Leaves(
+        snapshot=snapshot + centres,
+        row=0.0,
+        checkpoint=2 * table + centres,
+        # Two tables, and of the buckets' centres one for each round after the first.
+        tensors=2 + game.tree.rounds,
+        epochs=epochs_of(algorithm.iterations, largest_divisor(algorithm.snapshot_every, _MOST_PER_STEP)),
+        snapshot_is_exact=not centres,
+    )
 
 
 class TableReadout(Readout):

@@ -30,10 +30,10 @@ from omegaconf.errors import OmegaConfBaseException
 from repro.algorithms.holdem_cfr import HoldemCFR
 from repro.algorithms.mccfr import MCCFRConfig
 from repro.algorithms.solver import MOST_EXPONENT, Solver, Updates, discount_factor, exponent_problems
-from repro.algorithms.tables import READOUTS, TabularCFR, readout_problems
+from repro.algorithms.tables import READOUTS, TabularCFR, readout_problems, table_leaves
 from repro.config.checks import check
 from repro.config.fields import between, maybe_infinite
-from repro.config.schema import AlgorithmConfig, Config, register_algorithm
+from repro.config.schema import AlgorithmConfig, Config, Leaves, register_algorithm
 from repro.engine.sequence_form import SequenceForm
 from repro.errors import ReproError
 from repro.games.game import Game
@@ -72,6 +72,9 @@ class TabularCFRConfig(AlgorithmConfig):
     def bytes_needed(self, config: Config, game: Game) -> Iterator[tuple[str, float]]:
         # Regrets and sums; single precision where games are large (`HoldemCFR`).
         yield "game.name", 2.0 * (4 if game.exact == "boards" else 8) * game.infosets * game.num_actions
+
+    def leaves(self, config: Config, game: Game) -> Leaves | None:
+        return table_leaves(self, game, game.infosets, 4 if game.exact == "boards" else 8)
 
     def build(self, game: Game, config: Config) -> TabularCFR:
         return TabularCFR(self.solver(game), self, config.seed)

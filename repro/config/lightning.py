@@ -40,6 +40,12 @@ def processes_of(config: Config) -> int:
     return int(config.trainer.get("devices", 1))
 
 
+def is_plain(config: Config) -> bool:
+    """Whether Lightning is handed nothing of the user's: no option of the Trainer, no callback and no logger."""
+    options = {key: value for key, value in config.trainer.items() if key not in ("callbacks", "devices")}
+    return not (config.trainer.get("callbacks") or config.logger) and options.items() <= _COMMON.items()
+
+
 def lightning_problems(config: Config) -> Iterator[str]:
     """One sentence for each thing that Lightning, a callback or a logger would not take."""
     options = dict(config.trainer)

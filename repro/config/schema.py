@@ -81,6 +81,27 @@ class ReadoutConfig:
     capacity: int | None = at_least(1, None)
 
 
+@dataclass(frozen=True)
+class Leaves:
+    """What a training writes to its folder: bytes of its tensors; what files take beside them is of `repro.disk`.
+
+    Attributes:
+        snapshot: of the state of a snapshot, at the most.
+        row: of what an iteration adds to the history that snapshots share, of both players.
+        checkpoint: of a checkpoint, at the most and without rows of the history.
+        tensors: how many there are in a checkpoint, or in a snapshot if that has more.
+        epochs: Lightning's epochs in all, each of which is a line in a file.
+        snapshot_is_exact: whether no snapshot's state is smaller than `snapshot`.
+    """
+
+    snapshot: float
+    row: float
+    checkpoint: float
+    tensors: int
+    epochs: int
+    snapshot_is_exact: bool = True
+
+
 @dataclass
 class AlgorithmConfig:
     """What every algorithm has.
@@ -170,6 +191,13 @@ class AlgorithmConfig:
     def bytes_on_disk(self, config: Config, game: Any) -> Iterator[tuple[str, float]]:
         """The same of the disk of `output_dir`, beside what a run leaves there: what it keeps while it lasts."""
         return iter(())
+
+    def leaves(self, config: Config, game: Any) -> Leaves | None:
+        """What a checked run leaves in its folder at the most; None: nobody has said, or no bound can be told.
+
+        It counts for the class that defines it and what that builds. A subclass with a `build` of its own says it anew.
+        """
+        return None
 
     def stored_data(self, config: Config) -> Path | None:
         """The folder of stored data that a run reads or adds to; None where it keeps none beside its own folder."""

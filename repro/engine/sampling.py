@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,6 +26,37 @@ _ILLEGAL, _ENDED, _GOING = 0, 1, 2
 
 BYTES_PER_DEAL = 100
 """What a deal that is traversed or played with others takes at the least: its cells, its place, what is won."""
+
+
+class MostMet(NamedTuple):
+    """Decisions that one walk down the betting tree meets at most.
+
+    Attributes:
+        own, others: the traverser's and the opponent's.
+    """
+
+    own: int
+    others: int
+
+
+@lru_cache(maxsize=8)
+def most_met(game: Game, traverser: int, explores: bool = True) -> MostMet:
+    """The most decisions that one deal brings.
+
+    Args:
+        explores: whether all of the traverser's actions are followed, as in external sampling, or one, as in a hand.
+    """
+    player, children = game.tree.player.tolist(), game.tree.child.tolist()
+    own, others = [0] * len(player), [0] * len(player)
+    # Children have higher numbers than their parents.
+    for node in range(len(player) - 1, -1, -1):
+        below = [child for child in children[node] if child >= 0]
+        if not below:
+            continue
+        together = sum if explores and player[node] == traverser else max
+        own[node] = together(own[child] for child in below) + (player[node] == traverser)
+        others[node] = together(others[child] for child in below) + (player[node] != traverser)
+    return MostMet(own[0], others[0])
 
 
 @dataclass(frozen=True)

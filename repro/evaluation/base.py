@@ -25,6 +25,9 @@ from repro.seeding import generator
 FILE = re.compile(rf"(?P<path>.+\.csv|.+\.pt(?=$|:))(:(?P<readout>{NAME}))?")
 """A file as what is measured against: `strategy.csv`, or `snapshot.pt`, perhaps with `:READOUT`."""
 
+METRIC_BYTES = 64
+"""Of a metric and its name in JSON, at the most; what a user or the game decides of the name aside."""
+
 Measured = dict[str, dict[str, float]]
 """Name of a read-out -> name of a metric -> value."""
 
@@ -114,6 +117,10 @@ class Evaluation(ABC):
         del game
         return iter(())
 
+    def row_bytes(self, game: Game) -> float | None:
+        """Bytes that the metrics of a read-out after one iteration take in JSON at the most; None: nobody has said."""
+        return None
+
     def recall(self, readout: str, rows: Mapping[int, Mapping[str, float]]) -> None:
         """Take in what was measured of a read-out before, by iteration: for metrics that are of all snapshots so far.
 
@@ -172,6 +179,9 @@ class Costs(Evaluation):
     """Nothing is played: what a snapshot cost, and what the training said of it, are all that is noted."""
 
     OF_PLAYERS = False
+
+    def row_bytes(self, game: Game) -> float | None:
+        return 0.0
 
     def measure(self, subject: Subject) -> Measured:
         return {name: {} for name in self.names(subject.readout_names)}

@@ -21,7 +21,7 @@ from repro.config.fields import at_least, one_of
 from repro.config.schema import AlgorithmConfig, register_evaluation
 from repro.engine.holdem_form import HoldemForm, sample_boards
 from repro.evaluation.averages import Averages, BoardRows, ListedRows, engine_rows
-from repro.evaluation.base import FILE, Costs, Evaluation, Measured, Other, Subject
+from repro.evaluation.base import FILE, METRIC_BYTES, Costs, Evaluation, Measured, Other, Subject
 from repro.evaluation.disagreement import disagreement
 from repro.evaluation.head_to_head import exact, play_match
 from repro.evaluation.units import exploitability, milli_units, unit_name
@@ -120,6 +120,9 @@ class Exploitability(_Exact):
 
     HEADLINE = "exploitability"
 
+    def row_bytes(self, game: Game) -> float | None:
+        return 4.0 * METRIC_BYTES
+
     def _of_table(self, subject: Subject, rows: ListedRows | BoardRows, table: Tensor) -> dict[str, float]:
         game = subject.game
         if self.boards is None:
@@ -155,6 +158,10 @@ class Deviations(_Exact):
             yield "readouts", self.readouts, f"the game {game.name} is no Hold'em game with one board, leave it out"
         else:
             yield from super().problems(game, algorithm)
+
+    def row_bytes(self, game: Game) -> float | None:
+        decisions = (game.tree.player >= 0).nonzero().flatten().tolist()
+        return 9.0 * METRIC_BYTES + sum(METRIC_BYTES + len(game.line(node)) for node in decisions)
 
     def _of_table(self, subject: Subject, rows: ListedRows | BoardRows, table: Tensor) -> dict[str, float]:
         game, measured = subject.game, {}
@@ -253,6 +260,9 @@ class Match(Evaluation):
                     "opponents_at=last."
                 )
 
+    def row_bytes(self, game: Game) -> float | None:
+        return sum(2.0 * (METRIC_BYTES + len(name)) for name in self.opponents)
+
     def measure(self, subject: Subject) -> Measured:
         measured: Measured = {name: {} for name in self.names(subject.readout_names)}
         for opponent, reference in self.opponents.items():
@@ -331,6 +341,10 @@ class Disagreement(Evaluation):
         # Of every decision a difference is kept, and the player has one in most hands.
         yield "rollouts", float(self.rollouts)
 
+    def row_bytes(self, game: Game) -> float | None:
+        # Three metrics of each depth.
+        return 3.0 * METRIC_BYTES * sum(map(len, game.tree.levels))
+
     @property
     def beside(self) -> list[str]:
         return [self.second]
@@ -375,6 +389,10 @@ class Strategy(Evaluation):
                 self.readouts,
                 f"the game {game.name} has more than {_FEW_INFOSETS} infosets, leave it out",
             )
+
+    def row_bytes(self, game: Game) -> float | None:
+        cells = game.legal.nonzero().tolist()
+        return float(sum(METRIC_BYTES + len(strategy_metric(game, i, a)) for i, a in cells))
 
     def measure(self, subject: Subject) -> Measured:
         game, measured = subject.game, {}

@@ -23,6 +23,11 @@ def network_inputs(game: Game) -> tuple[Inputs, FeatureColumns]:
     return _looked_up(game), feature_columns(game)
 
 
+def network_columns(game: Game) -> FeatureColumns:
+    """What the columns of a network's inputs are, without making any."""
+    return holdem_features(game).columns if game.cards.features == "cards" else feature_columns(game)
+
+
 def fixed_inputs(game: Game) -> Inputs:
     """The same, by operations that do not depend on the infosets, so that a CUDA graph can replay them."""
     return holdem_features(game).fixed_rows if game.cards.features == "cards" else _looked_up(game)
