@@ -65,13 +65,13 @@ $(TARGETS): $(VENV)/runtime $(if $(ON),$(VENV)/cluster)  ## run what is not fini
 	@$(RUN) -m repro.figure $@ $(FIGURE_FLAGS) $(ELSEWHERE) $(if $(SWEEP),--sweep '$(SWEEP)')
 
 figures: $(VENV)/runtime $(if $(ON),$(VENV)/cluster)  ## make all of them; trainings that several ask for are done once
-	@$(RUN) -m repro.figure figures $(FIGURE_FLAGS) $(ELSEWHERE)
+	@$(RUN) -m repro.figure figures $(FIGURE_FLAGS) $(ELSEWHERE) $(if $(SWEEP),--sweep '$(SWEEP)')
 
 collect: $(VENV)/runtime  ## take in what a cluster has finished of TARGET (or figures), and draw it if that is all
 	@$(RUN) -m repro.figure $(or $(TARGET),figure1) --collect $(FIGURE_FLAGS)
 
 plan: $(VENV)/runtime  ## what making TARGET (or figures) would do and how long it may take; runs nothing
-	@$(RUN) -m repro.figure $(or $(TARGET),figure1) --plan $(FIGURE_FLAGS)
+	@$(RUN) -m repro.figure $(or $(TARGET),figure1) --plan $(FIGURE_FLAGS) $(if $(SWEEP),--sweep '$(SWEEP)')
 
 draw: $(VENV)/runtime  ## draw TARGET again from its exported CSV, running nothing
 	@$(RUN) -m repro.figure $(or $(TARGET),figure1) --draw $(FIGURE_FLAGS)

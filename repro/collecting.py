@@ -12,7 +12,7 @@ from pandas.api.types import is_numeric_dtype
 
 from paper_figures import frame
 from paper_figures.page import names_of_runs
-from repro.config.keys import flatten, hyperparameters, training_config, training_key
+from repro.config.keys import flatten, hyperparameters, measurements_key, training_config, training_key
 from repro.errors import ReproError
 from repro.measuring import evaluated_with, evaluation_seconds, measured_rows
 from repro.targets import PlannedSweep, anywhere, composed, module_of
@@ -90,7 +90,7 @@ def reusable(planned: Sequence[PlannedSweep], data: pd.DataFrame, provenance: Se
     for part in provenance:
         why = _why_not(part, by_name)
         if why:
-            left.append(f"{part.get('sweep', 'a sweep')}, seed {', '.join(map(str, part['seeds']))}: {why}")
+            left.append(f"{part.get('sweep') or 'its sweep'}, seed {', '.join(map(str, part['seeds']))}: {why}")
         else:
             taken.append(part)
     seeds: dict[str, list[int]] = {}
@@ -102,22 +102,29 @@ def reusable(planned: Sequence[PlannedSweep], data: pd.DataFrame, provenance: Se
 
 def _why_not(part: Mapping[str, Any], planned: Mapping[str, PlannedSweep]) -> str:
     """Why runs of a sweep of a `provenance.json` are not taken; empty if they are."""
-    sweep = planned.get(part.get("sweep", ""))
-    if sweep is None or "sweep" not in part:
+    if "sweep" not in part or "rerun" not in part:
+        return "which runs these are was not recorded yet when they were made"
+    sweep = planned.get(part["sweep"])
+    if sweep is None:
         return "no such sweep is asked for"
     configs = [config for config in sweep.configs if config.seed in part["seeds"]]
     if {config.seed for config in configs} != set(part["seeds"]):
         return "some of its seeds are not asked for"
-    if "rerun" not in part or set(names_of_runs(part)) != {training_key(config) for config in configs}:
+    if sorted(names_of_runs(part)) != sorted(training_key(config) for config in configs):
         return "other trainings are asked for today"
-    if _plain(part["evaluation"]) != _plain(_evaluation(configs[0])):
-        return "something else is measured today"
-    return ""
+    return "" if _measures_alike(part, configs) else "something else is measured today"
 
 
-def _plain(value: Any) -> Any:
-    """As it comes back from a file."""
-    return json.loads(json.dumps(value))
+def _measures_alike(part: Mapping[str, Any], configs: Sequence[Config]) -> bool:
+    """Whether the same was measured of published runs as of these, which are the same trainings."""
+    if "measurements" in part:
+        then = dict(zip(names_of_runs(part), part["measurements"], strict=True))
+        return then == {training_key(config): measurements_key(config) for config in configs}
+    # Earlier files have what was measured of the first run, and its read-outs.
+    first = next(config for config in configs if training_key(config) == names_of_runs(part)[0])
+    now = {"evaluation": _evaluation(first), "readouts": training_config(first)["algorithm"]["readouts"]}
+    then = {"evaluation": part["evaluation"], "readouts": part["config"]["algorithm"]["readouts"]}
+    return bool(then == json.loads(json.dumps(now)))
 
 
 def _evaluation(config: Config) -> dict[str, Any]:
@@ -211,6 +218,7 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
         ],
         "config": first,
         "evaluation": _evaluation(sweep.configs[0]),
+        "measurements": [measurements_key(config) for config in sweep.configs],
         "deviations_from_paper": deviations(
             [hyperparameters(c) for c in published], [hyperparameters(c) for c in sweep.configs]
         ),

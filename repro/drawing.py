@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -168,11 +168,12 @@ def results_of(target: str, scale: str) -> Path:
 def publish(target: str, options: Options) -> None:
     """Copy a drawn figure to `paper_figures/results/` and bring its page, and the README's table, up to date.
 
-    What was drawn again from published data keeps these, and what they were made with.
+    What was drawn again from published data keeps these, and what they were made with. What repeating published runs
+    has found stays with runs that stay.
 
     Raises:
         ReproError: it is not drawn, or data, verdicts or provenance are damaged, or its page has no place for it, or
-            no finding.
+            no finding, or it lacks seeds that are published, and `force` does not say that they may go.
     """
     source, results = options.folder(target), results_of(target, options.scale)
     if not (source / "claims.json").exists():
@@ -187,17 +188,58 @@ def publish(target: str, options: Options) -> None:
             f"{source / name} does not exist; draw it again with `make draw TARGET={target} SCALE={options.scale}`."
         )
     page.finding(target)  # Which the README's table has, too: refused before anything is copied.
+    if not redrawn and not options.force:
+        _check_no_seed_is_lost(source, results)
     with tempfile.TemporaryDirectory() as folder:
         # All of it together, as it will be: what the page cannot be made of is refused before anything is copied.
         whole = Path(folder)
         for name in names + ([frame.data_file(results).name, "provenance.json"] if redrawn else []):
             shutil.copy((source if name in names else results) / name, whole / name)
+        if not redrawn and (results / "provenance.json").is_file():
+            _keep_repetitions(whole / "provenance.json", results / "provenance.json")
         text = page.filled_in(target, options.scale, module_of(target), whole)
-    results.mkdir(parents=True, exist_ok=True)
-    for name in (name for name in names if not name.startswith(frame.DATA)):
-        shutil.copy(source / name, results / name)
+        results.mkdir(parents=True, exist_ok=True)
+        for name in (name for name in names if not name.startswith(frame.DATA)):
+            shutil.copy(whole / name, results / name)
     if not redrawn:
         frame.publish(source, results)
     durable.write(page.page_of(target), text.encode())
     published.refresh_readme()
     print(f"published to {results}, paper_figures/{target}.md and the README's table")
+
+
+def _check_no_seed_is_lost(source: Path, results: Path) -> None:
+    """Refuse to publish fewer seeds of a sweep than are published.
+
+    Raises:
+        ReproError: some are lacking.
+    """
+    if not frame.data_file(results).is_file():
+        return
+    new, old = (
+        frame.read(frame.data_file(folder)).groupby("sweep").seed.agg(set).to_dict() for folder in (source, results)
+    )
+    for sweep in old.keys() & new.keys():
+        if lost := sorted(old[sweep] - new[sweep]):
+            raise ReproError(
+                f"{source} lacks seed {', '.join(map(str, lost))}{f' of {sweep}' if sweep else ''}, published in "
+                f"{results.relative_to(ROOT)}; make it with PUBLISHED=1, or publish it with FORCE=1 all the same."
+            )
+
+
+def _keep_repetitions(new: Path, old: Path) -> None:
+    """Take over into a `provenance.json` what another one says of the repetition of runs that both have."""
+    from repro.repetition import KEY  # noqa: PLC0415  (takes a second)
+
+    with told_as(lambda error: f"{new} or {old} cannot be read ({type(error).__name__})."):
+        provenance, before = (json.loads(file.read_text()) for file in (new, old))
+    found = {_made(part): part[KEY] for part in before["sweeps"] if KEY in part and "rerun" in part}
+    for part in provenance["sweeps"]:
+        if "rerun" in part and _made(part) in found:
+            part.setdefault(KEY, found[_made(part)])
+    new.write_text(json.dumps(provenance, indent=2) + "\n")
+
+
+def _made(part: Mapping[str, Any]) -> str:
+    """Which runs a sweep of a `provenance.json` has, and of which code."""
+    return json.dumps([part.get("sweep"), sorted(page.names_of_runs(part)), sorted(part["git_commit"])])

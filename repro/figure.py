@@ -86,7 +86,7 @@ def make(names: Sequence[str], options: Options, where: Elsewhere | None = None)
     for target, plan in plans.items():
         _tell_taken(target, plan, options)
     runs = [run for plan in plans.values() for run in plan.new_runs]
-    if where is None or where.is_here:
+    if where is None or where.is_here or not runs:
         status = _run(runs, [sweep for plan in plans.values() for sweep in plan.new_sweeps], options)
     elif where.collects:
         status = _elsewhere(names, runs, options, where)
@@ -111,10 +111,18 @@ def _tell_taken(target: str, plan: Planned, options: Options) -> None:
     if plan.reused is None:
         print(f"nothing is published of {target} at scale {options.scale}; all of it is run")
         return
-    taken = [f"{name or 'its sweep'} seed {', '.join(map(str, seeds))}" for name, seeds in plan.reused.seeds.items()]
-    print(f"{target}: taken from what is published: {'; '.join(taken) or 'nothing'}")
+    from repro.staleness import staleness  # noqa: PLC0415
+
+    for part in plan.reused.provenance:
+        seeds, changed = ", ".join(map(str, part["seeds"])), staleness(part)
+        print(f"{target}: {part['sweep'] or 'its sweep'}, seed {seeds}, is taken; code has changed since: {changed}")
     for sentence in plan.reused.left:
-        print(f"{target}: not taken from what is published: {sentence}")
+        print(f"{target}: not taken: {sentence}")
+    asked = {run.key for run in plan.new_runs} - {run.key for run in plan_target(target, options, plan.reused.seeds)[1]}
+    if asked:
+        print(
+            f"{target}: {len(asked)} run(s) that are taken are made all the same, because others need what they leave"
+        )
 
 
 def make_sweeps(target: str, names: Sequence[str], options: Options) -> int:
@@ -409,6 +417,8 @@ def _answer(arguments: argparse.Namespace, options: Options) -> int:
         each = publish if arguments.publish else draw_again
     if each is None:
         return make(names, options, where)
+    if options.seeds is not None or options.published:
+        raise ReproError("--seeds and --published say which runs are made; --draw and --publish make none.")
     for target in names:
         each(target, options)
     return 0

@@ -219,7 +219,9 @@ def _examples(output: Path) -> Iterator[Example]:
         for sweep in json.loads((folder / "provenance.json").read_text())["sweeps"]:
             flat = {key: value for key, value in flatten(sweep["config"]).items() if key != "seed"}
             # Of what is swept beside seeds the recorded configuration is the first one.
-            took, sizes = page.training_seconds(sweep), sweep.get("megabytes", [])
+            # The clock has other work in it, and the processor's time is that of all threads: the lesser of both.
+            took = [min(both) for both in zip(sweep["wall_seconds"], page.training_seconds(sweep), strict=True)]
+            sizes = sweep.get("megabytes", [])
             if len(took) == len(sweep["seeds"]):
                 # Of the clock's seconds some are of a machine that slept, or did other work.
                 took = [statistics.median(took)] * len(took)
@@ -280,6 +282,8 @@ def show(planned: Sequence[Outlook], jobs: int) -> None:
 
 def totals(planned: Sequence[Outlook], jobs: int) -> str:
     """One line: how many are in which state, and what all that is left takes."""
+    if not planned:
+        return "no training: there is nothing to do"
     states: dict[str, int] = {}
     for each in planned:
         state = each.state.partition(" from iteration")[0]

@@ -71,6 +71,11 @@ class Run:
         """Whether another run must be done first, because this one uses what it leaves."""
         return bool(self.config.algorithm.waits_for(other.config.algorithm))
 
+    def learns_from(self, other: Run) -> bool:
+        """Whether another run leaves the stored data that this one uses."""
+        mine, others = (run.config.algorithm.stored_data(run.config) for run in (self, other))
+        return self.waits_for(other) and mine == others
+
 
 def stages(runs: Iterable[Run]) -> list[list[Run]]:
     """Runs, each training once, in stages: those of a stage need only trainings of stages before it, or finished ones.
@@ -101,7 +106,7 @@ def with_needed(runs: Sequence[Run], every: Sequence[Run]) -> list[Run]:
         wanted |= {
             run.key
             for run in every
-            if needed & {training_key(config) for config in run.configs} or any(one.waits_for(run) for one in due)
+            if needed & {training_key(config) for config in run.configs} or any(one.learns_from(run) for one in due)
         }
     return [run for run in every if run.key in wanted]
 
@@ -220,8 +225,9 @@ def _player(flat: Mapping[str, Any]) -> str:
 
 
 def _telling(flat: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Keys whose values together tell apart all runs that differ in more than their seeds; as few as are easily found.
+    """Keys whose values together tell apart runs that differ in more than their seeds; as few as are easily found.
 
+    Runs that differ in keys alone that not all of them have are not told apart.
     Each key that is taken tells most of those apart that were alike before; of several such keys the first one.
     """
     keys = sorted(set.intersection(*map(set, flat)) - {"seed"})

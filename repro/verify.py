@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -84,8 +85,8 @@ class Shortened:
 # -- what can be repeated --------------------------------------------------------------------------------------------
 
 
-def shortened(request: Request, published: pd.DataFrame) -> Shortened:
-    """The published sweeps of a target, ended early.
+def shortened(request: Request, published: pd.DataFrame, provenance: Sequence[Mapping[str, Any]]) -> Shortened:
+    """The published sweeps of a target, ended early; one whose seeds were not all run together in as many parts.
 
     A training that is ended earlier is the same until there: no algorithm's iterations know how many will follow, and
     the last one, which leaves a snapshot wherever it is, is one that leaves a snapshot in the longer one, too.
@@ -113,18 +114,34 @@ def shortened(request: Request, published: pd.DataFrame) -> Shortened:
             left = others[0].algorithm.name
             short.left_out.append(f"{name} is not compared: it learns from all that runs of {left} leave.")
         else:
-            _shorten(sweep, name, rows, request, short)
+            _shorten(sweep, name, rows, request, provenance, short)
     return short
 
 
-def _shorten(sweep: PlannedSweep, name: str, rows: pd.DataFrame, request: Request, short: Shortened) -> None:
+def parts(
+    sweep: PlannedSweep, seeds: Sequence[int], provenance: Sequence[Mapping[str, Any]]
+) -> Sequence[Sequence[int]]:
+    """Seeds of a sweep by the published runs that they were made with: those of a part were run together."""
+    together: dict[int, list[int]] = {}
+    for seed in seeds:
+        config = next(config for config in sweep.configs if config.seed == seed)
+        then = comparing.provenance_of(sweep.name, training_config(config), provenance)
+        together.setdefault(id(then), []).append(seed)
+    return list(together.values())
+
+
+def _shorten(
+    sweep: PlannedSweep, name: str, rows: pd.DataFrame, request: Request, provenance: Sequence[Mapping[str, Any]],
+    short: Shortened,
+) -> None:  # fmt: skip
     """Add what can be repeated of one sweep, and what cannot."""
-    seeds = sorted({config.seed for config in sweep.configs} & set(rows.seed))[: request.seeds]
+    seeds = sorted({config.seed for config in sweep.configs} & set(rows.seed))
     if not seeds:
         short.left_out.append(f"{name} is not compared: it has none of the published seeds today.")
         return
+    first = [seed for together in parts(sweep, seeds, provenance) for seed in together[: request.seeds]]
     configs, unmeasured, others = [], set[str](), set[str]()
-    for config in (config for config in sweep.configs if config.seed in seeds):
+    for config in (config for config in sweep.configs if config.seed in first):
         end = _end(config, rows, request.iterations)
         alone = {n: e for n, e in config.evaluation.items() if all(other.startswith("/") for other in e.others)}
         others |= alone.keys()
@@ -133,7 +150,9 @@ def _shorten(sweep: PlannedSweep, name: str, rows: pd.DataFrame, request: Reques
             algorithm = replace(config.algorithm, iterations=end)
             configs.append(replace(config, algorithm=algorithm, evaluation=alone, target="verify", force=True))
     if configs:
-        short.sweeps.append(replace(sweep, configs=configs))
+        for together in parts(sweep, first, provenance):
+            of_part = [config for config in configs if config.seed in together]
+            short.sweeps += [replace(sweep, configs=of_part)] if of_part else []
         if unmeasured:
             needs = f"{', '.join(sorted(unmeasured))}, which needs other trainings."
             short.left_out.append(f"{name} is compared without {needs}")
@@ -182,7 +201,7 @@ def verify(request: Request) -> int:
     data, published = _published(request)
     provenance = published["sweeps"]
     commit = _commit() if request.record else ""
-    short = shortened(request, data)
+    short = shortened(request, data, provenance)
     if not short.sweeps:
         raise ReproError(
             f"nothing of {request.target} at scale {request.options.scale} can be repeated: {' '.join(short.left_out)}"
@@ -196,9 +215,11 @@ def verify(request: Request) -> int:
     found = [_compare(sweep, data, request, provenance) for sweep in short.sweeps]
     agree = [comparing.agree(both) for both in found]
     if request.record:
+        # Published again while runs were repeated, it has other runs perhaps.
+        _, newest = _published(request)
         for sweep, both in zip(short.sweeps, found, strict=True):
-            _keep(sweep, both, commit, provenance)
-        durable.write(request.published / "provenance.json", (json.dumps(published, indent=2) + "\n").encode())
+            _keep(sweep, both, commit, newest["sweeps"], provenance)
+        durable.write(request.published / "provenance.json", (json.dumps(newest, indent=2) + "\n").encode())
     claims = _claims_agree(request.target, request.published, data)
     if False in agree or not claims:
         print("published data and today's code do not agree")
@@ -296,15 +317,25 @@ def _compare(
     return both
 
 
-def _keep(sweep: PlannedSweep, both: pd.DataFrame, commit: str, provenance: Sequence[dict[str, Any]]) -> None:
+def _keep(
+    sweep: PlannedSweep, both: pd.DataFrame, commit: str, newest: Sequence[dict[str, Any]],
+    compared_with: Sequence[Mapping[str, Any]],
+) -> None:  # fmt: skip
     """Put what was found into a sweep's provenance, or tell why not."""
-    then = comparing.provenance_of(sweep.name, training_config(sweep.configs[0]), provenance)
+    config = training_config(sweep.configs[0])
+    then, before = (comparing.provenance_of(sweep.name, config, each) for each in (newest, compared_with))
     ends = {config.algorithm.iterations for config in sweep.configs}
     repetition = Repetition.found(both, commit, sorted(ends))
-    if then is not None and repetition is not None:
+    why = ""
+    if then is None or before is None:
+        why = "which of the published runs these are is not recorded"
+    elif {**then, KEY: None} != {**before, KEY: None}:
+        why = "other runs were published meanwhile"
+    elif repetition is None:
+        why = "no number was judged"
+    else:
         then[KEY] = repetition.to_keep()
         return
-    why = "which of the published runs these are is not recorded" if then is None else "no number was judged"
     print(f"- nothing is kept of {sweep.name or sweep.configs[0].algorithm.name}: {why}")
 
 
@@ -343,9 +374,14 @@ def list_stale(published: Sequence[Published]) -> None:
     """Print of every published sweep whether code that determines its runs has changed since they were made."""
     for target, scale, folder in published:
         sweeps: dict[str, list[str]] = {}
-        for sweep in json.loads((folder / "provenance.json").read_text())["sweeps"]:
+        every = json.loads((folder / "provenance.json").read_text())["sweeps"]
+        names = Counter(map(page.name_of, every))
+        for sweep in every:
+            name = page.name_of(sweep)
+            if names[name] > 1:
+                name += f" seed {', '.join(map(str, sweep['seeds']))}"
             answer = f"{staleness.staleness(sweep)}.{staleness.since_repeated(sweep)}"
-            sweeps.setdefault(answer, []).append(page.name_of(sweep))
+            sweeps.setdefault(answer, []).append(name)
         for answer, alike in sweeps.items():
             print(f"{target} at scale {scale}, {', '.join(dict.fromkeys(alike))}: {answer}")
 
@@ -423,7 +459,7 @@ def _without_runs(arguments: argparse.Namespace) -> int:
         ReproError: nothing is published that was asked for, or how runs are to be repeated was said.
     """
     for name in ("iterations", "seeds", "sweep", "record"):
-        if getattr(arguments, name) not in (None, False):
+        if getattr(arguments, name) is not None and getattr(arguments, name) is not False:
             raise ReproError(f"--{name} says how runs are repeated; --claims and --stale repeat none.")
     asked = [arguments.target] if arguments.target else targets()
     scales = [arguments.scale] if arguments.scale else SCALES

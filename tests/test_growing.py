@@ -13,11 +13,12 @@ import pandas as pd
 import pytest
 
 from paper_figures import frame, page
-from repro import collecting, comparing, figure
-from repro.config.keys import training_key
+from repro import collecting, comparing, drawing, figure
+from repro.config.keys import measurements_key, training_key
+from repro.errors import ReproError
 from repro.planned import Run, with_needed
 from repro.targets import Options, PlannedSweep, plan_target
-from tests.helpers.commands import call
+from tests.helpers.commands import call, configs
 
 SCALE = "smoke"
 
@@ -69,7 +70,9 @@ def test_networks_come_with_the_subgames_that_they_learn_from(tmp_path):
     _, every = plan_target("figure10", options(tmp_path))
     networks: list[Run] = [run for run in every if any(run.waits_for(other) for other in every)][:1]
     found = with_needed(networks, every)
-    assert [run for run in every if networks[0].waits_for(run)] == [run for run in found if run is not networks[0]]
+    solved = [run for run in every if networks[0].waits_for(run)]
+    assert [run for run in solved if networks[0].learns_from(run)] == [run for run in found if run is not networks[0]]
+    assert len(found) - 1 < len(solved), "others learn from others"
 
 
 # -- what is published is taken --------------------------------------------------------------------------------------
@@ -94,7 +97,8 @@ def published(made, tmp_path, monkeypatch) -> Path:
     provenance = json.loads((whole / "provenance.json").read_text())
     (sweep,) = provenance["sweeps"]
     first, _ = page.names_of_runs(sweep)
-    sweep |= {"seeds": [0], "rerun": f"python -m repro.rerun {first}", "wall_seconds": sweep["wall_seconds"][:1]}
+    sweep |= {"seeds": [0], "rerun": f"python -m repro.rerun {first}"}
+    sweep |= {each: sweep[each][:1] for each in ("measurements", "wall_seconds", "cpu_seconds")}
     (folder / "provenance.json").write_text(json.dumps(provenance))
     monkeypatch.setattr(figure, "results_of", lambda target, scale: folder)
     return folder
@@ -108,7 +112,7 @@ def test_a_published_result_grows_by_a_seed(made, published, tmp_path, capsys):
     given = options(grown, published=True)
     plan = figure.planned("figure3", given)
     figure._tell_taken("figure3", plan, given)
-    assert "figure3: taken from what is published: its sweep seed 0\n" in capsys.readouterr().out
+    assert "figure3: its sweep, seed 0, is taken; code has changed since: " in capsys.readouterr().out
     assert [config.seed for sweep in plan.new_sweeps for config in sweep.configs] == [1]
     assert [config.seed for run in plan.new_runs for config in run.configs] == [1]
     figure._collect_and_draw("figure3", plan, given)
@@ -139,7 +143,7 @@ def test_each_seed_has_its_own_provenance(made, published, tmp_path):
     ("change", "seeds", "why"),
     [
         ({"rerun": "python -m repro.rerun 0123456789ab"}, None, "other trainings are asked for today"),
-        ({"evaluation": {"exploitability.boards": 3}}, None, "something else is measured today"),
+        ({"measurements": ["0123456789ab"]}, None, "something else is measured today"),
         ({"seeds": [0, 1]}, 1, "some of its seeds are not asked for"),
         ({"sweep": "another"}, None, "no such sweep is asked for"),
     ],
@@ -153,9 +157,81 @@ def test_what_is_of_other_runs_is_not_taken(published, tmp_path, capsys, change,
     plan = figure.planned("figure3", given)
     figure._tell_taken("figure3", plan, given)
     told = capsys.readouterr().out
-    assert "taken from what is published: nothing\n" in told
-    assert f": {why}\n" in told
+    assert " is taken;" not in told
+    assert told.startswith(f"figure3: not taken: {change.get('sweep', 'its sweep')}, seed 0")
+    assert told.endswith(f": {why}\n")
     assert [run.key for run in plan.new_runs] == [run.key for run in plan.runs]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["evaluation", "readouts", "rerun"])
+def test_what_earlier_files_say_of_measurements_is_compared(published, tmp_path, part):
+    """They name the first run's evaluations and read-outs; before that, no runs."""
+    file = published / "provenance.json"
+    provenance = json.loads(file.read_text())
+    (sweep,) = provenance["sweeps"]
+    del sweep["measurements"]
+
+    def why() -> list[str]:
+        file.write_text(json.dumps(provenance))
+        reused = figure.planned("figure3", options(tmp_path, published=True)).reused
+        assert reused
+        return list(reused.left)
+
+    assert why() == []
+    if part == "evaluation":
+        sweep["evaluation"] = {"exploitability.boards": 3}
+    elif part == "readouts":
+        sweep["config"]["algorithm"]["readouts"]["sd_cfr"]["capacity"] = 3
+    else:
+        del sweep["rerun"]
+    (sentence,) = why()
+    recorded = "which runs these are was not recorded yet when they were made"
+    assert sentence.endswith(recorded if part == "rerun" else "something else is measured today")
+
+
+def test_what_is_measured_has_one_name():
+    """Whatever is trained; another time, read-out or number of boards has another."""
+    given = ["game=leduc", "algorithm=sd_cfr_and_deep_cfr", "evaluation=exploitability"]
+    (one,), (longer,) = configs(*given), configs(*given, "algorithm.iterations=7", "seed=3")
+    assert measurements_key(one) == measurements_key(longer)
+    for other in ("evaluation.exploitability.at=last", "algorithm.readouts.sd_cfr.capacity=3", "evaluation=costs"):
+        (changed,) = configs(*given, other)
+        assert measurements_key(changed) != measurements_key(one), other
+
+
+@pytest.mark.slow
+def test_publishing_loses_neither_seeds_nor_repetitions(made, published, tmp_path, monkeypatch):
+    """Of fewer seeds than are published nothing is published, unless that is asked for."""
+    source, results = tmp_path / "outputs" / "figures" / f"figure3-{SCALE}", published
+    shutil.copytree(made / "figures" / f"figure3-{SCALE}", source)
+    drawing._check_no_seed_is_lost(source, results)
+    monkeypatch.setattr(drawing, "ROOT", tmp_path)
+    with pytest.raises(ReproError, match=r"lacks seed 1, published in outputs.*; make it with PUBLISHED=1, or publish"):
+        drawing._check_no_seed_is_lost(results, source)
+
+    before = json.loads((results / "provenance.json").read_text())
+    before["sweeps"][0]["repeated"] = {"commit": "c"}
+    (results / "provenance.json").write_text(json.dumps(before))
+    # Both seeds together are other runs than the first one alone.
+    drawing._keep_repetitions(source / "provenance.json", results / "provenance.json")
+    assert "repeated" not in json.loads((source / "provenance.json").read_text())["sweeps"][0]
+    alike = {"sweeps": [{k: v for k, v in before["sweeps"][0].items() if k != "repeated"}, {"sweep": "other"}]}
+    (source / "provenance.json").write_text(json.dumps(alike))
+    drawing._keep_repetitions(source / "provenance.json", results / "provenance.json")
+    assert json.loads((source / "provenance.json").read_text())["sweeps"] == [before["sweeps"][0], {"sweep": "other"}]
+
+
+@pytest.mark.parametrize("wheres", [["--on", "local"], ["--part", "1/2"], ["--collect"]])
+def test_where_all_is_published_nothing_is_asked_of_a_cluster(monkeypatch, capsys, tmp_path, wheres):
+    monkeypatch.setattr(figure, "_collect_and_draw", lambda target, plan, _: plan.reused.data)
+    monkeypatch.setattr(figure, "_show", lambda *_: None)
+    arguments = ["figure", "table3", "--scale", "paper", "--published", "--output", str(tmp_path), *wheres]
+    monkeypatch.setattr(sys, "argv", arguments)
+    assert figure.main() == 0
+    told = capsys.readouterr().out
+    assert "0 run(s) asked for, 0 different trainings, 0 to be done" in told
+    assert "table3 at scale paper: done" in told
 
 
 def test_where_nothing_is_published_all_is_run(tmp_path, monkeypatch, capsys):
@@ -187,6 +263,7 @@ def test_rows_are_in_order_whatever_a_column_holds():
     [
         (["--seeds", "0"], "--seeds is 0; it must be at least 1."),
         (["--published", "--force"], "--published and --force cannot be given together"),
+        (["--published", "--draw"], "--seeds and --published say which runs are made; --draw and --publish make none."),
         (["--published", "--sweep", "linear_cfr"], "--sweep runs and draws here, beside what is published; leave out"),
     ],
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from paper_figures import claims as claims_of
-from paper_figures import exploitability_curves, frame
+from paper_figures import exploitability_curves, frame, page
 from repro import collecting, comparing, staleness, verify
 from repro.comparing import DIFFERS, OPEN, OUTSIDE, ROUNDING, SAME, WITHIN, compared
 from repro.errors import ReproError
@@ -184,7 +185,7 @@ def published(target: str) -> pd.DataFrame:
 
 def lengths(request: Request, data: pd.DataFrame) -> dict[str, set[tuple[int, int]]]:
     """Sweep -> seeds and lengths."""
-    sweeps = shortened(request, data).sweeps
+    sweeps = shortened(request, data, []).sweeps
     return {sweep.name: {(c.seed, c.algorithm.iterations) for c in sweep.configs} for sweep in sweeps}
 
 
@@ -197,13 +198,13 @@ def test_the_first_measured_iteration_of_the_first_seed_or_more(tmp_path):
     assert lengths(more, data) == {
         "published": {(0, 45), (1, 45)}, "start": {(0, 10), (1, 10)}, "linear_cfr": {(0, 45)},
     }  # fmt: skip
-    short = shortened(request_for("figure1", tmp_path, iterations=3), data)
+    short = shortened(request_for("figure1", tmp_path, iterations=3), data, [])
     assert not short.sweeps
     assert "published is not compared: it was not measured in its first 3 iterations." in short.left_out
 
 
 def test_nothing_of_the_users_own_runs_is_touched(tmp_path):
-    for sweep in shortened(request_for("figure1", tmp_path), published("figure1")).sweeps:
+    for sweep in shortened(request_for("figure1", tmp_path), published("figure1"), []).sweeps:
         for config in sweep.configs:
             assert config.output_dir == str(tmp_path / "verify")
             assert config.target == "verify"
@@ -212,7 +213,7 @@ def test_nothing_of_the_users_own_runs_is_touched(tmp_path):
 
 @pytest.mark.exhaustive
 def test_what_needs_other_trainings_is_left_out_and_told(tmp_path):
-    short = shortened(request_for("figure7", tmp_path, sweeps=["d2cfr"]), published("figure7"))
+    short = shortened(request_for("figure7", tmp_path, sweeps=["d2cfr"]), published("figure7"), [])
     (sweep,) = short.sweeps
     assert all("match" not in config.evaluation and config.evaluation for config in sweep.configs)
     assert "d2cfr is compared without match, which needs other trainings." in short.left_out
@@ -221,7 +222,7 @@ def test_what_needs_other_trainings_is_left_out_and_told(tmp_path):
     ):
         verify.verify(request_for("figure10", tmp_path, sweeps=["setting_i"]))
     with pytest.raises(ReproError, match=r"--sweep is 'd2cf'; those of figure6 are .* \(did you mean d2cfr\?\)"):
-        shortened(request_for("figure6", tmp_path, sweeps=["d2cf"]), published("figure6"))
+        shortened(request_for("figure6", tmp_path, sweeps=["d2cf"]), published("figure6"), [])
 
 
 def test_a_sweep_without_numbers_of_its_own_is_not_compared(tmp_path, monkeypatch):
@@ -233,7 +234,7 @@ def test_a_sweep_without_numbers_of_its_own_is_not_compared(tmp_path, monkeypatc
         return sweeps, rest
 
     monkeypatch.setattr(verify, "plan_target", matches_only)
-    short = shortened(request_for("figure7", tmp_path, sweeps=["d2cfr"]), published("figure7"))
+    short = shortened(request_for("figure7", tmp_path, sweeps=["d2cfr"]), published("figure7"), [])
     assert not short.sweeps
     assert short.left_out == ["d2cfr is not compared: all that is measured of it needs other trainings."]
 
@@ -342,6 +343,49 @@ def test_runs_agree_with_themselves_and_with_nothing_else(small, tmp_path, monke
     assert "nothing is kept of sd_cfr_and_deep_cfr: no number was judged" in told
     assert "no number was judged, so nothing is known" in told
     assert Repetition.kept(json.loads((small / "provenance.json").read_text())["sweeps"][0]) == kept
+
+
+@pytest.mark.slow
+def test_seeds_that_were_not_run_together_are_judged_and_kept_each_with_its_own_runs(
+    small, tmp_path, monkeypatch, capsys
+):
+    file = small / "provenance.json"
+    (both,) = json.loads(file.read_text())["sweeps"]
+    keys = page.names_of_runs(both)
+    parts = [
+        {**both, "seeds": [seed], "rerun": f"python -m repro.rerun {keys[seed]}", "cpu": cpu}
+        for seed, cpu in enumerate((both["cpu"], ["another"]))
+    ]
+    file.write_text(json.dumps({"sweeps": parts}))
+    monkeypatch.setattr(verify, "_commit", lambda: "c" * 40)
+    assert answer(tmp_path, monkeypatch, "--record") == 0
+    here, elsewhere = capsys.readouterr().out.split("- sd_cfr_and_deep_cfr, seed ")[1:]
+    assert here.startswith("0, up to iteration 5: ")
+    assert "so numbers must be" in here
+    assert elsewhere.startswith("1, up to iteration 5: ")
+    assert "another kind of machine (cpu another there" in elsewhere
+    kept = [Repetition.kept(part) for part in json.loads(file.read_text())["sweeps"]]
+    assert [each and each.seeds for each in kept] == [[0], [1]]
+
+
+@pytest.mark.slow
+def test_nothing_is_kept_with_runs_that_were_published_meanwhile(small, tmp_path, monkeypatch, capsys):
+    file, repeat = small / "provenance.json", verify._repeat
+
+    def publishing_meanwhile(*arguments: Any) -> bool:
+        made = repeat(*arguments)
+        published = json.loads(file.read_text())
+        published["sweeps"][0]["git_commit"] = ["d" * 40]
+        file.write_text(json.dumps(published))
+        return made
+
+    monkeypatch.setattr(verify, "_commit", lambda: "c" * 40)
+    monkeypatch.setattr(verify, "_repeat", publishing_meanwhile)
+    answer(tmp_path, monkeypatch, "--record")
+    assert "nothing is kept of sd_cfr_and_deep_cfr: other runs were published meanwhile" in capsys.readouterr().out
+    (part,) = json.loads(file.read_text())["sweeps"]
+    assert part["git_commit"] == ["d" * 40]
+    assert "repeated" not in part
 
 
 @pytest.mark.slow

@@ -80,6 +80,17 @@ def evaluation_key(config: Config, evaluation: str, readout: str) -> str:
     })  # fmt: skip
 
 
+def measurements_key(config: Config) -> str:
+    """Twelve hexadecimal digits that name all that is measured of a run: of which read-outs, how and when."""
+    return _hash(
+        {
+            f"{name}/{readout}": [evaluation_key(config, name, readout), evaluation.at]
+            for name, evaluation in config.evaluation.items()
+            for readout in evaluation.names(config.algorithm.readouts)
+        }
+    )
+
+
 def as_plain(config: Config) -> dict[str, Any]:
     """A whole configuration as plain Python, for a process that does it."""
     plain = _plain(config)

@@ -18,6 +18,9 @@ _PACKAGES = (
     "repro", "torch", "pytorch-lightning", "hydra-core", "mlflow", "pandas", "numpy", "numba", "scipy", "matplotlib",
 )  # fmt: skip
 
+_OF_RUNS = ("repro", "conf", "paper_figures/*.py", "pyproject.toml", "constraints.txt")
+"""Files that git tracks, and that runs may depend on."""
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -40,8 +43,9 @@ def head() -> str | None:
 
 @cache
 def code() -> dict[str, str]:
-    """Git commit, and whether files that git tracks differ from it; "unknown" outside a git checkout."""
-    changed = git("status", "--porcelain", "--untracked-files=no")
+    """Git commit, and whether files that runs depend on differ from it; "unknown" outside a git checkout."""
+    # Pages and results change with every figure that is published, and determine no run.
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", *_OF_RUNS)
     return {
         "git_commit": head() or "unknown",
         "git_dirty": "unknown" if changed is None else str(bool(changed.strip())).lower(),
