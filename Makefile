@@ -36,6 +36,9 @@ FIGURE_FLAGS = --scale '$(SCALE)' --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --d
   $(if $(filter-out 0 no false,$(PUBLISHED)),--published)
 ELSEWHERE = $(if $(ON),--on '$(ON)' $(CLUSTER:%=--cluster '%')) $(if $(PART),--part '$(PART)')
 
+# The target that a command is about; nothing is done to one that was not named.
+NAMED = $(or $(TARGET),$(error TARGET is missing: make $(firstword $(MAKECMDGOALS)) TARGET=figure1))
+
 # Of what is published: a scale only if one is asked for; repeated is what is published at laptop, listed are all.
 PUBLISHED_FLAGS = $(if $(filter file,$(origin SCALE)),,--scale '$(SCALE)') \
   $(if $(ITERATIONS),--iterations '$(ITERATIONS)') $(if $(SEEDS),--seeds '$(SEEDS)') $(if $(SWEEP),--sweep '$(SWEEP)')
@@ -53,7 +56,7 @@ COMMANDS := help list plan report figures collect draw publish verify claims sta
 help:  ## print this
 	@grep -hE '^[a-z$$()A-Z-]+:.*?## ' $(MAKEFILE_LIST) | sed 's/$$(TARGETS)/TARGET/' | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 	@echo "  targets: $(TARGETS)"
-	@echo "  variables: SCALE=smoke|laptop|night|paper (laptop)  JOBS=runs at once (cores)  FORCE=1  DEVICE=cpu|cuda  OUTPUT=folder  ON=slurm|local"
+	@echo "  variables: SCALE=smoke|laptop|night|paper (laptop)  JOBS=runs at once (cores)  FORCE=1  SEEDS=first so many  SWEEP=one  PUBLISHED=1  DEVICE=cpu|cuda  OUTPUT=folder  ON=slurm|local"
 
 list: $(VENV)/runtime  ## print every figure and table with what it shows, its verdicts and minutes
 	@$(RUN) -m repro.figure list
@@ -68,19 +71,19 @@ figures: $(VENV)/runtime $(if $(ON),$(VENV)/cluster)  ## make all of them; train
 	@$(RUN) -m repro.figure figures $(FIGURE_FLAGS) $(ELSEWHERE) $(if $(SWEEP),--sweep '$(SWEEP)')
 
 collect: $(VENV)/runtime  ## take in what a cluster has finished of TARGET (or figures), and draw it if that is all
-	@$(RUN) -m repro.figure $(or $(TARGET),figure1) --collect $(FIGURE_FLAGS)
+	@$(RUN) -m repro.figure $(NAMED) --collect $(FIGURE_FLAGS)
 
 plan: $(VENV)/runtime  ## what making TARGET (or figures) would do and how long it may take; runs nothing
-	@$(RUN) -m repro.figure $(or $(TARGET),figure1) --plan $(FIGURE_FLAGS) $(if $(SWEEP),--sweep '$(SWEEP)')
+	@$(RUN) -m repro.figure $(NAMED) --plan $(FIGURE_FLAGS) $(if $(SWEEP),--sweep '$(SWEEP)')
 
 draw: $(VENV)/runtime  ## draw TARGET again from its exported CSV, running nothing
-	@$(RUN) -m repro.figure $(or $(TARGET),figure1) --draw $(FIGURE_FLAGS)
+	@$(RUN) -m repro.figure $(NAMED) --draw $(FIGURE_FLAGS)
 
 publish: $(VENV)/runtime  ## copy TARGET's figure to paper_figures/results and update its page
-	@$(RUN) -m repro.figure $(or $(TARGET),figure1) --publish $(FIGURE_FLAGS)
+	@$(RUN) -m repro.figure $(NAMED) --publish $(FIGURE_FLAGS)
 
 verify: $(VENV)/runtime  ## repeat TARGET's first iterations, compare with what is published (SCALE= ITERATIONS= SEEDS= SWEEP= RECORD=1)
-	@$(RUN) -m repro.verify $(or $(TARGET),figure1) --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' $(PUBLISHED_FLAGS) \
+	@$(RUN) -m repro.verify $(NAMED) --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' $(PUBLISHED_FLAGS) \
 	  $(if $(filter-out 0 no false,$(RECORD)),--record)
 
 claims: $(VENV)/runtime  ## judge all published data, or TARGET's, by today's rules

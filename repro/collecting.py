@@ -109,7 +109,7 @@ def _why_not(part: Mapping[str, Any], planned: Mapping[str, PlannedSweep]) -> st
         return "no such sweep is asked for"
     configs = [config for config in sweep.configs if config.seed in part["seeds"]]
     if {config.seed for config in configs} != set(part["seeds"]):
-        return "some of its seeds are not asked for"
+        return "seeds that were run together are taken together, and some of them are not asked for"
     if sorted(names_of_runs(part)) != sorted(training_key(config) for config in configs):
         return "other trainings are asked for today"
     return "" if _measures_alike(part, configs) else "something else is measured today"

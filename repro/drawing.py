@@ -175,6 +175,8 @@ def publish(target: str, options: Options) -> None:
         ReproError: it is not drawn, or data, verdicts or provenance are damaged, or its page has no place for it, or
             no finding, or it lacks seeds that are published, and `force` does not say that they may go.
     """
+    if options.scale == "smoke":
+        raise ReproError("--scale is 'smoke', which judges nothing; publish laptop, night or paper.")
     source, results = options.folder(target), results_of(target, options.scale)
     if not (source / "claims.json").exists():
         raise ReproError(

@@ -109,7 +109,7 @@ def _tell_taken(target: str, plan: Planned, options: Options) -> None:
     if not options.published:
         return
     if plan.reused is None:
-        print(f"nothing is published of {target} at scale {options.scale}; all of it is run")
+        print(f"{target}: nothing is taken: nothing is published of it at scale {options.scale}")
         return
     from repro.staleness import staleness  # noqa: PLC0415
 
@@ -131,17 +131,9 @@ def make_sweeps(target: str, names: Sequence[str], options: Options) -> int:
     Raises:
         ReproError: it has no such sweep, or there are no older data that can be drawn beside them.
     """
-    sweeps, runs = plan_target(target, options)
-    known = [sweep.name for sweep in sweeps]
-    for unknown in set(names) - set(known):
-        hint = did_you_mean(unknown, known)
-        raise ReproError(f"--sweep is {unknown!r}; those of {target} are {', '.join(known)}{hint}.")
-    from repro.planned import with_needed  # noqa: PLC0415
-
+    sweeps, new, runs = _of_sweeps(target, names, options)
     older, provenance = exported(target, options)
-    new = [sweep for sweep in sweeps if sweep.name in names]
-    wanted = _keys(new)
-    status = _run(with_needed([run for run in runs if run.key in wanted], runs), new, options)
+    status = _run(runs, new, options)
     if missing := _missing(new):
         print(
             f"error: {missing} training(s) of {target} did not finish; repeat the command to continue.", file=sys.stderr
@@ -149,6 +141,28 @@ def make_sweeps(target: str, names: Sequence[str], options: Options) -> int:
         return status or 1
     _draw_beside(target, sweeps, new, (older, provenance), options)
     return status
+
+
+def _of_sweeps(
+    target: str, names: Sequence[str], options: Options
+) -> tuple[Sequence[PlannedSweep], Sequence[PlannedSweep], Sequence[Run]]:
+    """All sweeps of a target, those that are named, and the runs of these with what they need.
+
+    Raises:
+        ReproError: it has no such sweep.
+    """
+    from repro.planned import with_needed  # noqa: PLC0415
+
+    sweeps, runs = plan_target(target, options)
+    known = [sweep.name for sweep in sweeps]
+    if known == [""]:
+        raise ReproError(f"--sweep is {names[0]!r}; {target} has one sweep, leave it out.")
+    for unknown in set(names) - set(known):
+        hint = did_you_mean(unknown, known)
+        raise ReproError(f"--sweep is {unknown!r}; those of {target} are {', '.join(known)}{hint}.")
+    new = [sweep for sweep in sweeps if sweep.name in names]
+    wanted = _keys(new)
+    return sweeps, new, with_needed([run for run in runs if run.key in wanted], runs)
 
 
 def _elsewhere(names: Sequence[str], runs: Sequence[Run], options: Options, where: Elsewhere) -> int:
@@ -292,14 +306,25 @@ def _batched(runs: Sequence[Run]) -> list[Run]:
     ]
 
 
-def foresee(names: Sequence[str], options: Options) -> int:
-    """Print what making these targets would do, without doing it; returns the exit status."""
+def foresee(names: Sequence[str], options: Options, sweeps: Sequence[str] = ()) -> int:
+    """Print what making these targets would do, without doing it; returns the exit status.
+
+    Args:
+        sweeps: of the only target, names of those that are to be made; empty: all.
+
+    Raises:
+        ReproError: it has no such sweep.
+    """
     from repro.outlook import outlooks, show  # noqa: PLC0415
 
-    plans = {target: planned(target, options) for target in names}
-    for target, plan in plans.items():
-        _tell_taken(target, plan, options)
-    runs = [run for plan in plans.values() for run in plan.new_runs]
+    print(f"{', '.join(names)} at scale {options.scale}:")
+    if sweeps:
+        runs = _of_sweeps(names[0], sweeps, options)[2]
+    else:
+        plans = {target: planned(target, options) for target in names}
+        for target, plan in plans.items():
+            _tell_taken(target, plan, options)
+        runs = [run for plan in plans.values() for run in plan.new_runs]
     show(outlooks(_forced(runs, options), options.output), options.jobs)
     return 0
 
@@ -409,7 +434,12 @@ def _answer(arguments: argparse.Namespace, options: Options) -> int:
     if where.collects and options.force:
         raise ReproError("--collect and --force cannot be given together: nothing is done again.")
     if arguments.sweep:
-        return make_sweeps(_alone(arguments, names, where), arguments.sweep, options)
+        target = _alone(arguments, names, where)
+        return (
+            foresee(names, options, arguments.sweep)
+            if arguments.plan
+            else make_sweeps(target, arguments.sweep, options)
+        )
     if arguments.plan:
         return foresee(names, options)
     each: Callable[[str, Options], None] | None = None
@@ -432,10 +462,10 @@ def _alone(arguments: argparse.Namespace, names: Sequence[str], where: Elsewhere
     """
     if len(names) != 1:
         raise ReproError(f"--sweep is {arguments.sweep[0]!r}, of one target; {len(names)} are given.")
-    if not where.is_here or arguments.plan or arguments.draw or arguments.publish or arguments.published:
+    if not where.is_here or arguments.draw or arguments.publish or arguments.published:
         raise ReproError(
-            "--sweep runs and draws here, beside what is published; leave out --plan, --draw, --publish, --published, "
-            "and what says where runs are done."
+            "--sweep runs and draws here, beside what is published; leave out --draw, --publish, --published, and what "
+            "says where runs are done."
         )
     return names[0]
 

@@ -226,7 +226,8 @@ def _examples(output: Path) -> Iterator[Example]:
                 # Of the clock's seconds some are of a machine that slept, or did other work.
                 took = [statistics.median(took)] * len(took)
             last = flat.get("algorithm.iterations")
-            if isinstance(last, int) and took[0]:
+            # What only evaluates takes no time as a training.
+            if isinstance(last, int):
                 yield Example(
                     f"published {folder.name}", _settings(flat), partial(dict, {last: took[0]}),
                     # Where keys were not recorded yet, no training has such a name.
@@ -273,17 +274,18 @@ def show(planned: Sequence[Outlook], jobs: int) -> None:
 
     from repro.tracking.progress import console  # noqa: PLC0415
 
-    table = Table("key", "training", "state", "minutes left", "MB", "by", box=None)
-    for each in planned:
-        table.add_row(each.key, each.label, each.state, _number(each.minutes), _megabytes(each), each.source)
-    console(sys.stdout).print(table)
+    if planned:
+        table = Table("key", "training", "state", "minutes left", "MB", "by", box=None)
+        for each in planned:
+            table.add_row(each.key, each.label, each.state, _number(each.minutes), _megabytes(each), each.source)
+        console(sys.stdout).print(table)
     print(totals(planned, jobs))
 
 
 def totals(planned: Sequence[Outlook], jobs: int) -> str:
     """One line: how many are in which state, and what all that is left takes."""
     if not planned:
-        return "no training: there is nothing to do"
+        return "no training is to be done"
     states: dict[str, int] = {}
     for each in planned:
         state = each.state.partition(" from iteration")[0]
@@ -292,7 +294,7 @@ def totals(planned: Sequence[Outlook], jobs: int) -> str:
     known = [each.minutes for each in planned if each.minutes is not None]
     all_left, at_once = _sum(known, 1), _sum(known, jobs)
     unknown = len(planned) - len(known)
-    left = f"about {_number(all_left)} minutes of training left, {_number(at_once)} with {jobs} at once"
+    left = f"about {_long(all_left)} of training left, {_long(at_once)} with {jobs} at once, and evaluations beside"
     lengths = [*([left] if known or not unknown else []), *([f"{unknown} of unknown length"] if unknown else [])]
     return f"{len(planned)} training(s): {counted}; {', and '.join(lengths)}; {_disk(planned)}"
 
@@ -326,6 +328,14 @@ def _number(minutes: Span | None) -> str:
     if minutes is None:
         return _UNKNOWN
     return " to ".join(dict.fromkeys(f"{end:.1f}" for end in minutes))
+
+
+def _long(minutes: Span) -> str:
+    """A span of minutes, or where these are many, of hours or days."""
+    per, unit = next(
+        (p, u) for p, u in ((1440, "days"), (60, "hours"), (1, "minutes")) if minutes[0] >= 2 * p or p == 1
+    )
+    return f"{_number((minutes[0] / per, minutes[1] / per))} {unit}"
 
 
 def _megabytes(planned: Outlook) -> str:

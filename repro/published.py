@@ -170,6 +170,18 @@ def readme_table(every: Sequence[Target]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def totals_in_words(every: Sequence[Target]) -> str:
+    """All verdicts at the most advanced scale that is published of each target, one by one and corrected."""
+    results = [target.results[0] for target in every if target.results]
+    verdicts = [verdict for result in results for verdict in result.verdicts]
+    corrected = [verdict for result in results for verdict in result.after_holm if verdict is not None]
+    return (
+        f"Of {len(verdicts)} claims, {claims_of.counted(verdicts).replace(NOT_TESTABLE, 'not testable')}. With Holm's "
+        f"correction for the many claims of a page, of the {len(corrected)} that have a p-value, "
+        f"{claims_of.counted(corrected)}.\n"
+    )
+
+
 def _from_root(markdown: str) -> str:
     """Links of a page, as the README has them."""
     return re.sub(r"\]\((?![a-z]+:)([^)#]+)", r"](paper_figures/\1", markdown)
@@ -183,7 +195,8 @@ def with_table(readme: str, every: Sequence[Target]) -> str:
     """
     if not _TABLE.search(readme):
         raise ReproError(f"{README} has no block '<!-- targets -->' ... '<!-- end targets -->' to fill in.")
-    return _TABLE.sub(lambda match: match.group(1) + readme_table(every) + match.group(2), readme)
+    block = f"{totals_in_words(every)}\n{readme_table(every)}"
+    return _TABLE.sub(lambda match: match.group(1) + block + match.group(2), readme)
 
 
 def refresh_readme() -> None:

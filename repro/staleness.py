@@ -251,7 +251,8 @@ def since_repeated(sweep: Mapping[str, Any], now: str | None = None) -> str:
     if repetition is None:
         return ""
     then = staleness({"config": sweep["config"], "git_commit": [repetition.commit]}, now)
-    return f" Their beginning was {repetition}; code has changed since then: {then.word}."
+    until = "today" if now is None else f"{now[:_DIGITS]}"
+    return f" Their beginning was {repetition}; code has changed from there to {until}: {then.word}."
 
 
 def results() -> list[Path]:

@@ -106,16 +106,23 @@ def plan_target(
         but: of sweeps, by their names, seeds that are left out; a sweep of which none is left is left out as a whole.
 
     Raises:
-        ReproError: a sweep cannot be composed.
+        ReproError: the target is not made at this scale, has fewer seeds, or a sweep of it cannot be composed.
     """
+    from paper_figures.page import scales  # noqa: PLC0415
     from repro.planned import titled_together  # noqa: PLC0415
+
+    module = module_of(target)
+    if options.scale not in scales(target):
+        raise ReproError(f"{target} has no scale {options.scale}; it has {', '.join(scales(target))}.")
 
     planned: list[PlannedSweep] = []
     runs: list[Run] = []
-    for sweep in (s for s in module_of(target).SWEEPS if options.scale in (s.only or (options.scale,))):
+    most = 0
+    for sweep in (s for s in module.SWEEPS if options.scale in (s.only or (options.scale,))):
         overrides = [*sweep.arguments(options.scale), f"target={target}", *_where(options)]
         sweep_runs = composed(tuple(overrides))
         every = sorted({config.seed for run in sweep_runs for config in run.configs})
+        most = max(most, len(every))
         seeds = [seed for seed in every[: options.seeds] if seed not in (but or {}).get(sweep.name, ())]
         if not seeds:
             continue
@@ -126,6 +133,8 @@ def plan_target(
         command = "python -m repro.run -m " + shlex.join([*overrides, "hydra/launcher=joblib"])
         planned.append(PlannedSweep(sweep.name, command, configs, tuple(sweep.arguments("paper"))))
         runs += sweep_runs
+    if options.seeds is not None and options.seeds > most:
+        raise ReproError(f"--seeds is {options.seeds}; {target} has {most} at the most at scale {options.scale}.")
     return planned, titled_together(runs)
 
 

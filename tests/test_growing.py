@@ -144,7 +144,7 @@ def test_each_seed_has_its_own_provenance(made, published, tmp_path):
     [
         ({"rerun": "python -m repro.rerun 0123456789ab"}, None, "other trainings are asked for today"),
         ({"measurements": ["0123456789ab"]}, None, "something else is measured today"),
-        ({"seeds": [0, 1]}, 1, "some of its seeds are not asked for"),
+        ({"seeds": [0, 1]}, 1, "seeds that were run together are taken together, and some of them are not asked for"),
         ({"sweep": "another"}, None, "no such sweep is asked for"),
     ],
 )
@@ -239,7 +239,7 @@ def test_where_nothing_is_published_all_is_run(tmp_path, monkeypatch, capsys):
     given = options(tmp_path, published=True)
     plan = figure.planned("figure1", given)
     figure._tell_taken("figure1", plan, given)
-    assert capsys.readouterr().out == "nothing is published of figure1 at scale smoke; all of it is run\n"
+    assert capsys.readouterr().out == "figure1: nothing is taken: nothing is published of it at scale smoke\n"
     assert plan.new_runs == plan.runs
 
 

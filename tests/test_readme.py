@@ -35,8 +35,16 @@ def test_every_make_target_they_name_exists():
     targets = set(re.findall(r"\bmake ([a-z0-9_]+)", TEXT + (ROOT / "paper_figures" / "figure1.md").read_text()))
     assert {"figure1", "test"} <= targets
     for target in targets:
-        done = subprocess.run(["make", "--dry-run", target], capture_output=True, text=True, check=False, cwd=ROOT)
+        command = ["make", "--dry-run", target, "TARGET=figure1"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", ["collect", "draw", "plan", "publish", "verify"])
+def test_nothing_is_done_to_a_target_that_was_not_named(command):
+    done = subprocess.run(["make", "--dry-run", command], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 2
+    assert f"TARGET is missing: make {command} TARGET=figure1" in done.stderr
 
 
 @pytest.mark.parametrize("line", re.findall(r"^ +python -m repro\.run (.*)$", TEXT, re.MULTILINE))

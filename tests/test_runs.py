@@ -89,7 +89,15 @@ def test_minutes_are_a_span_where_work_is_multiplied(tmp_path, overrides, minute
     assert outlook._number(found.minutes) == minutes
     jobs = outlook.totals([found, found], 2)
     assert f"; about {' to '.join(str(2 * float(end)) for end in minutes.split(' to '))} minutes of training l" in jobs
-    assert f" left, {minutes} with 2 at once;" in jobs
+    assert f" left, {minutes} minutes with 2 at once, and evaluations beside; " in jobs
+
+
+@pytest.mark.parametrize(
+    ("minutes", "told"),
+    [((20.0, 160.0), "20.0 to 160.0 minutes"), ((187.4, 1806.3), "3.1 to 30.1 hours"), ((9e4, 9e4), "62.5 days")],
+)
+def test_long_spans_are_told_in_hours_or_days(minutes, told):
+    assert outlook._long(minutes) == told
 
 
 def test_among_trainings_with_other_steps_the_nearest_says_how_long(tmp_path):

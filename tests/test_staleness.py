@@ -131,11 +131,11 @@ def test_a_line_tells_what_came_of_repeating_runs(history):
     sweep = {"git_commit": [made], "config": {}, "repeated": json.loads(json.dumps(found.to_keep()))}
     told = (
         f" Their beginning was repeated at commit {repeated[:12]} (seed 0, 1, up to iteration 15 or 30; numbers: 7 the "
-        "same, 1 different), and **did not agree**; code has changed since then: "
+        "same, 1 different), and **did not agree**; code has changed from there to "
     )
-    assert staleness.line(sweep) == f"{LINE} **yes**, as of commit {repeated[:12]}.{told}no."
+    assert staleness.line(sweep) == f"{LINE} **yes**, as of commit {repeated[:12]}.{told}{repeated[:12]}: no."
     now = history.commit(used="a = 3\n")
-    assert staleness.line(sweep) == f"{LINE} **yes**, as of commit {now[:12]}.{told}yes."
+    assert staleness.line(sweep) == f"{LINE} **yes**, as of commit {now[:12]}.{told}{now[:12]}: yes."
 
 
 def test_without_a_history(tmp_path, monkeypatch):
