@@ -26,6 +26,7 @@ import pandas as pd
 from rich.table import Table
 
 from repro import catalogue, staleness
+from repro.arguments import Parser
 from repro.catalogue import Entry
 from repro.comparing import CLOCKS
 from repro.config.keys import training_config
@@ -251,7 +252,7 @@ def _side(output: Path, name: str, text: str) -> list[Entry]:
 @faults_told
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, 1 if results differ, 2 if the request was at fault."""
-    parser = argparse.ArgumentParser(prog="python -m repro.compare", description=__doc__, allow_abbrev=False,
+    parser = Parser(prog="python -m repro.compare", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("A", help="key of a run, or several seeds: KEY,KEY")
     parser.add_argument("B", help="likewise")

@@ -8,13 +8,13 @@ measured on the snapshots that the runs left. KEY is the folder of a run in `out
 
 from __future__ import annotations
 
-import argparse
 import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from repro.arguments import Parser
 from repro.errors import ReproError
 from repro.faults import faults_told
 from repro.launching import Command, prepare_output
@@ -27,7 +27,7 @@ from repro.stopping import CAN_BE_REPEATED, stoppable
 @faults_told
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, 1 if a run could not be measured, 2 if the request was at fault."""
-    parser = argparse.ArgumentParser(prog="python -m repro.evaluate", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="python -m repro.evaluate", description=__doc__)
     parser.add_argument(
         "keys", metavar="KEY | KEY=VALUE", nargs="*", help="finished runs or snapshots, and what to measure"
     )

@@ -25,6 +25,7 @@ import pandas as pd
 
 from paper_figures import frame
 from repro import catalogue, tables
+from repro.arguments import Parser
 from repro.catalogue import Entry
 from repro.config.checks import TRAINING
 from repro.errors import ReproError
@@ -96,7 +97,7 @@ def run(words: Sequence[str], output: Path, to: Path, unfinished: bool) -> None:
 @faults_told
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, or 2 if the request was at fault."""
-    parser = argparse.ArgumentParser(prog="python -m repro.export", description=__doc__, allow_abbrev=False,
+    parser = Parser(prog="python -m repro.export", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("words", metavar="KEY | FIELD=VALUE", nargs="*", help="which runs (default: all)")
     parser.add_argument("--to", type=Path, help="file to write (default: runs.csv in the output folder)")

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from repro.arguments import Parser
 from repro.drawing import Exported, draw, draw_again, exported, of_folder, publish, results_of
 from repro.elsewhere import Elsewhere, add_options, elsewhere
 from repro.errors import ReproError, StorageError
@@ -363,7 +364,7 @@ def list_targets() -> None:
 @stoppable(CAN_BE_REPEATED)
 def main() -> int:
     """Entry point; exit status 2 for a faulty request, 1 if a run failed."""
-    parser = argparse.ArgumentParser(prog="python -m repro.figure", description=__doc__)
+    parser = Parser(prog="python -m repro.figure", description=__doc__)
     parser.add_argument("targets", nargs="+", metavar="target", help=f"targets, '{ALL}', or 'list'")
     parser.add_argument("--scale", default="laptop", help=f"{', '.join(SCALES)} (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: cores)")

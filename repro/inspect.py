@@ -18,6 +18,7 @@ from rich.table import Table
 from torch import Tensor
 
 from repro import tables
+from repro.arguments import Parser
 from repro.errors import ReproError
 from repro.evaluation.units import milli_units, unit_name
 from repro.faults import faults_told
@@ -285,9 +286,9 @@ def run(options: argparse.Namespace) -> None:
         show_position(agent, options.line, options.board, options.hand)
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Of the command line."""
-    made = argparse.ArgumentParser(prog="python -m repro.inspect", description=__doc__, allow_abbrev=False)
+    made = Parser(prog="python -m repro.inspect", description=__doc__)
     made.add_argument("key", metavar="KEY", help=f"a run, a folder in OUTPUT/runs, or a {PORTABLE}")
     made.add_argument("--readout", default="", help="how it is played (default: its first read-out)")
     made.add_argument("--iteration", type=int, help="after which (default: the last snapshot)")

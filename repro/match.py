@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from repro.arguments import Parser
 from repro.config.checks import MOST_WHOLE, game_for_checks
 from repro.errors import ReproError
 from repro.evaluation.averages import tabulated
@@ -192,7 +193,7 @@ def run(arguments: argparse.Namespace) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, or 2 if the request was at fault."""
     player = f"uniform, a strategy.csv, a {PORTABLE}[:READOUT], or the KEY[/READOUT] of a finished run"
-    parser = argparse.ArgumentParser(prog="python -m repro.match", description="Play A against B.", allow_abbrev=False)
+    parser = Parser(prog="python -m repro.match", description="Play A against B.")
     named = "name of a game, with :KEY=VALUE for each parameter to change (default: that of a run among A and B)"
     parser.add_argument("game", metavar="GAME", nargs="?", help=named)
     parser.add_argument("A", help=player)

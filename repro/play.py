@@ -8,7 +8,6 @@ the agent's draws.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from functools import cached_property
 
 import torch
 
+from repro.arguments import Parser
 from repro.config.checks import MOST_WHOLE
 from repro.engine.sampling import SamplingEngine, sample_actions
 from repro.errors import ReproError
@@ -236,7 +236,7 @@ def _read_line() -> str | None:
 @faults_told
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, or 2 if the request was at fault."""
-    parser = argparse.ArgumentParser(prog="python -m repro.play", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="python -m repro.play", description=__doc__)
     parser.add_argument("key", metavar="KEY", help=f"a run, a folder in OUTPUT/runs, or a {PORTABLE}")
     parser.add_argument("--readout", default="", help="how it is played (default: its first read-out)")
     parser.add_argument("--iteration", type=int, help="after which (default: the last snapshot)")

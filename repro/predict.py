@@ -23,6 +23,7 @@ import torch
 from rich.table import Table
 
 from repro import tables
+from repro.arguments import Parser
 from repro.config.checks import game_for_checks
 from repro.engine.compiled import Array
 from repro.errors import ReproError
@@ -243,8 +244,8 @@ def run(options: argparse.Namespace) -> None:
 @faults_told
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, or 2 if the request was at fault."""
-    parser = argparse.ArgumentParser(
-        prog="python -m repro.predict", description=__doc__, allow_abbrev=False,
+    parser = Parser(
+        prog="python -m repro.predict", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("key", metavar="KEY", help="a run of DCVN or DEVN, a folder in OUTPUT/runs")

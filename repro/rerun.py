@@ -6,7 +6,6 @@ end as it was. Then all that both left is compared: metrics of the training, sna
 
 from __future__ import annotations
 
-import argparse
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from repro import comparing, durable, staleness
+from repro.arguments import Parser
 from repro.config.checks import check_with_game, game_for_checks
 from repro.config.keys import evaluation_key, training_key
 from repro.config.schema import EVALUATIONS, Config
@@ -295,7 +295,7 @@ def run(keys: Sequence[str], output: str, to: Path | None, force: bool = False) 
 @faults_told
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0 if all are the same, 1 if not or a run failed, 2 if at fault."""
-    parser = argparse.ArgumentParser(prog="python -m repro.rerun", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="python -m repro.rerun", description=__doc__)
     parser.add_argument("keys", metavar="KEY", nargs="+", help="finished runs, folders in OUTPUT/runs")
     parser.add_argument("--to", type=Path, metavar="FOLDER", help="output folder of the repetition")
     parser.add_argument("--output", default="outputs", help="where the runs are (default: %(default)s)")

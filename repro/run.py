@@ -9,7 +9,6 @@ what these have finished.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import warnings
@@ -23,6 +22,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from repro.arguments import Parser
 from repro.config.composed import CONF, check_first_words, one_sentence
 from repro.config.declared import check_early
 from repro.config.jobs import is_about_launching
@@ -31,6 +31,7 @@ from repro.errors import ReproError
 from repro.faults import disk_faults_told
 from repro.importing import quicker_imports
 from repro.stopping import CAN_BE_REPEATED, stoppable
+from repro.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from repro.planning import Sweep
@@ -62,13 +63,33 @@ def _has_sweeper(overrides: Sequence[str]) -> bool:
     return any(line.startswith("hydra/sweeper=") and line != "hydra/sweeper=basic" for line in overrides)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+def _parser() -> Parser:
+    parser = Parser(add_help=False)
     parser.add_argument("--multirun", "-m", action="store_true")
     parser.add_argument("--config-dir", "-cd")
     parser.add_argument("--dry-run", action="store_true")
     add_options(parser)
     return parser
+
+
+_HYDRAS = (
+    "--cfg", "--config-dir", "--config-name", "--config-path", "--experimental-rerun", "--help", "--hydra-help",
+    "--info", "--multirun", "--package", "--resolve", "--run", "--shell-completion", "--version",
+)  # fmt: skip
+
+
+def _check_options(words: Sequence[str]) -> None:
+    """Refuse options that neither this command nor Hydra has.
+
+    Raises:
+        ReproError: there is one.
+    """
+    known = [*_HYDRAS, *_parser().options()]
+    for word in (word.partition("=")[0] for word in words if word.startswith("--")):
+        if word not in known:
+            raise ReproError(
+                f"{word} is unknown{did_you_mean(word, known)}; --help and --hydra-help list what there is."
+            )
 
 
 @stoppable(CAN_BE_REPEATED)
@@ -81,6 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options, overrides = _parser().parse_known_args(words)
     try:
         where = elsewhere(options)
+        _check_options(overrides)
         if any(text.startswith("-") for text in overrides) or (options.multirun and _has_sweeper(overrides)):
             return _ask_hydra()
         check_first_words(overrides)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from rich.table import Table
 
 from repro import catalogue
+from repro.arguments import Parser
 from repro.faults import faults_told
 from repro.planned import Run, labels
 from repro.stopping import stoppable
@@ -20,7 +20,7 @@ from repro.tracking.progress import console
 @faults_told
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, or 2 if the request was at fault."""
-    parser = argparse.ArgumentParser(prog="python -m repro.runs", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="python -m repro.runs", description=__doc__)
     parser.add_argument("words", metavar="KEY | FIELD=VALUE", nargs="*", help="which runs (default: all)")
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder (default: %(default)s)")
     options = parser.parse_intermixed_args(arguments)

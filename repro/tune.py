@@ -9,13 +9,13 @@ end the best trial and the default are trained on fresh seeds, and the study's p
 
 from __future__ import annotations
 
-import argparse
 import os
 import socket
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from repro.arguments import Parser
 from repro.errors import ReproError
 from repro.faults import faults_told
 from repro.stopping import CAN_BE_REPEATED, stoppable
@@ -228,7 +228,7 @@ def _tune(config: StudyConfig, default: Config, config_dir: str | None) -> int:
 @faults_told
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, 1 if a trial did not end or failed, 2 if the request was at fault."""
-    parser = argparse.ArgumentParser(prog="python -m repro.tune", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="python -m repro.tune", description=__doc__)
     parser.add_argument("words", metavar="NAME | KEY=VALUE", nargs="+", help="a file in conf/tune, and changes of it")
     parser.add_argument("--config-dir", "-cd", help="a folder of further configurations, as for repro.run")
     options = parser.parse_intermixed_args(arguments)

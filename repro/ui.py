@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repro.arguments import Parser
 from repro.errors import ReproError
 from repro.faults import faults_told
 from repro.stopping import stopped_by_signals
@@ -269,7 +270,7 @@ def _until_stopped(command: Sequence[str], environment: Mapping[str, str]) -> in
 @faults_told
 def main() -> int:
     """Entry point; exit status 2 for a faulty request."""
-    parser = argparse.ArgumentParser(prog="python -m repro.ui", description=__doc__)
+    parser = Parser(prog="python -m repro.ui", description=__doc__)
     parser.add_argument("target", nargs="?", help="a target, to whose runs a link is printed")
     parser.add_argument("--scale", default="laptop", help=f"the target's: {', '.join(SCALES)} (default: %(default)s)")
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder")

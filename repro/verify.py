@@ -23,6 +23,7 @@ import pandas as pd
 
 from paper_figures import frame, page
 from repro import comparing, durable, staleness
+from repro.arguments import Parser
 from repro.config.keys import training_config
 from repro.errors import ReproError, told_as
 from repro.faults import disk_faults_told
@@ -404,7 +405,7 @@ def main() -> int:
     It is 0 if all that was judged agrees, 1 if something does not, nothing was judged or a run failed, and 2 for a
     faulty request, such as what cannot be repeated.
     """
-    parser = argparse.ArgumentParser(prog="python -m repro.verify", description=__doc__)
+    parser = Parser(prog="python -m repro.verify", description=__doc__)
     parser.add_argument("target", nargs="?", help="a target that is published")
     parser.add_argument("--scale", help=f"{', '.join(SCALES)} (default: laptop; without runs: all)")
     parser.add_argument("--iterations", type=int, help="the most iterations to repeat (default: to the first measured)")

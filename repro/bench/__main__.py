@@ -17,7 +17,6 @@ docstring of its function, in `repro/bench/`.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from repro.arguments import Parser
 from repro.bench import against, d2cfr, deep_cfr, holdem, nfsp, subgames, tabular, traversals
 from repro.bench.measure import FULL, QUICK, Effort, Row, one_thread
 from repro.errors import ReproError
@@ -71,7 +71,7 @@ def save(rows: Sequence[Row], path: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run from the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m repro.bench", description="Measure this suite beside OpenSpiel.")
+    parser = Parser(prog="python -m repro.bench", description="Measure this suite beside OpenSpiel.")
     parser.add_argument("--output", type=Path, default=Path("outputs/bench.json"), help="JSON file to write")
     parser.add_argument("--against", metavar="COMMIT", help="measure iterations beside those of this commit instead")
     parser.add_argument("--quick", action="store_true", help="few repetitions: less than 30 s, less reliable")

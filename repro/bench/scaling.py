@@ -11,7 +11,6 @@ Either way a block of the page is written anew. The rest of the page is not touc
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import socket
@@ -27,6 +26,7 @@ import pandas as pd
 from rich.progress import track
 
 from repro import durable
+from repro.arguments import Parser
 from repro.bench.scaling_model import Link, Work
 from repro.config.lightning import processes_of
 from repro.errors import ReproError
@@ -350,7 +350,7 @@ def _load() -> str:
 @stoppable("")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run from the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m repro.bench.scaling", description="Measure several processes.")
+    parser = Parser(prog="python -m repro.bench.scaling", description="Measure several processes.")
     parser.add_argument("--page", type=Path, default=PAGE, help="file whose block is written anew")
     parser.add_argument("--quick", action="store_true", help="three repetitions instead of nine, less reliable")
     parser.add_argument("--curves", action="store_true", help="do the runs that compare what is learned instead")

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from repro import durable
+from repro.arguments import Parser
 from repro.errors import ReproError
 from repro.faults import faults_told
 from repro.published import README, published, refresh_readme
@@ -17,7 +18,7 @@ NAME = "report.html"
 @faults_told
 def main() -> int:
     """Entry point; exit status 2 for a faulty request, or published files that cannot be read."""
-    parser = argparse.ArgumentParser(prog="python -m repro.report", description=__doc__)
+    parser = Parser(prog="python -m repro.report", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("outputs"), help=f"folder of {NAME} (default: outputs)")
     parser.add_argument("--readme", action="store_true", help="bring the README's table up to date instead")
     return _answer(parser.parse_args())

@@ -1,0 +1,57 @@
+"""What commands say of arguments that they do not understand."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from repro import run
+from repro.arguments import Parser
+
+
+@pytest.fixture
+def parser() -> Parser:
+    made = Parser(prog="python -m repro.command")
+    made.add_argument("target")
+    made.add_argument("--seeds", "-s", type=int)
+    made.add_argument("--rate", type=float)
+    made.add_argument("--device", choices=("cpu", "cuda"))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["a", "--seeds", "two"], "--seeds is 'two'; it must be a whole number."),
+        (["a", "--rate", "high"], "--rate is 'high'; it must be a number."),
+        (["a", "--device", "cude"], "--device is 'cude'; it must be one of cpu, cuda (did you mean cuda?)."),
+        (
+            ["a", "--sedes", "2"],
+            "--sedes is unknown (did you mean --seeds?); python -m repro.command --help lists what",
+        ),
+        (["a", "--see", "2"], "--see is unknown"),
+        ([], "target is missing; python -m repro.command --help says what it is."),
+        (["a", "--seeds"], "--seeds/-s: expected one argument; python -m repro.command --help lists what there is."),
+    ],
+)
+def test_an_error_is_one_sentence(parser, capsys, words, sentence):
+    with pytest.raises(SystemExit) as ended:
+        parser.parse_args(words)
+    assert ended.value.code == 2
+    out, told = capsys.readouterr()
+    assert not out
+    assert told.startswith(f"error: {sentence}")
+    assert told.count("\n") == 1
+
+
+def test_what_is_right_is_parsed(parser):
+    found = parser.parse_args(["a", "-s", "2", "--device", "cuda"])
+    assert found == argparse.Namespace(target="a", seeds=2, rate=None, device="cuda")
+    assert {"--seeds", "-s", "--rate", "--device", "--help"} <= set(parser.options())
+
+
+def test_an_option_that_neither_a_run_nor_hydra_has(capsys):
+    assert run.main(["game=kuhn", "--dryrun"]) == 2
+    told = capsys.readouterr().err
+    assert told == "error: --dryrun is unknown (did you mean --dry-run?); --help and --hydra-help list what there is.\n"
