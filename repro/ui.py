@@ -247,7 +247,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     links = [views.front_page(server_of(None, arguments.port))]
     if arguments.target is not None:
         links = links_to(client, arguments.target, options, arguments.port)
-    print("in some seconds the MLflow UI is at", *links, sep="\n  ", flush=True)
+    print("in some seconds, and until Ctrl-C, the MLflow UI is at", *links, sep="\n  ", flush=True)
     return _until_stopped(*server_command(uri, arguments.port))
 
 

@@ -74,7 +74,7 @@ def test_a_run_is_closed_and_can_be_continued(tmp_path, monkeypatch, capsys, num
         patched.setattr(Checkpoints, "_save", saved)
         assert run.main(overrides) == SIGNALS[number]
     told = capsys.readouterr().err
-    assert told.endswith("interrupted; repeat the command to continue from the last checkpoints.\n")
+    assert told.endswith("interrupted; repeat the command to continue from what is kept.\n")
     assert "interrupted  the checkpoint of iteration 6 of 10 is kept; repeat the command to continue" in told
     record = records.read(only_folder(tmp_path))
     assert (record.state, record.iteration, record.trained) == (records.INTERRUPTED, 6, False)
@@ -103,7 +103,7 @@ def test_making_figures_and_playing_matches_end(tmp_path, monkeypatch, capsys, n
     monkeypatch.setattr(match, "play_match", sent(number))
     assert match.main(["kuhn", "uniform", "uniform"]) == SIGNALS[number]
     assert capsys.readouterr().err == (
-        "interrupted; repeat the command to continue from the last checkpoints.\ninterrupted.\n"
+        "interrupted; repeat the command to continue from what is kept.\ninterrupted.\n"
     )
 
 
@@ -263,7 +263,7 @@ def test_a_sweep_is_closed(tmp_path, number, of_all):
     (os.killpg if of_all else os.kill)(process.pid, number)
     _, told = process.communicate(timeout=60)
     assert process.returncode == SIGNALS[number], told
-    assert told.endswith("interrupted; repeat the command to continue from the last checkpoints.\n")
+    assert told.endswith("interrupted; repeat the command to continue from what is kept.\n")
     assert "Traceback" not in told
     assert "died" not in told
     assert [records.read(folder).state for folder in folders] == [records.INTERRUPTED] * 2
