@@ -143,7 +143,10 @@ def test_what_was_published_can_be_published_again(drawn, monkeypatch):
     assert draw(drawn, monkeypatch) == 0
     results = drawn.parents[1] / "paper_figures" / "results" / "figure1-laptop"
     results.mkdir(parents=True)
-    (results / frame.DATA).write_text("older")
+    (results / frame.DATA).write_text("damaged")
+    assert publish(drawn, monkeypatch) == 2, "what is published may have seeds that this lacks"
+    older = frame.read(drawn / f"{frame.DATA}.gz")
+    frame.write(older[older.seed < 3], results / frame.DATA)
     assert publish(drawn, monkeypatch) == 0
     assert gzip.decompress((results / f"{frame.DATA}.gz").read_bytes()) == data
     assert frame.data_file(results).suffix == ".gz"
