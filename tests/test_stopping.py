@@ -102,9 +102,7 @@ def test_making_figures_and_playing_matches_end(tmp_path, monkeypatch, capsys, n
     assert figure.main() == SIGNALS[number]
     monkeypatch.setattr(match, "play_match", sent(number))
     assert match.main(["kuhn", "uniform", "uniform"]) == SIGNALS[number]
-    assert capsys.readouterr().err == (
-        "interrupted; repeat the command to continue from what is kept.\ninterrupted.\n"
-    )
+    assert capsys.readouterr().err == ("interrupted; repeat the command to continue from what is kept.\ninterrupted.\n")
 
 
 @pytest.mark.parametrize("number", SIGNALS)
