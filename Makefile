@@ -98,7 +98,7 @@ test: $(VENV)/test  ## run the tests, under ten minutes
 test-all: $(VENV)/test  ## run all of them, those of half a minute each as well
 	@$(RUN) -m pytest -n $(JOBS) tests
 
-test-quick: $(VENV)/test  ## the quick subset, under two minutes
+test-quick: $(VENV)/test  ## the quick subset, some minutes
 	@$(RUN) -m pytest -m "not slow and not exhaustive" -n $(JOBS) tests
 
 chaos: $(VENV)/test  ## kill and disturb all kinds of run 200 times, and see what is left of it (KILLS=200)
