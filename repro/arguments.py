@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from repro.suggestions import did_you_mean
 
@@ -16,13 +15,12 @@ _KINDS = {"int": "a whole number", "float": "a number"}
 class Parser(argparse.ArgumentParser):
     """argparse's parser, whose options must be written out, and which tells an error without the command's usage."""
 
-    def __init__(self, **settings: object) -> None:
-        super().__init__(**{"allow_abbrev": False, **settings})  # type: ignore[arg-type]
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(allow_abbrev=False, **settings)
 
     def error(self, message: str) -> NoReturn:
         """End the command with status 2 and one sentence."""
-        print(f"error: {self._sentence(message)}", file=sys.stderr)
-        sys.exit(2)
+        self.exit(2, f"error: {self._sentence(message)}\n")
 
     def _sentence(self, message: str) -> str:
         """What argparse says of a faulty command line, as this suite says it; what it rarely says, in its own words."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from paper_figures import frame
-from paper_figures.page import names_of_runs
 from repro.config.keys import flatten, hyperparameters, measurements_key, training_config, training_key
 from repro.errors import ReproError
 from repro.measuring import evaluated_with, evaluation_seconds, measured_rows
@@ -58,77 +55,7 @@ def _measured(
     return pd.concat(parts, ignore_index=True)
 
 
-# -- beside what is published ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Reused:
-    """What older data of a target have of the runs that it asks for.
-
-    Attributes:
-        seeds: of sweeps, by their names, the seeds whose runs they have.
-        data: the rows of these runs.
-        provenance: where these come from, sweeps of a `provenance.json`.
-        left: a sentence for each part of the older data that is not taken, and why.
-    """
-
-    seeds: Mapping[str, Collection[int]]
-    data: pd.DataFrame
-    provenance: Sequence[Mapping[str, Any]]
-    left: Sequence[str]
-
-
-def reusable(planned: Sequence[PlannedSweep], data: pd.DataFrame, provenance: Sequence[Mapping[str, Any]]) -> Reused:
-    """The parts of older data that are of runs that are asked for, trained and measured in the same way.
-
-    Args:
-        planned: all sweeps that are asked for.
-        data, provenance: the older ones.
-    """
-    by_name = {sweep.name: sweep for sweep in planned}
-    taken, left = [], []
-    for part in provenance:
-        why = _why_not(part, by_name)
-        if why:
-            left.append(f"{part.get('sweep') or 'its sweep'}, seed {', '.join(map(str, part['seeds']))}: {why}")
-        else:
-            taken.append(part)
-    seeds: dict[str, list[int]] = {}
-    for part in taken:
-        seeds.setdefault(part["sweep"], []).extend(part["seeds"])
-    mine = pd.Series([seed in seeds.get(name, ()) for name, seed in zip(data.sweep, data.seed, strict=True)])
-    return Reused(seeds, data[mine.to_numpy(bool)], taken, left)
-
-
-def _why_not(part: Mapping[str, Any], planned: Mapping[str, PlannedSweep]) -> str:
-    """Why runs of a sweep of a `provenance.json` are not taken; empty if they are."""
-    if "sweep" not in part or "rerun" not in part:
-        return "which runs these are was not recorded yet when they were made"
-    sweep = planned.get(part["sweep"])
-    if sweep is None:
-        return "no such sweep is asked for"
-    configs = [config for config in sweep.configs if config.seed in part["seeds"]]
-    if {config.seed for config in configs} != set(part["seeds"]):
-        return "seeds that were run together are taken together, and some of them are not asked for"
-    if sorted(names_of_runs(part)) != sorted(training_key(config) for config in configs):
-        return "other trainings are asked for today"
-    return "" if _measures_alike(part, configs) else "something else is measured today"
-
-
-def _measures_alike(part: Mapping[str, Any], configs: Sequence[Config]) -> bool:
-    """Whether the same was measured of published runs as of these, which are the same trainings."""
-    if "measurements" in part:
-        then = dict(zip(names_of_runs(part), part["measurements"], strict=True))
-        return then == {training_key(config): measurements_key(config) for config in configs}
-    # Earlier files have what was measured of the first run, and its read-outs.
-    first = next(config for config in configs if training_key(config) == names_of_runs(part)[0])
-    now = {"evaluation": _evaluation(first), "readouts": training_config(first)["algorithm"]["readouts"]}
-    then = {"evaluation": part["evaluation"], "readouts": part["config"]["algorithm"]["readouts"]}
-    return bool(then == json.loads(json.dumps(now)))
-
-
-def _evaluation(config: Config) -> dict[str, Any]:
-    return flatten({name: evaluation.identity() for name, evaluation in config.evaluation.items()})
+# -- beside older data -----------------------------------------------------------------------------------------------
 
 
 def beside(
@@ -217,12 +144,17 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
             None if each is None else round(each, 1) for each in map(evaluation_seconds, sweep.configs)
         ],
         "config": first,
-        "evaluation": _evaluation(sweep.configs[0]),
+        "evaluation": evaluation_of(sweep.configs[0]),
         "measurements": [measurements_key(config) for config in sweep.configs],
         "deviations_from_paper": deviations(
             [hyperparameters(c) for c in published], [hyperparameters(c) for c in sweep.configs]
         ),
     }
+
+
+def evaluation_of(config: Config) -> dict[str, Any]:
+    """What is measured of a run, dotted key -> value, as provenance has it."""
+    return flatten({name: evaluation.identity() for name, evaluation in config.evaluation.items()})
 
 
 def deviations(paper: Sequence[dict[str, Any]], ours: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:

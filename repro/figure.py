@@ -19,61 +19,25 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from repro.arguments import Parser
-from repro.drawing import Exported, draw, draw_again, exported, of_folder, publish, results_of
+from repro.drawing import Exported, draw, draw_again, exported, publish
 from repro.elsewhere import Elsewhere, add_options, elsewhere
 from repro.errors import ReproError, StorageError
 from repro.faults import disk_faults_told
+from repro.growing import Planned, planned, planned_sweeps
 from repro.stopping import CAN_BE_REPEATED, stoppable
 from repro.suggestions import did_you_mean
-from repro.targets import ALL, SCALES, Options, PlannedSweep, module_of, plan_target, targets
+from repro.targets import ALL, SCALES, Options, PlannedSweep, module_of, targets
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from repro.collecting import Reused
     from repro.config.schema import Config
     from repro.planned import Run
-
-
-@dataclass(frozen=True)
-class Planned:
-    """What is to be done for a target.
-
-    Attributes:
-        sweeps, runs: all that it asks for.
-        new_sweeps, new_runs: those that are not taken from what is published.
-        reused: what is taken; None: nothing is to be.
-    """
-
-    sweeps: list[PlannedSweep]
-    runs: list[Run]
-    new_sweeps: list[PlannedSweep]
-    new_runs: list[Run]
-    reused: Reused | None = None
-
-
-def planned(target: str, options: Options) -> Planned:
-    """A target's plan.
-
-    Raises:
-        ReproError: a sweep cannot be composed, or published files, which are to be used, are damaged.
-    """
-    sweeps, runs = plan_target(target, options)
-    folder = results_of(target, options.scale)
-    if not options.published or not (folder / "provenance.json").is_file():
-        return Planned(sweeps, runs, sweeps, runs)
-    from repro.collecting import reusable  # noqa: PLC0415  (takes a second)
-    from repro.planned import with_needed  # noqa: PLC0415
-
-    data, provenance = of_folder(folder, target, options)
-    reused = reusable(sweeps, data, provenance["sweeps"])
-    new_sweeps, new_runs = plan_target(target, options, but=reused.seeds)
-    return Planned(sweeps, runs, new_sweeps, with_needed(new_runs, runs), reused)
 
 
 def make(names: Sequence[str], options: Options, where: Elsewhere | None = None) -> int:
@@ -84,8 +48,7 @@ def make(names: Sequence[str], options: Options, where: Elsewhere | None = None)
     """
     started = time.monotonic()
     plans = {target: planned(target, options) for target in names}
-    for target, plan in plans.items():
-        _tell_taken(target, plan, options)
+    _tell_taken(plans, options)
     runs = [run for plan in plans.values() for run in plan.new_runs]
     if where is None or where.is_here or not runs:
         status = _run(runs, [sweep for plan in plans.values() for sweep in plan.new_sweeps], options)
@@ -105,25 +68,9 @@ def make(names: Sequence[str], options: Options, where: Elsewhere | None = None)
     return status
 
 
-def _tell_taken(target: str, plan: Planned, options: Options) -> None:
-    """Say which of the published runs are taken, and which are not."""
-    if not options.published:
-        return
-    if plan.reused is None:
-        print(f"{target}: nothing is taken: nothing is published of it at scale {options.scale}")
-        return
-    from repro.staleness import staleness  # noqa: PLC0415
-
-    for part in plan.reused.provenance:
-        seeds, changed = ", ".join(map(str, part["seeds"])), staleness(part)
-        print(f"{target}: {part['sweep'] or 'its sweep'}, seed {seeds}, is taken; code has changed since: {changed}")
-    for sentence in plan.reused.left:
-        print(f"{target}: not taken: {sentence}")
-    asked = {run.key for run in plan.new_runs} - {run.key for run in plan_target(target, options, plan.reused.seeds)[1]}
-    if asked:
-        print(
-            f"{target}: {len(asked)} run(s) that are taken are made all the same, because others need what they leave"
-        )
+def _tell_taken(plans: Mapping[str, Planned], options: Options) -> None:
+    for target, plan in plans.items() if options.published else ():
+        plan.tell_taken(target, options.scale)
 
 
 def make_sweeps(target: str, names: Sequence[str], options: Options) -> int:
@@ -132,38 +79,16 @@ def make_sweeps(target: str, names: Sequence[str], options: Options) -> int:
     Raises:
         ReproError: it has no such sweep, or there are no older data that can be drawn beside them.
     """
-    sweeps, new, runs = _of_sweeps(target, names, options)
-    older, provenance = exported(target, options)
-    status = _run(runs, new, options)
-    if missing := _missing(new):
+    plan = planned_sweeps(target, names, options)
+    older = exported(target, options)
+    status = _run(plan.new_runs, plan.new_sweeps, options)
+    if missing := _missing(plan.new_sweeps):
         print(
             f"error: {missing} training(s) of {target} did not finish; repeat the command to continue.", file=sys.stderr
         )
         return status or 1
-    _draw_beside(target, sweeps, new, (older, provenance), options)
+    _draw_beside(target, plan, older, options)
     return status
-
-
-def _of_sweeps(
-    target: str, names: Sequence[str], options: Options
-) -> tuple[Sequence[PlannedSweep], Sequence[PlannedSweep], Sequence[Run]]:
-    """All sweeps of a target, those that are named, and the runs of these with what they need.
-
-    Raises:
-        ReproError: it has no such sweep.
-    """
-    from repro.planned import with_needed  # noqa: PLC0415
-
-    sweeps, runs = plan_target(target, options)
-    known = [sweep.name for sweep in sweeps]
-    if known == [""]:
-        raise ReproError(f"--sweep is {names[0]!r}; {target} has one sweep, leave it out.")
-    for unknown in set(names) - set(known):
-        hint = did_you_mean(unknown, known)
-        raise ReproError(f"--sweep is {unknown!r}; those of {target} are {', '.join(known)}{hint}.")
-    new = [sweep for sweep in sweeps if sweep.name in names]
-    wanted = _keys(new)
-    return sweeps, new, with_needed([run for run in runs if run.key in wanted], runs)
 
 
 def _elsewhere(names: Sequence[str], runs: Sequence[Run], options: Options, where: Elsewhere) -> int:
@@ -257,16 +182,14 @@ def _collect_and_draw(target: str, plan: Planned, options: Options) -> pd.DataFr
     return data
 
 
-def _draw_beside(
-    target: str, sweeps: Sequence[PlannedSweep], new: Sequence[PlannedSweep], older: Exported, options: Options
-) -> None:
+def _draw_beside(target: str, plan: Planned, older: Exported, options: Options) -> None:
     """Draw a target from sweeps that were run now, and older data of the others."""
     from repro.collecting import beside, provenance_beside  # noqa: PLC0415
 
     then, made_with = older
-    others = then[~then.sweep.isin([sweep.name for sweep in new])]
-    data = beside(target, options.scale, sweeps, new, others)
-    sources = provenance_beside(new, made_with["sweeps"], then)
+    others = then[~then.sweep.isin([sweep.name for sweep in plan.new_sweeps])]
+    data = beside(target, options.scale, plan.sweeps, plan.new_sweeps, others)
+    sources = provenance_beside(plan.new_sweeps, made_with["sweeps"], then)
     draw(target, data, {**made_with, "drawn_on": time.strftime("%Y-%m-%d"), "sweeps": sources}, options.folder(target))
 
 
@@ -320,45 +243,13 @@ def foresee(names: Sequence[str], options: Options, sweeps: Sequence[str] = ()) 
 
     print(f"{', '.join(names)} at scale {options.scale}:")
     if sweeps:
-        runs = _of_sweeps(names[0], sweeps, options)[2]
+        plans = {target: planned_sweeps(target, sweeps, options) for target in names}
     else:
         plans = {target: planned(target, options) for target in names}
-        for target, plan in plans.items():
-            _tell_taken(target, plan, options)
-        runs = [run for plan in plans.values() for run in plan.new_runs]
+        _tell_taken(plans, options)
+    runs = [run for plan in plans.values() for run in plan.new_runs]
     show(outlooks(_forced(runs, options), options.output), options.jobs)
     return 0
-
-
-def list_targets() -> None:
-    """Print every target with what it shows, what we find, how many claims have which verdict, and what it took."""
-    from rich.table import Table  # noqa: PLC0415
-
-    from paper_figures.claims import VERDICTS  # noqa: PLC0415
-    from repro.published import in_plain_words, minutes_in_words, published  # noqa: PLC0415
-    from repro.tracking.progress import console  # noqa: PLC0415
-
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("make target", no_wrap=True)
-    table.add_column("what it shows; what we find")
-    table.add_column("scale", no_wrap=True)
-    for short in ("held", "not", "open", "n.t."):
-        table.add_column(short, justify="right", no_wrap=True)
-    table.add_column("min", justify="right", no_wrap=True)
-    for target in published():
-        text = f"{target.item}, {target.game}: {target.shows}. [bold]{in_plain_words(target.finding.headline)}[/bold]"
-        first = target.results[0] if target.results else None
-        counts = [str(first.verdicts.count(verdict)) for verdict in VERDICTS] if first else [""] * len(VERDICTS)
-        table.add_row(
-            target.name, text, first.scale if first else "–", *counts, minutes_in_words(first) if first else ""
-        )
-    console(sys.stdout).print(table)
-    print(
-        "\nClaims that held, did not hold, are left open by their intervals, and are not testable, at the most advanced"
-    )
-    print(
-        "scale that is published; minutes of all trainings, one after another. `make report` has all claims and scales."
-    )
 
 
 @stoppable(CAN_BE_REPEATED)
@@ -419,7 +310,9 @@ def check_options(options: Options) -> None:
 @disk_faults_told()
 def _answer(arguments: argparse.Namespace, options: Options) -> int:
     if arguments.targets == ["list"]:
-        list_targets()
+        from repro.published import print_targets  # noqa: PLC0415
+
+        print_targets()
         return 0
     names = targets() if arguments.targets == [ALL] else arguments.targets
     for target in names:
@@ -434,15 +327,11 @@ def _answer(arguments: argparse.Namespace, options: Options) -> int:
         raise ReproError("--published and --force cannot be given together: what is published is not done again.")
     if where.collects and options.force:
         raise ReproError("--collect and --force cannot be given together: nothing is done again.")
-    if arguments.sweep:
-        target = _alone(arguments, names, where)
-        return (
-            foresee(names, options, arguments.sweep)
-            if arguments.plan
-            else make_sweeps(target, arguments.sweep, options)
-        )
+    alone = _alone(arguments, names, where) if arguments.sweep else None
     if arguments.plan:
-        return foresee(names, options)
+        return foresee(names, options, arguments.sweep or ())
+    if alone is not None:
+        return make_sweeps(alone, arguments.sweep, options)
     each: Callable[[str, Options], None] | None = None
     if arguments.publish or arguments.draw:
         each = publish if arguments.publish else draw_again

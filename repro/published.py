@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from rich.markup import escape
 
 from paper_figures import claims as claims_of
 from paper_figures import page
-from paper_figures.claims import NOT_TESTABLE, Claim
+from paper_figures.claims import NOT_TESTABLE, VERDICTS, Claim
 from repro import durable
 from repro.errors import ReproError, told_as
 from repro.targets import ROOT, SCALES, module_of, targets
@@ -202,3 +203,32 @@ def with_table(readme: str, every: Sequence[Target]) -> str:
 def refresh_readme() -> None:
     """Bring the README's table of targets up to date."""
     durable.write(README, with_table(README.read_text(), published()).encode())
+
+
+def print_targets() -> None:
+    """Print every target with what it shows, what we find, how many claims have which verdict, and what it took."""
+    from rich.table import Table  # noqa: PLC0415
+
+    from repro.tracking.progress import console  # noqa: PLC0415
+
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("make target", no_wrap=True)
+    table.add_column("what it shows; what we find")
+    table.add_column("scale", no_wrap=True)
+    for short in ("held", "not", "open", "n.t."):
+        table.add_column(short, justify="right", no_wrap=True)
+    table.add_column("min", justify="right", no_wrap=True)
+    for target in published():
+        text = f"{target.item}, {target.game}: {target.shows}. [bold]{in_plain_words(target.finding.headline)}[/bold]"
+        first = target.results[0] if target.results else None
+        counts = [str(first.verdicts.count(verdict)) for verdict in VERDICTS] if first else [""] * len(VERDICTS)
+        table.add_row(
+            target.name, text, first.scale if first else "–", *counts, minutes_in_words(first) if first else ""
+        )
+    console(sys.stdout).print(table)
+    print(
+        "\nClaims that held, did not hold, are left open by their intervals, and are not testable, at the most advanced"
+    )
+    print(
+        "scale that is published; minutes of all trainings, one after another. `make report` has all claims and scales."
+    )

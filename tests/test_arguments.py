@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 import pytest
+from hydra._internal.utils import get_args_parser
 
 from repro import run
 from repro.arguments import Parser
@@ -49,6 +50,12 @@ def test_what_is_right_is_parsed(parser):
     found = parser.parse_args(["a", "-s", "2", "--device", "cuda"])
     assert found == argparse.Namespace(target="a", seeds=2, rate=None, device="cuda")
     assert {"--seeds", "-s", "--rate", "--device", "--help"} <= set(parser.options())
+
+
+def test_hydras_options_are_those_that_hydra_has():
+    """Which it does not say in public."""
+    hydras = {name for action in get_args_parser()._actions for name in action.option_strings if name.startswith("--")}
+    assert set(run._HYDRAS) == hydras
 
 
 def test_an_option_that_neither_a_run_nor_hydra_has(capsys):

@@ -17,6 +17,7 @@ from repro.collecting import deviations
 from repro.config.keys import hyperparameters, training_key
 from repro.config.schema import Config
 from repro.errors import ReproError
+from repro.growing import Planned
 from repro.planned import Run, union
 from repro.targets import Options, PlannedSweep, module_of, plan_target
 from tests.helpers.commands import call, configs
@@ -125,7 +126,7 @@ def done(monkeypatch) -> set[str]:
     def is_done(config: Config) -> bool:
         return config.target in finished
 
-    def drawn(target: str, plan: figure.Planned, options: Options) -> None:
+    def drawn(target: str, plan: Planned, options: Options) -> None:
         print(f"{target} would be drawn of {sum(len(sweep.configs) for sweep in plan.sweeps)} runs")
 
     monkeypatch.setattr(figure, "_is_done", is_done)

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from paper_figures import frame, page
-from repro import collecting, comparing, drawing, figure
+from repro import collecting, comparing, drawing, figure, growing
 from repro.config.keys import measurements_key, training_key
 from repro.errors import ReproError
 from repro.planned import Run, with_needed
@@ -100,7 +100,7 @@ def published(made, tmp_path, monkeypatch) -> Path:
     sweep |= {"seeds": [0], "rerun": f"python -m repro.rerun {first}"}
     sweep |= {each: sweep[each][:1] for each in ("measurements", "wall_seconds", "cpu_seconds")}
     (folder / "provenance.json").write_text(json.dumps(provenance))
-    monkeypatch.setattr(figure, "results_of", lambda target, scale: folder)
+    monkeypatch.setattr(growing, "results_of", lambda target, scale: folder)
     return folder
 
 
@@ -110,8 +110,8 @@ def test_a_published_result_grows_by_a_seed(made, published, tmp_path, capsys):
     grown = tmp_path / "outputs"
     shutil.copytree(made / "runs", grown / "runs")
     given = options(grown, published=True)
-    plan = figure.planned("figure3", given)
-    figure._tell_taken("figure3", plan, given)
+    plan = growing.planned("figure3", given)
+    plan.tell_taken("figure3", SCALE)
     assert "figure3: its sweep, seed 0, is taken; code has changed since: " in capsys.readouterr().out
     assert [config.seed for sweep in plan.new_sweeps for config in sweep.configs] == [1]
     assert [config.seed for run in plan.new_runs for config in run.configs] == [1]
@@ -130,7 +130,7 @@ def test_a_published_result_grows_by_a_seed(made, published, tmp_path, capsys):
 def test_each_seed_has_its_own_provenance(made, published, tmp_path):
     shutil.copytree(made / "runs", tmp_path / "outputs" / "runs")
     given = options(tmp_path / "outputs", published=True)
-    figure._collect_and_draw("figure3", figure.planned("figure3", given), given)
+    figure._collect_and_draw("figure3", growing.planned("figure3", given), given)
     sweeps = json.loads((given.folder("figure3") / "provenance.json").read_text())["sweeps"]
     for seed in (0, 1):
         assert comparing.provenance_of("", {**sweeps[0]["config"], "seed": seed}, sweeps)["seeds"] == [seed]
@@ -154,8 +154,8 @@ def test_what_is_of_other_runs_is_not_taken(published, tmp_path, capsys, change,
     provenance["sweeps"][0] |= change
     file.write_text(json.dumps(provenance))
     given = options(tmp_path, published=True, seeds=seeds)
-    plan = figure.planned("figure3", given)
-    figure._tell_taken("figure3", plan, given)
+    plan = growing.planned("figure3", given)
+    plan.tell_taken("figure3", SCALE)
     told = capsys.readouterr().out
     assert " is taken;" not in told
     assert told.startswith(f"figure3: not taken: {change.get('sweep', 'its sweep')}, seed 0")
@@ -174,7 +174,7 @@ def test_what_earlier_files_say_of_measurements_is_compared(published, tmp_path,
 
     def why() -> list[str]:
         file.write_text(json.dumps(provenance))
-        reused = figure.planned("figure3", options(tmp_path, published=True)).reused
+        reused = growing.planned("figure3", options(tmp_path, published=True)).reused
         assert reused
         return list(reused.left)
 
@@ -235,10 +235,10 @@ def test_where_all_is_published_nothing_is_asked_of_a_cluster(monkeypatch, capsy
 
 
 def test_where_nothing_is_published_all_is_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(figure, "results_of", lambda target, scale: tmp_path / "none")
+    monkeypatch.setattr(growing, "results_of", lambda target, scale: tmp_path / "none")
     given = options(tmp_path, published=True)
-    plan = figure.planned("figure1", given)
-    figure._tell_taken("figure1", plan, given)
+    plan = growing.planned("figure1", given)
+    plan.tell_taken("figure1", SCALE)
     assert capsys.readouterr().out == "figure1: nothing is taken: nothing is published of it at scale smoke\n"
     assert plan.new_runs == plan.runs
 

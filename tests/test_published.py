@@ -17,7 +17,6 @@ from repro import published as published_module
 from repro.comparing import other_settings
 from repro.config.keys import training_config
 from repro.errors import ReproError
-from repro.figure import list_targets
 from repro.planning import plan
 from repro.published import (
     README,
@@ -26,6 +25,7 @@ from repro.published import (
     Result,
     command_of,
     minutes_in_words,
+    print_targets,
     published,
     readme_table,
     with_table,
@@ -261,7 +261,7 @@ def test_damaged_files_are_named(tmp_path, monkeypatch):
 
 def test_the_list_fits_a_terminal(monkeypatch, capsys):
     monkeypatch.setattr("repro.tracking.progress._WIDTH_IN_A_FILE", 120)
-    list_targets()
+    print_targets()
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 120
     figure1 = next(line for line in lines if line.startswith("figure1 "))

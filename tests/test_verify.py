@@ -13,13 +13,13 @@ import pytest
 
 from paper_figures import claims as claims_of
 from paper_figures import exploitability_curves, frame, page
-from repro import collecting, comparing, staleness, verify
+from repro import collecting, comparing, drawing, shortening, staleness, verify
 from repro.comparing import DIFFERS, OPEN, OUTSIDE, ROUNDING, SAME, WITHIN, compared
 from repro.errors import ReproError
 from repro.repetition import Repetition
+from repro.shortening import Request, shortened
 from repro.targets import ROOT, Options, PlannedSweep, plan_target
 from repro.tracking import provenance
-from repro.verify import Request, shortened
 from tests.helpers.commands import SMALL, configs
 
 # -- numbers ---------------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def test_a_sweep_without_numbers_of_its_own_is_not_compared(tmp_path, monkeypatc
                 config.evaluation = {n: e for n, e in config.evaluation.items() if n == "match"}
         return sweeps, rest
 
-    monkeypatch.setattr(verify, "plan_target", matches_only)
+    monkeypatch.setattr(shortening, "plan_target", matches_only)
     short = shortened(request_for("figure7", tmp_path, sweeps=["d2cfr"]), published("figure7"), [])
     assert not short.sweeps
     assert short.left_out == ["d2cfr is not compared: all that is measured of it needs other trainings."]
@@ -282,7 +282,9 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _with_database) -> Pa
     (folder / "provenance.json").write_text(json.dumps({"sweeps": [collecting.provenance_of(sweeps[0])]}))
     # The files may not be those of a commit while they are worked on.
     monkeypatch.setattr(staleness, "staleness", lambda _: staleness.Staleness([], 1))
-    for name, value in (("ROOT", tmp_path), ("plan_target", planned), ("module_of", lambda _: Module)):
+    monkeypatch.setattr(shortening, "plan_target", planned)
+    monkeypatch.setattr(drawing, "ROOT", tmp_path)
+    for name, value in (("ROOT", tmp_path), ("module_of", lambda _: Module)):
         monkeypatch.setattr(verify, name, value)
     return folder
 
