@@ -55,7 +55,7 @@ _SCRATCH = f"experiment=deep_cfr_leduc algorithm.value.start=random algorithm.va
 _WARM = "experiment=deep_cfr_leduc algorithm.value.start=previous"
 _D2CFR_SCRATCH = f"experiment=d2cfr_leduc algorithm.value.start=random algorithm.value.steps={STEPS}"
 _D2CFR_WARM = "experiment=d2cfr_leduc algorithm.value.start=previous"
-_PUBLISHED = "experiment=figure1"
+_PUBLISHED = "experiment=sd_cfr_leduc"
 
 PLAYERS = (
     Player(
