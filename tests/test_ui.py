@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repro import ui
-from repro.tracking.store import default_uri
+from repro.launching import Command
+from repro.planning import plan
+from repro.tracking import views
+from repro.tracking.store import default_uri, open_store
 from tests.browser_fixture import browser  # noqa: F401
 from tests.test_views import swept  # noqa: F401
 
@@ -87,9 +90,6 @@ def wait_for_charts(browser: Chrome, charts: int, lines: int) -> None:  # noqa: 
 
 
 def link_of_the_command(swept: Path, server: str) -> str:  # noqa: F811
-    from repro.tracking import views  # noqa: PLC0415
-    from repro.tracking.store import open_store  # noqa: PLC0415
-
     experiment = open_store(default_uri(swept)).get_experiment_by_name("kuhn")
     (key,) = [tag.removeprefix(views.VIEW_TAG) for tag in experiment.tags if tag.startswith(views.VIEW_TAG)]
     return views.link(server, experiment, key)
@@ -128,6 +128,21 @@ def test_two_runs_are_selected_in_the_table_and_compared(browser, server, swept)
     WebDriverWait(browser, _LONGEST_SECONDS).until(lambda driver: driver.find_elements(By.XPATH, compare))[0].click()
     text = wait_for(browser, "Comparing 2 Runs", *names[2:])
     assert names[0] not in text
+
+
+def test_means_are_charted_with_their_bounds_and_the_bounds_not_once_more(browser, server, swept):  # noqa: F811
+    asked = ["game=leduc", "algorithm=cfr", "algorithm.iterations=4", "algorithm.snapshot_every=2", "seed=range(2)"]
+    runs = plan([*asked, f"output_dir={swept}"], multirun=True).runs
+    command = Command(swept, None, None)
+    assert command.do([runs]) == 0
+    command.show(runs)
+    command.show_means(runs)
+    experiment = open_store(default_uri(swept)).get_experiment_by_name("leduc")
+    (key,) = [tag.removeprefix(views.VIEW_TAG) for tag in experiment.tags if tag.endswith("-means")]
+    browser.get("about:blank")
+    browser.get(views.link(server, experiment, key))
+    wait_for_charts(browser, charts=2, lines=3)
+    wait_for(browser, "exploitability\n(3)")
 
 
 @pytest.mark.skipif("REPRO_UI_LINK" not in os.environ, reason="REPRO_UI_LINK names no page of a UI that is running")

@@ -69,15 +69,22 @@ class View:
         """The page's, as MLflow names it."""
         metrics = list(self.metrics)[:_MOST_METRICS]
         ids = [str(uuid.uuid4()) for _ in metrics]
+        # MLflow titles a chart by all its metrics, which takes room.
+        columns = len(_X_AXES) - any("|" in metric for metric in metrics)
         sections = [
             {
                 "uuid": section, "name": metric.partition("|")[0], "display": True, "isReordered": True,
-                "columns": len(_X_AXES),
+                "columns": columns,
             }
             for section, metric in zip(ids, metrics, strict=True)
         ]  # fmt: skip
         charts = [
             _chart(metric.split("|"), x, section) for section, metric in zip(ids, metrics, strict=True) for x in _X_AXES
+        ]
+        charts += [
+            _left_out(beside, section)
+            for section, metric in zip(ids, metrics, strict=True)
+            for beside in metric.split("|")[1:]
         ]
         shown = [*(metric.partition("|")[0] for metric in metrics), NODES, COST]
         keys = [{"mode": "tag", "groupByData": self.group_by}]
@@ -127,6 +134,11 @@ def _chart(metrics: Sequence[str], x: str, section: str) -> dict[str, Any]:
         "useGlobalXaxisKey": False,
         "useGlobalLineSmoothing": False,
     }
+
+
+def _left_out(metric: str, section: str) -> dict[str, Any]:
+    """In place of the chart that the page adds of its own accord of a metric which it finds in no section."""
+    return {**_chart([metric], "step", section), "isGenerated": True, "deleted": True}
 
 
 def of_command(invocation: str, metrics: Sequence[str], curves: Sequence[str] = ()) -> View:
