@@ -36,6 +36,15 @@ FIGURE_FLAGS = --scale '$(SCALE)' --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --d
   $(if $(filter-out 0 no false,$(PUBLISHED)),--published)
 ELSEWHERE = $(if $(ON),--on '$(ON)' $(CLUSTER:%=--cluster '%')) $(if $(PART),--part '$(PART)')
 
+# A variable that is nearly one of ours is a slip; others are the environment's of what is run.
+VARIABLES := AGAINST CLUSTER DEVICE FORCE ITERATIONS JOBS KILLS ON OUTPUT PART PORT PUBLISHED PYTHON README RECORD \
+  REFRESH SCALE SEEDS SWEEP TARGET TORCH_INDEX TRACKING_URI VENV
+OTHERS := $(filter-out $(VARIABLES),$(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v)))
+ifneq ($(OTHERS),)
+  SLIP := $(shell $(PYTHON) -c 'import difflib, sys; at = sys.argv.index("--"); near = [(w, m[0]) for w in sys.argv[1:at] if (m := difflib.get_close_matches(w.upper(), sys.argv[at + 1:], 1, 0.75))]; print(*(f"make knows no variable {w} (did you mean {m}?)" for w, m in near[:1]))' $(OTHERS) -- $(VARIABLES))
+  $(if $(SLIP),$(error $(SLIP)))
+endif
+
 # The target that a command is about; nothing is done to one that was not named.
 NAMED = $(or $(TARGET),$(error TARGET is missing: make $(firstword $(MAKECMDGOALS)) TARGET=figure1))
 

@@ -71,7 +71,7 @@ def run(words: Sequence[str], output: str, config_dir: str | None = None) -> int
         trained.check_finished()
         config = replace(measured_otherwise(trained.config, overrides, config_dir), output_dir=output)
         check_others(config)
-        runs.append(Run([config], trained.record.labels))
+        runs.append(Run([config], trained.record.labels, trained.record.title))
     command = Command(prepare_output(output), runs[0].config.tracking_uri, None)
     status = command.do([union(runs)])
     command.show(runs)

@@ -24,7 +24,7 @@ from repro.evaluation.units import milli_units, unit_name
 from repro.faults import faults_told
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards
-from repro.games.lines import action_with_chips, action_word, legal_actions, line_in_words, read_line
+from repro.games.lines import action_with_chips, action_word, legal_actions, line_in_words, place_in_words, read_line
 from repro.games.one_card import OneCard
 from repro.inside.agent import Agent
 from repro.inside.strategies import Hands, Played, hands_at, infosets_of, played_at, read_hand
@@ -67,7 +67,7 @@ def show_position(agent: Agent, line: str, board: str, hand: str) -> None:
 
 def _say_where(agent: Agent, node: int, board: str) -> None:
     game, player = agent.game, int(agent.game.tree.player[node])
-    parts = [f"player {player} after {line_in_words(game, node)!r}" if node else f"player {player}, who acts first"]
+    parts = [f"player {player} {place_in_words(game, node)}"]
     if board:
         parts.append(f"board {board}")
     pot = float(game.tree.chips[node].sum())
@@ -206,7 +206,7 @@ def show_grid(agent: Agent, line: str, board: str, path: Path) -> None:
     hands = hands_at(game, node, board)
     grid.draw(game, node, hands, played_at(game, agent.seats, node, hands),
               grid.title_of(agent.name, game, node, board), path)  # fmt: skip
-    print(f"{path} shows what player {int(game.tree.player[node])} plays after {line_in_words(game, node)!r}")
+    print(f"{path} shows what player {int(game.tree.player[node])} plays, {place_in_words(game, node)}")
 
 
 def show_losses(agent: Agent, most: int, boards: int | None, seed: int) -> None:

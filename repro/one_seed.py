@@ -82,6 +82,7 @@ class Seed:
         record = record_of(folder, config) if record is None else record
         write_config(folder, config)
         record.labels |= labels
+        record.title = title or record.title
         begins_anew = records.is_asked_anew(folder)
         measuring = Measuring(game, config, folder, begins_anew)
         measuring.open_others(snapshots_of(folder) if record.trained and not begins_anew else None)

@@ -11,12 +11,14 @@ from mlflow import MlflowClient
 from repro import evaluate, training
 from repro.collecting import provenance_of
 from repro.evaluation.measures import Exploitability
+from repro.executing import execute
 from repro.measuring import evaluated_with, evaluation_rows, evaluation_seconds
+from repro.planning import plan
 from repro.targets import PlannedSweep
 from repro.tracking import provenance
 from repro.tracking import record as records
 from repro.trained import run_folder
-from tests.helpers.commands import SMALL, call_here, executed, key_of, planned, results
+from tests.helpers.commands import SMALL, call_here, executed, key_of, planned, results, tracked
 
 HOLDEM = (
     "game=fhp", "game.ranks=4", "game.suits=2", "algorithm=sd_cfr_and_deep_cfr", "network=deep_cfr", "network.width=8",
@@ -57,6 +59,18 @@ def test_a_read_out_is_added(outputs):
     assert capped.value.iloc[0] == full.value.iloc[0], "five networks are not more than nine"
     assert capped.value.iloc[-1] != full.value.iloc[-1]
     assert results(outputs, SMALL).equals(before)
+
+
+def test_a_read_out_that_is_added_is_named_like_those_of_its_run(tmp_path):
+    for run in plan([*SMALL, "algorithm.iterations=5,10", f"output_dir={tmp_path}"], multirun=True).runs:
+        assert execute(run.configs, run.labels, run.title) == records.FINISHED
+    added = "+algorithm.readouts.sd_cfr_9={kind: ensemble, capacity: 9}"
+    key = key_of(*SMALL, "algorithm.iterations=10")
+    assert evaluate.run([key, "evaluation=exploitability", added], str(tmp_path)) == 0
+    names = {run.info.run_name for run in tracked(tmp_path)[1] if run.data.tags["repro.key"] == key}
+    before = next(name for name in names if " sd_cfr " in name)
+    assert before.startswith("iterations=10 s0 sd_cfr ")
+    assert before.replace(" sd_cfr ", " sd_cfr_9 ", 1) in names
 
 
 @pytest.mark.usefixtures("_nothing_trains")

@@ -83,6 +83,7 @@ def test_what_is_taken_is_said_and_is_what_would_be_typed():
     same = ("game=hunl_pot", "algorithm=nfsp")
     assert key_of(*same) == key_of(*same, "game_defaults=none", *overrides)
     assert note_of("game=leduc") == note_of() == ""
+    assert note_of("game=kuhn", "algorithm=sd_cfr").startswith("kuhn, sd_cfr: by default ")
 
 
 def test_what_is_typed_wins():

@@ -47,6 +47,13 @@ def test_nothing_is_done_to_a_target_that_was_not_named(command):
     assert f"TARGET is missing: make {command} TARGET=figure1" in done.stderr
 
 
+def test_make_knows_the_variables_that_they_name():
+    (known,) = re.findall(r"^VARIABLES := ((?:.*\\\n)*.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = {word for line in re.findall(r"\bmake [^`\n]*", TEXT) for word in re.findall(r"\b([A-Z_]+)=", line)}
+    assert {"SCALE", "TARGET", "ON"} <= named
+    assert named <= set(known.split()), named - set(known.split())
+
+
 @pytest.mark.parametrize("line", re.findall(r"^ +python -m repro\.run (.*)$", TEXT, re.MULTILINE))
 def test_every_run_they_show_composes(line):
     words = shlex.split(line.replace("=KEY", "=0123456789ab"), comments=True)

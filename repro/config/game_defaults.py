@@ -36,7 +36,8 @@ def with_defaults(overrides: Sequence[str], folders: Iterable[Path]) -> tuple[Di
     # Before what is typed, which wins.
     changed = compose("config", [f"{GROUP}={choice}", *overrides])
     taken = " ".join(f"{key}={value}" for key, value in _differing(plain, changed))
-    return changed, f"{choice.replace('/', ', ')}: by default {taken or 'nothing else'} ({GROUP}=none leaves that out)"
+    asked = f"{plain.game.get('name')}, {plain.algorithm.get('name')}"
+    return changed, f"{asked}: by default {taken or 'nothing else'} ({GROUP}=none leaves that out)"
 
 
 def _choice(cfg: DictConfig, overrides: Sequence[str], folders: Iterable[Path]) -> str | None:

@@ -87,6 +87,11 @@ def line_in_words(game: Game, node: int) -> str:
     return " ".join([*words, *["/"] * (int(game.tree.round[node]) > round_)]) or "the first action"
 
 
+def place_in_words(game: Game, node: int) -> str:
+    """Where in a hand a node is: `after 'check bet'`, or `first to act`."""
+    return f"after {line_in_words(game, node)!r}" if int(game.tree.parent[node]) >= 0 else "first to act"
+
+
 def read_line(game: Game, key: str, text: str) -> int:
     """The decision node that a line of betting leads to; slashes between rounds may be left out.
 
@@ -97,9 +102,10 @@ def read_line(game: Game, key: str, text: str) -> int:
     for word in text.replace("/", " ").replace(",", " ").split():
         action = action_of(game, node, word)
         if action is None:
-            after = f"{key} is {text!r}; after {line_in_words(game, node)!r}"
+            place = place_in_words(game, node)
             allowed = ", ".join(action_word(game, node, each) for each in legal_actions(game, node))
-            raise ReproError(f"{after} {word!r} is none of {allowed}." if allowed else f"{after} the hand is over.")
+            fault = f"{word!r} is none of {allowed}, {place}" if allowed else f"the hand is over {place}"
+            raise ReproError(f"{key} is {text!r}; {fault}.")
         node = int(game.tree.child[node, action])
     if int(game.tree.player[node]) < 0:
         raise ReproError(f"{key} is {text!r}; the hand is over after {line_in_words(game, node)!r}, and nobody acts.")

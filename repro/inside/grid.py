@@ -21,7 +21,7 @@ from repro.games.betting import ALL_IN, CALL, FOLD, RAISE
 from repro.games.card_names import rank_names
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards
-from repro.games.lines import action_with_chips, legal_actions, line_in_words
+from repro.games.lines import action_with_chips, legal_actions, place_in_words
 from repro.inside.strategies import Hands, Played
 
 _COLOURS = {FOLD: "#7f9fc6", CALL: "#5aa469", RAISE: "#d9743f", ALL_IN: "#8c2d2d"}
@@ -103,6 +103,5 @@ def _name(names: Sequence[str], row: int, column: int) -> str:
 
 def title_of(agent: str, game: Game, node: int, board: str) -> str:
     """What a picture is of."""
-    where = f"after {line_in_words(game, node)!r}" if int(game.tree.parent[node]) >= 0 else "first to act"
     public = f", board {board}" if board else ""
-    return f"{game.name}, player {int(game.tree.player[node])} {where}{public}\n{agent}"
+    return f"{game.name}, player {int(game.tree.player[node])} {place_in_words(game, node)}{public}\n{agent}"

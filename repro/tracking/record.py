@@ -58,6 +58,7 @@ class RunRecord:
         wall_seconds: time spent in training.
         cpu_seconds: of the processor's; 0 if it is not known, as of runs of earlier versions.
         labels: target -> scale, of all the invocations that asked for it.
+        title: what the newest of these said of its hyperparameters (`repro.planned.Run`).
         attempt: id that its runs in MLflow carry, by which they are found again; what is done anew has a new one.
         mlflow: name of a read-out, or "training" -> id of its MLflow run.
         made_with: code, versions and hardware of the processes that trained; where they differ, all values.
@@ -79,6 +80,7 @@ class RunRecord:
     wall_seconds: float = 0.0
     cpu_seconds: float = 0.0
     labels: dict[str, str] = field(default_factory=dict)
+    title: str = ""
     attempt: str = ""
     mlflow: dict[str, str] = field(default_factory=dict)
     made_with: dict[str, list[str]] = field(default_factory=dict)
