@@ -79,7 +79,8 @@ def test_chips_count_from_where_the_round_began():
 @pytest.mark.parametrize(
     ("line", "told"),
     [("bet check", "none of fold, call, raise"), ("fold", "'fold' is none of check, bet, first to act."),
-     ("hum", "'hum'"), ("check check / check check", "the hand is over"), ("check check check check check", "the hand is over")],
+     ("hum", "'hum'"), ("check check / check check", "the hand is over"),
+     ("check check check check check", "the hand is over")],
 )  # fmt: skip
 def test_what_nobody_can_do_is_refused(line, told):
     with pytest.raises(ReproError, match=told):
