@@ -8,7 +8,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.claims import NOT_TESTABLE, Claim, all_of, below
+from paper_figures.claims import NOT_TESTABLE, Claim, above, all_of, below
 from paper_figures.d2cfr_curves import LABEL, UNIT, apart, draw_curves, late, share_below
 from paper_figures.exploitability_curves import label_axis, unless_smoke
 from paper_figures.frame import curves, values
@@ -70,6 +70,8 @@ def claims(data: pd.DataFrame) -> list[Claim]:
         _lowest(data, "loss/policy", LOW_LOSS, "lowest_policy_loss", "loss"),
         _below_except(data, "exploitability", UNIT, 1000, (350, 680)),
         _below_except(data, "loss/policy", "loss", 300, (150, 550)),
+        _above_then(data, "exploitability", UNIT, 1000, (350, 680)),
+        _above_then(data, "loss/policy", "loss", 300, (150, 550)),
         _any_difference(data),
     ]
 
@@ -106,6 +108,22 @@ def _below_except(data: pd.DataFrame, metric: str, unit: str, other: int, except
         name, statement, "Sec. V.B.2", unless_smoke(data, all_of([below(measured, 0), nearly])), measured, unit,
         note=f"mean of the other evaluations, Welch's interval; lower at {share:.0%} of them in the mean over seeds; "
         "holds if the mean is below 0 and so are nearly all",
+    )  # fmt: skip
+
+
+def _above_then(data: pd.DataFrame, metric: str, unit: str, other: int, exception: tuple[int, int]) -> Claim:
+    """That 800 play-outs are worse than another number in the iterations that the text excepts."""
+    tables, (first, last) = by_simulations(data, metric), exception
+    statement = f"N = 800 has a higher {_NAMES[metric]} than N = {other:,} from iteration {first} to {last}"
+    ran = 800 in tables and other in tables
+    then = [step for step in tables[800].columns if first <= float(str(step)) <= last] if ran else []
+    if not then:
+        why = f"runs end before iteration {first}" if ran else "not all of them were run"
+        return Claim(f"above_{other}_then", statement, "Sec. V.B.2", NOT_TESTABLE, None, unit, note=why)
+    measured = apart(tables[800][then].mean(axis=1), tables[other][then].mean(axis=1))
+    return Claim(
+        f"above_{other}_then", statement, "Sec. V.B.2", unless_smoke(data, above(measured, 0)), measured, unit,
+        note="mean of these evaluations, Welch's interval; holds if above 0",
     )  # fmt: skip
 
 

@@ -177,6 +177,9 @@ def _claims(data: pd.DataFrame, cell: Cell) -> Iterator[Claim]:
     if abs(ours.mean) > lost:
         wins = large = NOT_TESTABLE
         note += f". One of the two loses more than by folding every hand, {lost:g} {unit}: it has not learned to play"
+    elif any(measured(data, other).mean < -lost for other in _cells(data) if other.game == cell.game):
+        wins = large = NOT_TESTABLE
+        note += f". D2CFR loses more than by folding every hand, {lost:g} {unit}, to another: it has not learned"
     long = cell.opponent == "nfsp_long"
     yield Claim(
         name, f"D2CFR beats {opponent} on {game}", "after Table I" if long else "Table I", unless_smoke(data, wins),

@@ -128,8 +128,14 @@ def test_figure9_claims():
     good = figure9_data({50: 500.0, 300: 200.0, 800: 90.0, 1000: 100.0})
     assert verdicts(figure9, good) == {
         "lowest_exploitability": HELD, "lowest_policy_loss": DID_NOT_HOLD, "below_1000_except": HELD,
-        "below_300_except": HELD, "more_is_better": HELD,
+        "below_300_except": HELD, "more_is_better": HELD, "above_1000_then": NOT_TESTABLE,
+        "above_300_then": NOT_TESTABLE,
     }  # fmt: skip
+    longer = good.assign(step=10 * good.step)
+    for n, expected in ((1000, HELD), (300, DID_NOT_HOLD)):
+        then = longer.step.between(350, 550) & (longer.simulations == 800)
+        worse = longer.assign(value=longer.value.where(~then, 150.0 * 1e-3 ** (longer.metric == "loss/policy")))
+        assert verdicts(figure9, worse)[f"above_{n}_then"] == expected
     bad = figure9_data({50: 50.0, 300: 100.0, 800: 90.0, 1000: 100.0})
     assert verdicts(figure9, bad)["lowest_exploitability"] == DID_NOT_HOLD
     assert verdicts(figure9, bad)["more_is_better"] == DID_NOT_HOLD
@@ -308,6 +314,19 @@ def test_table3_at_the_papers_length_is_of_leduc_alone():
     assert [axes.get_title() for axes in table3.draw(data).axes] == ["Leduc"]
     assert {row[0].split(",")[0] for row in cells(table3.table(data))} == {"game", "Leduc", "run"}
     assert {sweep.name for sweep in table3.SWEEPS if "paper" in (sweep.only or ("paper",))} == set(data.sweep)
+
+
+def test_who_loses_to_one_by_more_than_folding_has_beaten_nobody():
+    data = table3_data(40.0)
+    lost = data.sweep.eq("d2cfr_hnlh") & data.metric.eq("match/nfsp/value")
+    assert lost.any()
+    found = verdicts(table3, data.assign(value=data.value.where(~lost, -800.0)))
+    assert {name for name, verdict in found.items() if verdict == HELD} == {
+        "leduc_deep_cfr", "leduc_sd_cfr", "leduc_nfsp", "leduc_nfsp_long",
+    }  # fmt: skip
+    # Another's losses say nothing of D2CFR.
+    won = verdicts(table3, data.assign(value=data.value.where(~lost, 800.0)))
+    assert (won["hnlh_nfsp"], won["hnlh_deep_cfr"]) == (NOT_TESTABLE, HELD)
 
 
 def test_table3_meets_the_long_nfsp_where_it_was_run():

@@ -43,6 +43,9 @@ def made_up(*, sd=1.0, deep=1.2, capped=1.5, scale="laptop", swing=0.3, full_swi
 def test_claims_hold_on_data_like_the_papers():
     found = verdicts(figure1, made_up())
     assert found["sd_below_deep"] == found["sd_below_deep_at_the_end"] == claims_of.HELD
+    assert found["gap_as_large"] == claims_of.HELD
+    assert verdicts(figure1, made_up(deep=1.02))["gap_as_large"] == claims_of.DID_NOT_HOLD
+    assert verdicts(figure1, made_up(deep=1.8))["gap_as_large"] == claims_of.DID_NOT_HOLD
     assert found["sd_cfr_falls"] == found["deep_cfr_falls"] == claims_of.HELD
     assert found["sd_cfr_at_300"] == found["deep_cfr_at_300"] == claims_of.HELD
     assert found["capacity_10_ends_above"] == found["capacity_1000_ends_above"] == claims_of.HELD
