@@ -16,7 +16,7 @@ import pandas as pd
 
 from paper_figures import claims as claims_of
 from paper_figures import frame, page
-from repro import durable, published
+from repro import comparing, durable, published
 from repro.errors import ReproError, told_as
 from repro.evaluation.statistics import digits
 from repro.targets import ROOT, Options, module_of
@@ -30,7 +30,7 @@ def draw(target: str, data: pd.DataFrame, provenance: dict[str, Any], folder: Pa
     (folder / "claims.json").unlink(missing_ok=True)
     frame.write(data, folder / frame.DATA)
     durable.write(folder / "provenance.json", (json.dumps(provenance, indent=2) + "\n").encode())
-    _write_drawn(files, claims, folder, target)
+    _write_drawn(files, claims, folder, target, str(data["scale"].iloc[0]))
 
 
 def _drawn(module: ModuleType, data: pd.DataFrame) -> tuple[dict[str, bytes], Sequence[claims_of.Claim]]:
@@ -44,12 +44,15 @@ def _drawn(module: ModuleType, data: pd.DataFrame) -> tuple[dict[str, bytes], Se
     return files, module.claims(data)
 
 
-def _write_drawn(files: dict[str, bytes], claims: Sequence[claims_of.Claim], folder: Path, target: str) -> None:
+def _write_drawn(
+    files: dict[str, bytes], claims: Sequence[claims_of.Claim], folder: Path, target: str, scale: str
+) -> None:
     _make(folder)
     for ending, content in files.items():
         durable.write(folder / f"{target}.{ending}", content)
     claims_of.write(claims, folder / "claims.json")
     _print_claims(claims)
+    _print_published_beside(claims, results_of(target, scale))
     print(f"figure, data and verdicts: {folder}")
 
 
@@ -83,6 +86,22 @@ def _print_claims(claims: Sequence[claims_of.Claim]) -> None:
         print(claims_of.tally(testable))
 
 
+def _print_published_beside(claims: Sequence[claims_of.Claim], results: Path) -> None:
+    """Say which claims are judged otherwise than in what is published at the same scale, if anything is."""
+    if not (results / "claims.json").is_file():
+        return
+    where = f"paper_figures/results/{results.name}"
+    try:
+        published = comparing.published_verdicts(results)
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        print(f"published verdicts in {where} cannot be read ({type(error).__name__})")
+        return
+    found = comparing.differing({"here": comparing.verdicts(claims), "published": published})
+    print(f"claims that are judged otherwise than in {where}: {len(found) or 'none'}")
+    for claim, (here, before) in found.items():
+        print(f"  {claim}: here {here}, published {before}")
+
+
 def draw_again(target: str, options: Options) -> None:
     """Draw from the exported CSV alone, or where the target was not made from the published one.
 
@@ -98,7 +117,7 @@ def draw_again(target: str, options: Options) -> None:
             f"{path} does not hold what {target} is drawn from ({type(error).__name__}); make the figure again, which "
             "repeats no finished run."
         ) from error
-    _write_drawn(files, claims, folder, target)
+    _write_drawn(files, claims, folder, target, options.scale)
 
 
 Exported = tuple[pd.DataFrame, dict[str, Any]]

@@ -230,6 +230,25 @@ def test_what_is_drawn_from_published_data_is_published_with_these(tmp_path, mon
     assert "### Made with" in filled
 
 
+def test_who_draws_is_told_what_is_judged_otherwise_than_published(tmp_path, monkeypatch, capsys):
+    results, options = tmp_path / "figure9-laptop", Options("laptop", tmp_path / "outputs", 1, "cpu", False)
+    shutil.copytree(RESULTS / "figure9-laptop", results)
+    monkeypatch.setattr(drawing, "results_of", lambda target, scale: results)
+    monkeypatch.setattr(drawing, "ROOT", tmp_path)
+    drawing.draw_again("figure9", options)
+    where = "claims that are judged otherwise than in paper_figures/results/figure9-laptop: "
+    assert f"{where}none\n" in capsys.readouterr().out
+    claims = json.loads((results / "claims.json").read_text())
+    (more,) = [claim for claim in claims if claim["id"] == "more_is_better"]
+    judged, more["verdict"] = more["verdict"], "of another time"
+    (results / "claims.json").write_text(json.dumps(claims))
+    drawing.draw_again("figure9", options)
+    assert f"{where}1\n  more_is_better: here {judged}, published of another time\n" in capsys.readouterr().out
+    (results / "claims.json").write_text("{")
+    drawing.draw_again("figure9", options)
+    assert "results/figure9-laptop cannot be read (JSONDecodeError)" in capsys.readouterr().out
+
+
 # -- the README, the terminal, and what is cited ---------------------------------------------------------------------
 
 
