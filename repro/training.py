@@ -334,6 +334,9 @@ class Reporting(pl.Callback):
     def _measured(self, training: Training, seed: Seed) -> Measured:
         if not training.is_due:
             return {}
+        # Which can take as long as many iterations, of which the run's progress would show none.
+        self._record.message = f"measuring iteration {training.iteration}"
+        records.write(self._folder, self._record)
         snapshot = training.snapshot()
         assert training.snapshots is not None
         training.snapshots.write(snapshot)
@@ -344,7 +347,7 @@ class Reporting(pl.Callback):
         pl_module.log_dict({**training.metrics, **flat, "step": float(training.iteration)}, batch_size=1)
 
     def _report(self, training: Training) -> None:
-        self._record.headline = _headline(self._seeds)
+        self._record.headline, self._record.message = _headline(self._seeds), ""
         self._record.iteration = training.iteration
         work = self._seeds[0].config.algorithm.work
         done, left = work(training.iteration) - work(self._first), training.iterations - training.iteration

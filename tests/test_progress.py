@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 
+from repro.measuring import Measuring
 from repro.tracking import record as records
 from repro.tracking.progress import Job, Watcher, console
 from repro.tracking.record import RunRecord
+from tests.helpers.commands import executed
 
 
 def test_a_run_that_was_interrupted_is_shown_and_not_waited_for(tmp_path, capsys):
@@ -21,3 +23,26 @@ def test_a_run_that_was_interrupted_is_shown_and_not_waited_for(tmp_path, capsys
     assert first.split() == ["first", "interrupted", "the", "disk", "is", "full"]
     assert second.startswith("second")
     assert summary.startswith("1 of 2 runs done")
+
+
+def test_that_a_snapshot_is_being_measured_is_said_while_it_is(tmp_path, capsys, monkeypatch):
+    """An evaluation can take as long as many iterations."""
+    seen: list[str] = []
+    measure = Measuring.measure
+
+    def measured(self, snapshot):
+        (path,) = (tmp_path / "runs").glob("*/run.json")
+        seen.append(records.read(path.parent).message)
+        return measure(self, snapshot)
+
+    monkeypatch.setattr(Measuring, "measure", measured)
+    overrides = ["game=kuhn", "algorithm=cfr", "algorithm.iterations=4", "algorithm.snapshot_every=2"]
+    assert executed(*overrides, f"output_dir={tmp_path}") == records.FINISHED
+    assert seen == ["measuring iteration 2", "measuring iteration 4"]
+    (path,) = (tmp_path / "runs").glob("*/run.json")
+    assert records.read(path.parent).message == ""
+    running = RunRecord(state=records.RUNNING, iteration=1, iterations=4, seconds_per_iteration=2.0, message=seen[0])
+    watcher = Watcher([Job("first", tmp_path / "1")], "", parallel=1)
+    console(sys.stdout).print(watcher._table([running]))
+    assert " 1/4 measuring iteration 2" in capsys.readouterr().out
+    assert "[first 1/4 measuring iteration 2]" in watcher._summary([running])

@@ -87,7 +87,8 @@ class Watcher:
                 bar = ProgressBar(total=max(1, record.iterations), completed=record.iteration, width=24)
                 remaining = record.remaining_seconds
                 eta = f"{_duration(remaining)} left" if remaining is not None else "starting"
-                table.add_row(job.label, bar, f"{record.iteration}/{record.iterations}", eta, record.headline)
+                iteration = f"{record.iteration}/{record.iterations}"
+                table.add_row(job.label, bar, iteration, record.message or eta, record.headline)
             elif record.state in (FAILED, INTERRUPTED):
                 table.add_row(job.label, Text(record.state, style="red"), "", "", record.message)
             elif record.state in ENDED:
@@ -104,7 +105,8 @@ class Watcher:
         if remaining is not None and num_done < len(records):
             text += f", about {_duration(remaining)} left"
         running = [(j, s) for j, s in zip(self._jobs, records, strict=True) if s.state == RUNNING and s.iteration]
-        detail = "; ".join(f"{j.label} {s.iteration}/{s.iterations} {s.headline}".rstrip() for j, s in running)
+        said = [(f"{j.label} {s.iteration}/{s.iterations}", s.headline, s.message) for j, s in running]
+        detail = "; ".join(" ".join(filter(None, words)) for words in said)
         return f"{text} [{detail}]" if detail and not self._console.is_terminal else text
 
     def _remaining(self, records: list[RunRecord]) -> float | None:

@@ -46,7 +46,7 @@ class RunRecord:
         iteration, iterations: CFR iterations done and planned.
         seconds_per_iteration: of those to come, by what this process's took; 0 before the first.
         headline: newest value of the headline metric, with its name and unit, e.g. "sd_cfr 112 mA/g".
-        message: why it failed or was interrupted, or what is being done after training.
+        message: why it failed or was interrupted, or what is being done beside training.
         invocation: id of the command that wrote this.
         updated: Unix time of the last write.
         earlier: state, headline and message that other commands left, by their ids, newest last.
