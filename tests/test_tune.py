@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import optuna
+import pandas as pd
 import pytest
 from mlflow import MlflowClient
 from optuna.trial import TrialState
@@ -20,6 +21,8 @@ from optuna.trial import TrialState
 from repro import tune
 from repro.config.keys import training_key
 from repro.errors import ReproError
+from repro.evaluation.statistics import mean_ci
+from repro.targets import ROOT
 from repro.tracking import record as records
 from repro.trained import run_folder
 from repro.tuning import page, trials
@@ -255,3 +258,16 @@ def _check_left(output: Path) -> None:
     for label in ("trial-0", "default", "best"):
         found = client.search_runs([experiment.experiment_id], f"tags.`target.tune.tiny` = '{label}'")
         assert found or label == "default", "the best may be the default"
+
+
+# -- the worked example ----------------------------------------------------------------------------------------------
+
+
+def test_what_the_documentation_says_was_gained_is_what_the_example_left():
+    folder = ROOT / "docs" / "tuned" / "leduc_deep_cfr"
+    fresh = pd.read_csv(folder / "fresh.csv")
+    best, default = (mean_ci(fresh[fresh.what == what]["value"]) for what in ("best", "default"))
+    assert best.n == default.n == 10
+    said = f"the best has {best} mA/g on 10 fresh seeds, where the default has {default}"
+    assert said in (ROOT / "docs" / "tuning.md").read_text()
+    assert f"{best} against {default}" in (folder / "study.md").read_text()
