@@ -96,7 +96,8 @@ class TableReadout(Readout):
             buckets = getattr(self.config.algorithm, "buckets", None)
             self._rows_of = abstraction(self.game, buckets, snapshot.state["centres"])
         blueprint = Blueprint(self._rows_of, self.weights(snapshot).to(self.game.device))
-        policy = blueprint.table() if self.game.listed else blueprint
+        # Of a large game a table of probabilities, and another of uniform ones to make it, take gigabytes each.
+        policy = blueprint.table() if self.game.listed and self.game.infosets <= MOST_ROWS_WITH_REGRETS else blueprint
         return policy, policy
 
 
