@@ -41,7 +41,7 @@ VARIABLES := AGAINST CLUSTER DEVICE FORCE ITERATIONS JOBS KILLS ON OUTPUT PART P
   REFRESH SCALE SEEDS SWEEP TARGET TORCH_INDEX TRACKING_URI VENV
 OTHERS := $(filter-out $(VARIABLES),$(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v)))
 ifneq ($(OTHERS),)
-  SLIP := $(shell $(PYTHON) -c 'import difflib, sys; at = sys.argv.index("--"); near = [(w, m[0]) for w in sys.argv[1:at] if (m := difflib.get_close_matches(w.upper(), sys.argv[at + 1:], 1, 0.75))]; print(*(f"make knows no variable {w} (did you mean {m}?)" for w, m in near[:1]))' $(OTHERS) -- $(VARIABLES))
+  SLIP := $(shell $(PYTHON) -c 'import difflib, sys; at = sys.argv.index("--"); near = [(w, m[0]) for w in sys.argv[1:at] if (m := difflib.get_close_matches(w.upper(), sys.argv[at + 1:], 1, 0.8))]; print(*(f"make knows no variable {w} (did you mean {m}?)" for w, m in near[:1]))' $(OTHERS) -- $(VARIABLES))
   $(if $(SLIP),$(error $(SLIP)))
 endif
 

@@ -161,9 +161,20 @@ def folding(game: str) -> float:
     return milli_units(loaded, float(np.mean(loaded.rules.ante)))
 
 
+def _unlearned(data: pd.DataFrame, cell: Cell) -> str:
+    """Why a match says nothing: one of the two plays worse than who folds every hand; empty if neither does."""
+    lost = folding(cell.game)
+    folds = f"more than by folding every hand, {lost:g} {GAMES[cell.game][1]}"
+    if abs(measured(data, cell).mean) > lost:
+        return f"One of the two loses {folds}: it has not learned to play"
+    if any(measured(data, other).mean < -lost for other in _cells(data) if other.game == cell.game):
+        return f"D2CFR loses {folds}, to another: it has not learned to play"
+    return ""
+
+
 def _claims(data: pd.DataFrame, cell: Cell) -> Iterator[Claim]:
     (game, unit), opponent = GAMES[cell.game], OPPONENTS[cell.opponent]
-    name, ours, lost = f"{cell.game}_{cell.opponent}", measured(data, cell), folding(cell.game)
+    name, ours, why_not = f"{cell.game}_{cell.opponent}", measured(data, cell), _unlearned(data, cell)
     wins: str = above(ours, 0)
     note = "after the last iteration, mean over runs"
     large, how_much = matches.as_large(ours, cell.mean, cell.half)
@@ -174,12 +185,8 @@ def _claims(data: pd.DataFrame, cell: Cell) -> Iterator[Claim]:
     note += "; holds if above 0"
     if data.scale.iloc[0] != "paper":
         large, how_much = NOT_TESTABLE, f"{how_much}; judged at the paper's length only"
-    if abs(ours.mean) > lost:
-        wins = large = NOT_TESTABLE
-        note += f". One of the two loses more than by folding every hand, {lost:g} {unit}: it has not learned to play"
-    elif any(measured(data, other).mean < -lost for other in _cells(data) if other.game == cell.game):
-        wins = large = NOT_TESTABLE
-        note += f". D2CFR loses more than by folding every hand, {lost:g} {unit}, to another: it has not learned"
+    if why_not:
+        wins, large, note, how_much = NOT_TESTABLE, NOT_TESTABLE, f"{note}. {why_not}", f"{how_much}. {why_not}"
     long = cell.opponent == "nfsp_long"
     yield Claim(
         name, f"D2CFR beats {opponent} on {game}", "after Table I" if long else "Table I", unless_smoke(data, wins),

@@ -9,13 +9,15 @@ differs between them, or has changed since), versions and hardware, stored data 
 - of several seeds on both sides, the difference of the means at the last common iteration, B minus A, with Welch's 95%
   interval.
 
-Wall times are left out. Exit status 0 says that all numbers are the same (or, of different seeds, nothing), 1 that some
-are not.
+Read-outs of one name are compared; where either side has one alone, as CFR and CFR+ have, these two are, whatever their
+names. Wall times are left out. Exit status 0 says that all numbers are the same (or, of different seeds, nothing), 1
+that some are not, or that no read-out was measured in the same way on both sides.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
@@ -29,6 +31,7 @@ from repro import catalogue, staleness
 from repro.arguments import Parser
 from repro.catalogue import Entry
 from repro.comparing import CLOCKS
+from repro.config.checks import TRAINING
 from repro.config.keys import training_config
 from repro.errors import ReproError
 from repro.evaluation.statistics import difference
@@ -37,6 +40,7 @@ from repro.faults import faults_told
 from repro.stopping import stoppable
 from repro.subgames.data import SubgameDataConfig
 from repro.tracking.progress import console
+from repro.tracking.record import load_json
 
 _ALL_DIGITS = 17
 """That tell any float64 from any other one."""
@@ -122,6 +126,31 @@ def results(side: Sequence[Entry]) -> pd.DataFrame:
     return table[~table.metric.isin(CLOCKS)]
 
 
+def with_lone_read_outs(a: Sequence[Entry], b: Sequence[Entry]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Every number of both sides; a read-out that is a side's only one bears both names if the other has one only, too.
+
+    What is measured of these two is alike where the evaluation is, whatever kind of read-out it is of.
+    """
+    tables = [results(side) for side in (a, b)]
+    names = [sorted(set(table.readout) - {TRAINING}) for table in tables]
+    if names[0] == names[1] or any(len(alone) != 1 for alone in names):
+        return tables[0], tables[1]
+    both = f"{names[0][0]} | {names[1][0]}"
+    asked = {key: evaluation for side in (a, b) for key, evaluation in _asked(side).items()}
+    for table in tables:
+        alone = table.readout != TRAINING
+        table.loc[alone, "readout"] = both
+        table.loc[alone, "evaluation_key"] = table.evaluation_key[alone].map(asked)
+    return tables[0], tables[1]
+
+
+def _asked(side: Sequence[Entry]) -> dict[str, str]:
+    """By an evaluation's key what is measured, apart from what of."""
+    files = [path for entry in side for path in (entry.folder / "evaluations").glob("*.json")]
+    stored = {path.stem: load_json(path) for path in files}
+    return {key: json.dumps(s["evaluation"], sort_keys=True) for key, s in stored.items() if isinstance(s, dict)}
+
+
 def equal_digits(a: float, b: float) -> int:
     """In how many significant digits two numbers agree; 17, which is all, where they are the same."""
     if a == b:
@@ -185,7 +214,7 @@ def compare(a: Sequence[Entry], b: Sequence[Entry], every: bool) -> int:
     stored = [data(side[0]) for side in (a, b)]
     if any(stored):
         _print_part("data", [] if stored[0] == stored[1] else [f"{stored[0]} | {stored[1]}"])
-    return _compare_results(results(a), results(b), every)
+    return _compare_results(*with_lone_read_outs(a, b), every)
 
 
 def _print_part(title: str, lines: Sequence[str]) -> None:
@@ -198,13 +227,17 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
     seeds = set(a.seed) & set(b.seed)
     shown = number_by_number(a, b) if seeds else pd.DataFrame()
     status = 0
-    if len(shown):
+    if len(shown) and (shown.readout == TRAINING).all() and (a.readout != TRAINING).any():
+        names = [_listed(sorted(set(side.readout) - {TRAINING})) for side in (a, b)]
+        print(f"results: no read-out was measured in the same way on both sides; A has {names[0]}, B has {names[1]}")
+        status = 1
+    elif len(shown):
         same, total = int(shown.same.sum()), int(shown.numbers.sum())
         status = int(same < total)
         which = f"results of the seeds that both have ({_listed(sorted(seeds))}), at iterations that both have"
         print(f"{which}: {same} of {total} numbers are the same")
         table = Table("read-out", "metric", "the same", "least digits", "first apart", "iteration", "A", "B", box=None)
-        for row in shown[every | (shown.readout != "training")].to_dict("records"):
+        for row in shown[every | (shown.readout != TRAINING)].to_dict("records"):
             digits = "all" if row["digits"] == _ALL_DIGITS else str(row["digits"])
             first = "" if pd.isna(row["first"]) else str(int(row["first"]))
             same_here = f"{row['same']} of {row['numbers']}"
@@ -218,7 +251,7 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
         print("means over seeds, and B minus A with Welch's 95% interval:")
         table = Table("read-out", "metric", "iteration", "A", "B", "B - A", box=None)
         averages = means(a, b)
-        for row in averages[every | (averages.readout != "training")].to_dict("records"):
+        for row in averages[every | (averages.readout != TRAINING)].to_dict("records"):
             table.add_row(
                 row["readout"], row["metric"], str(row["last"]), f"{row['a']:.4g}", f"{row['b']:.4g}", str(row["apart"])
             )

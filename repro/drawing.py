@@ -92,14 +92,14 @@ def _print_published_beside(claims: Sequence[claims_of.Claim], results: Path) ->
         return
     where = f"paper_figures/results/{results.name}"
     try:
-        published = comparing.published_verdicts(results)
-    except (OSError, ValueError, TypeError, LookupError) as error:
-        print(f"published verdicts in {where} cannot be read ({type(error).__name__})")
+        before = comparing.published_verdicts(results)
+    except (ValueError, TypeError, LookupError) as error:
+        print(f"published verdicts, {where}/claims.json, cannot be read ({type(error).__name__}: {error})")
         return
-    found = comparing.differing({"here": comparing.verdicts(claims), "published": published})
+    found = comparing.differing({"here": comparing.verdicts(claims), "published": before})
     print(f"claims that are judged otherwise than in {where}: {len(found) or 'none'}")
-    for claim, (here, before) in found.items():
-        print(f"  {claim}: here {here}, published {before}")
+    for claim, (here, then) in found.items():
+        print(f"  {claim}: here {here}, published {then}")
 
 
 def draw_again(target: str, options: Options) -> None:

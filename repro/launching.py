@@ -262,7 +262,9 @@ def report(
     for job, record in zip(jobs, last, strict=True):
         good = record.state in DONE
         failed |= not good
-        why = record.message or (record.headline if good else f"did not finish: {_reason(interrupted)}")
+        # While a run goes on, its message says what is being done.
+        said = "" if record.state == records.RUNNING else record.message
+        why = said or (record.headline if good else f"did not finish: {_reason(interrupted)}")
         # A run without a last word, though nothing has ended the command, is no state that anyone knows.
         state = FAILED if interrupted is None and record.state in (records.RUNNING, records.WAITING) else record.state
         made = (reused or {}).get(job.folder, "")

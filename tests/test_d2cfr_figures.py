@@ -131,6 +131,7 @@ def test_figure9_claims():
         "below_300_except": HELD, "more_is_better": HELD, "above_1000_then": NOT_TESTABLE,
         "above_300_then": NOT_TESTABLE,
     }  # fmt: skip
+    assert verdicts(figure9, good.assign(step=5 * good.step))["above_1000_then"] == NOT_TESTABLE, "ends within"
     longer = good.assign(step=10 * good.step)
     for n, expected in ((1000, HELD), (300, DID_NOT_HOLD)):
         then = longer.step.between(350, 550) & (longer.simulations == 800)

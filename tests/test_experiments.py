@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from paper_figures.sweeps import Sweep, against
+from repro.config.keys import training_key
 from repro.planned import Run
 from repro.planning import CONF, plan
+from tests.helpers.commands import configs
 
 TARGETS = sorted(path.stem for path in (CONF.parent / "paper_figures").glob("*.md"))
 SCALES = ("smoke", "laptop", "paper")
@@ -103,6 +105,14 @@ def test_experiments_say_how_they_depart(target):
 def test_every_experiment_is_used():
     used = set().union(*map(_experiments, TARGETS))
     assert {path.stem for path in (CONF / "experiment").iterdir()} == used
+
+
+def test_sd_cfr_against_d2cfr_is_figure_1s_training_at_laptop_scale():
+    """Published there, and done once for both; at `paper` it has D2CFR's length."""
+    for scale, same in (("laptop", True), ("smoke", True), ("paper", False)):
+        one, other = (configs(f"experiment={name}", f"scale={scale}")[0] for name in ("figure1", "sd_cfr_leduc"))
+        assert (training_key(one) == training_key(other)) == same
+    assert other.algorithm.iterations == 1000
 
 
 def test_departures_are_of_an_experiment_at_a_scale():

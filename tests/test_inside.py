@@ -78,7 +78,7 @@ def test_chips_count_from_where_the_round_began():
 
 @pytest.mark.parametrize(
     ("line", "told"),
-    [("bet check", "none of fold, call, raise"), ("fold", "'fold' is none of check, bet, first to act."),
+    [("bet check", "none of fold, call, raise"), ("fold", "first to act 'fold' is none of check, bet."),
      ("hum", "'hum'"), ("check check / check check", "the hand is over"),
      ("check check check check check", "the hand is over")],
 )  # fmt: skip

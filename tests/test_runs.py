@@ -302,6 +302,23 @@ def test_a_run_done_again_is_the_same_and_another_is_not(outputs, tmp_path, caps
     assert "code that determines A has changed since:" in out
 
 
+def test_two_algorithms_are_compared_by_their_only_read_outs(tmp_path, capsys):
+    short = ("game=kuhn", "algorithm.iterations=4", "algorithm.snapshot_every=2")
+    cfr, plus = (*short, "algorithm=cfr"), (*short, "algorithm=cfr_plus")
+    for overrides in (cfr, plus, SMALL):
+        assert executed(*overrides, f"output_dir={tmp_path}") == records.FINISHED
+    words = ["--output", str(tmp_path)]
+    assert compare.main([key_of(*cfr), key_of(*plus), *words]) == 1
+    out = capsys.readouterr().out
+    table = next(line for line in out.splitlines() if "exploitability" in line and " | " in line)
+    assert table.split()[:4] == ["cfr", "|", "cfr_plus", "exploitability"]
+    assert "0 of 2" in table
+    # One with two read-outs has no partner for the only one of another.
+    assert compare.main([key_of(*cfr), key_of(*SMALL), *words]) == 1
+    out = capsys.readouterr().out
+    assert "no read-out was measured in the same way on both sides; A has cfr, B has deep_cfr, sd_cfr" in out
+
+
 def test_several_seeds_are_compared_by_their_means(outputs, capsys):
     seeds = [key_of(*SMALL, f"seed={seed}") for seed in range(3)]
     assert compare.main([",".join(seeds[:2]), ",".join(seeds[1:]), "--output", str(outputs)]) == 0

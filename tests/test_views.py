@@ -188,6 +188,13 @@ def test_means_are_over_seeds_with_their_interval_at_steps_that_all_have():
     assert not list(means.of_figure(data_of(1), ["best"]))
 
 
+def test_of_means_the_bounds_are_charted_with_them_and_left_out_by_themselves():
+    charts = views.of_means("figure9", "smoke", ["exploitability"]).state()["compareRunCharts"]
+    bounds = ["exploitability/low", "exploitability/high"]
+    assert [c["selectedMetricKeys"] for c in charts if not c["deleted"]] == [["exploitability", *bounds]] * 3
+    assert [c["metricKey"] for c in charts if c["deleted"]] == bounds
+
+
 def test_a_figure_is_logged_once_and_again_when_its_files_change(tmp_path):
     client = open_store(default_uri(tmp_path))
     experiment = client.get_experiment(client.create_experiment("leduc", artifact_location=(tmp_path / "a").as_uri()))

@@ -16,6 +16,10 @@ from repro.games.game import Game
 from repro.policies.readout import Readout, Seat
 from repro.policies.snapshot import Snapshot
 
+_MOST_ROWS_LISTED = 1 << 20
+"""Of the largest game whose probabilities a read-out lists; of limit Flop Hold'em they, and the uniform ones that
+listing takes, are two gigabytes each, and are asked for."""
+
 _MOST_PER_STEP = 100
 """Iterations in one epoch of Lightning's, which takes milliseconds of its own."""
 
@@ -96,8 +100,7 @@ class TableReadout(Readout):
             buckets = getattr(self.config.algorithm, "buckets", None)
             self._rows_of = abstraction(self.game, buckets, snapshot.state["centres"])
         blueprint = Blueprint(self._rows_of, self.weights(snapshot).to(self.game.device))
-        # Of a large game a table of probabilities, and another of uniform ones to make it, take gigabytes each.
-        policy = blueprint.table() if self.game.listed and self.game.infosets <= MOST_ROWS_WITH_REGRETS else blueprint
+        policy = blueprint.table() if self.game.listed and self.game.infosets <= _MOST_ROWS_LISTED else blueprint
         return policy, policy
 
 

@@ -104,7 +104,7 @@ def read_line(game: Game, key: str, text: str) -> int:
         if action is None:
             place = place_in_words(game, node)
             allowed = ", ".join(action_word(game, node, each) for each in legal_actions(game, node))
-            fault = f"{word!r} is none of {allowed}, {place}" if allowed else f"the hand is over {place}"
+            fault = f"{place} {word!r} is none of {allowed}" if allowed else f"the hand is over {place}"
             raise ReproError(f"{key} is {text!r}; {fault}.")
         node = int(game.tree.child[node, action])
     if int(game.tree.player[node]) < 0:

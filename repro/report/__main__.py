@@ -50,6 +50,8 @@ def write(folder: Path) -> Path:
         raise ReproError(
             f"--output is {str(folder)!r}; it must be a folder, and it, or one above it, is a file."
         ) from error
+    except OSError as error:
+        raise ReproError(f"--output is {str(folder)!r}, which cannot be made ({error.strerror}).") from error
     durable.write(folder / NAME, rendered(published(), folder).encode())
     return folder / NAME
 

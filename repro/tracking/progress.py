@@ -104,7 +104,11 @@ class Watcher:
         remaining = self._remaining(records)
         if remaining is not None and num_done < len(records):
             text += f", about {_duration(remaining)} left"
-        running = [(j, s) for j, s in zip(self._jobs, records, strict=True) if s.state == RUNNING and s.iteration]
+        running = [
+            (j, s)
+            for j, s in zip(self._jobs, records, strict=True)
+            if s.state == RUNNING and (s.iteration or s.message)
+        ]
         said = [(f"{j.label} {s.iteration}/{s.iterations}", s.headline, s.message) for j, s in running]
         detail = "; ".join(" ".join(filter(None, words)) for words in said)
         return f"{text} [{detail}]" if detail and not self._console.is_terminal else text

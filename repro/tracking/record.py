@@ -58,7 +58,8 @@ class RunRecord:
         wall_seconds: time spent in training.
         cpu_seconds: of the processor's; 0 if it is not known, as of runs of earlier versions.
         labels: target -> scale, of all the invocations that asked for it.
-        title: what the newest of these said of its hyperparameters (`repro.planned.Run`).
+        title: what the last of these that said anything said of its hyperparameters (`repro.planned.Run`); of earlier
+            versions none did.
         attempt: id that its runs in MLflow carry, by which they are found again; what is done anew has a new one.
         mlflow: name of a read-out, or "training" -> id of its MLflow run.
         made_with: code, versions and hardware of the processes that trained; where they differ, all values.

@@ -69,8 +69,8 @@ class View:
         """The page's, as MLflow names it."""
         metrics = list(self.metrics)[:_MOST_METRICS]
         ids = [str(uuid.uuid4()) for _ in metrics]
-        # MLflow titles a chart by all its metrics, which takes room.
-        columns = len(_X_AXES) - any("|" in metric for metric in metrics)
+        # MLflow titles a chart by all its metrics, which takes the room of another column.
+        columns = len(_X_AXES) - 1 if any("|" in metric for metric in metrics) else len(_X_AXES)
         sections = [
             {
                 "uuid": section, "name": metric.partition("|")[0], "display": True, "isReordered": True,
