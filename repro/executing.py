@@ -261,7 +261,7 @@ def _execute_alone(
 
             record.state = train(configs, of, folder, record, title)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second.
-        record.state, record.message = INTERRUPTED, f"{_kept(folder, record)}; repeat the command to continue"
+        record.state, record.message = INTERRUPTED, f"{kept(folder, record)}; repeat the command to continue"
         note(folder, record)
         raise KeyboardInterrupt from None
     except StorageError as error:
@@ -276,7 +276,7 @@ def _execute_alone(
     return record.state
 
 
-def _kept(folder: Path, record: RunRecord) -> str:
+def kept(folder: Path, record: RunRecord) -> str:
     """What is kept of a run that is interrupted."""
     if record.trained:
         return "its training is finished and kept"

@@ -33,7 +33,16 @@ from rich.table import Table
 from repro import leftovers
 from repro.config.schema import LATER
 from repro.errors import ReproError, StorageError
-from repro.executing import COMMAND_PROCESS, LOOK_EVERY_SECONDS, execute, launched, note, without_force, write_plan
+from repro.executing import (
+    COMMAND_PROCESS,
+    LOOK_EVERY_SECONDS,
+    execute,
+    kept,
+    launched,
+    note,
+    without_force,
+    write_plan,
+)
 from repro.importing import quicker_imports
 from repro.planned import Run, labels
 from repro.planning import CONF, quoted
@@ -213,6 +222,7 @@ class Command:
                 continue
             if record.state == records.RUNNING:
                 record.state = INTERRUPTED
+                record.message = f"{kept(run.folder, record)}; repeat the command to continue"
                 note(run.folder, record)
             if self._client is not None:
                 for config in run.configs:

@@ -198,7 +198,7 @@ def test_what_looks_like_markup_in_a_message_is_told_as_it_is(tmp_path, capsys):
 
 
 def test_what_a_run_did_when_it_ended_is_not_told_as_the_reason(tmp_path, capsys):
-    record = RunRecord(state=records.RUNNING, message="measuring iteration 5")
+    record = RunRecord(state=records.RUNNING, iterations=9, message="measuring iteration 5")
     assert launching.report([Job("a run", tmp_path)], [record], KeyboardInterrupt())
     told = capsys.readouterr().err
     assert "did not finish: interrupted" in told

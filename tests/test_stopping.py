@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -248,7 +249,7 @@ def test_a_worker_whose_run_fails_says_what_the_run_says(worker, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_with_database")
-@pytest.mark.parametrize(("number", "of_all"), [(signal.SIGTERM, False), (signal.SIGHUP, True)])
+@pytest.mark.parametrize(("number", "of_all"), [(signal.SIGTERM, False), (signal.SIGHUP, True), (signal.SIGINT, True)])
 @pytest.mark.exhaustive
 def test_a_sweep_is_closed(tmp_path, number, of_all):
     """By a signal to the command alone, and to all of its processes, as when a terminal is closed."""
@@ -265,6 +266,7 @@ def test_a_sweep_is_closed(tmp_path, number, of_all):
     assert "Traceback" not in told
     assert "died" not in told
     assert [records.read(folder).state for folder in folders] == [records.INTERRUPTED] * 2
+    assert len(re.findall(r"the checkpoint of iteration \d+ of 3000 is kept", told.replace("\n", " "))) == 2, told
     assert {run.info.status for run in tracked(tmp_path)[1]} == {"KILLED"}
     assert not list((tmp_path / "commands").iterdir())
     time.sleep(2 * executing.LOOK_EVERY_SECONDS + 1)
