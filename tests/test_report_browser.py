@@ -100,7 +100,7 @@ def test_a_target_that_matches_is_shown_whole(page):
 
 
 def test_what_only_a_finding_says_shows_its_target(page):
-    one(page, "#filter").send_keys("hyperparameters of its own")
+    one(page, "#filter").send_keys("does not say with which values")
     assert shown(page, "article.target") == ["figure6"]
     assert len(shown(page, "tr.claim")) == len(all_of(page, "#figure6 tr.claim"))
 
