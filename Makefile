@@ -36,14 +36,15 @@ FIGURE_FLAGS = --scale '$(SCALE)' --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --d
   $(if $(filter-out 0 no false,$(PUBLISHED)),--published)
 ELSEWHERE = $(if $(ON),--on '$(ON)' $(CLUSTER:%=--cluster '%')) $(if $(PART),--part '$(PART)')
 
+# Of a word, the known one that is most like it, if one is to such a degree: $(call nearest,DEGREE,WORD,KNOWN).
+NEAREST := import difflib, sys; alike, word, *known = sys.argv[1:]; of = {k.lower(): k for k in known}; print(*(of[n] for n in difflib.get_close_matches(word.lower(), of, 1, float(alike))))
+nearest = $(shell $(PYTHON) -c '$(NEAREST)' $1 '$2' $3)
+
 # A variable that is nearly one of ours is a slip; others are the environment's of what is run.
 VARIABLES := AGAINST CLUSTER DEVICE FORCE ITERATIONS JOBS KILLS ON OUTPUT PART PORT PUBLISHED PYTHON README RECORD \
   REFRESH SCALE SEEDS SWEEP TARGET TORCH_INDEX TRACKING_URI VENV
 OTHERS := $(filter-out $(VARIABLES),$(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v)))
-ifneq ($(OTHERS),)
-  SLIP := $(shell $(PYTHON) -c 'import difflib, sys; at = sys.argv.index("--"); near = [(w, m[0]) for w in sys.argv[1:at] if (m := difflib.get_close_matches(w.upper(), sys.argv[at + 1:], 1, 0.8))]; print(*(f"make knows no variable {w} (did you mean {m}?)" for w, m in near[:1]))' $(OTHERS) -- $(VARIABLES))
-  $(if $(SLIP),$(error $(SLIP)))
-endif
+$(foreach v,$(OTHERS),$(foreach near,$(call nearest,0.8,$v,$(VARIABLES)),$(error make knows no variable $v (did you mean $(near)?))))
 
 # The target that a command is about; nothing is done to one that was not named.
 NAMED = $(or $(TARGET),$(error TARGET is missing: make $(firstword $(MAKECMDGOALS)) TARGET=figure1))
@@ -134,7 +135,7 @@ clean:  ## remove the environment and caches; outputs stay
 
 # Whatever is no target.
 .DEFAULT:
-	@$(PYTHON) -c 'import difflib, sys; word, *known = sys.argv[1:]; near = difflib.get_close_matches(word, known, 1); sys.exit(f"error: make knows no target {word!r}" + (f" (did you mean {near[0]}?)." if near else "; make without a target lists them."))' '$@' $(COMMANDS) $(TARGETS)
+	@echo "error: make knows no target '$@'$(or $(patsubst %, (did you mean %?).,$(call nearest,0.6,$@,$(COMMANDS) $(TARGETS))),; make without a target lists them.)" >&2; exit 1
 
 # torch is installed first and pinned: left to itself, pip fetches the newest build with gigabytes of CUDA packages.
 # TORCH_INDEX=URL takes torch from another package index, such as PyTorch's own one for CPU-only builds.

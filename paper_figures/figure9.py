@@ -93,15 +93,21 @@ def _lowest(data: pd.DataFrame, metric: str, named: tuple[int, ...], name: str, 
     )  # fmt: skip
 
 
+def _with_800(data: pd.DataFrame, metric: str, other: int) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+    """Curves with 800 play-outs and with another number; None if not both were run."""
+    tables = by_simulations(data, metric)
+    return (tables[800], tables[other]) if tables.keys() >= {800, other} else None
+
+
 def _below_except(data: pd.DataFrame, metric: str, unit: str, other: int, exception: tuple[int, int]) -> Claim:
     """That 800 play-outs are better than another number but for some iterations."""
-    tables, (first, last) = by_simulations(data, metric), exception
+    pair, (first, last) = _with_800(data, metric, other), exception
     statement = f"N = 800 has a lower {_NAMES[metric]} than N = {other:,} except from iteration {first} to {last}"
     name = f"below_{other}_except"
-    if 800 not in tables or other not in tables:
+    if pair is None:
         return Claim(name, statement, "Sec. V.B.2", NOT_TESTABLE, None, unit, note="not all of them were run")
-    then = [step for step in tables[800].columns if not exception[0] <= float(str(step)) <= exception[1]]
-    ours, theirs = tables[800][then], tables[other][then]
+    then = [step for step in pair[0].columns if not first <= float(str(step)) <= last]
+    ours, theirs = (table[then] for table in pair)
     measured = apart(ours.mean(axis=1), theirs.mean(axis=1))
     share, nearly = share_below(ours, theirs)
     return Claim(
@@ -113,15 +119,13 @@ def _below_except(data: pd.DataFrame, metric: str, unit: str, other: int, except
 
 def _above_then(data: pd.DataFrame, metric: str, unit: str, other: int, exception: tuple[int, int]) -> Claim:
     """That 800 play-outs are worse than another number in the iterations that the text excepts."""
-    tables, (first, last) = by_simulations(data, metric), exception
+    pair, (first, last) = _with_800(data, metric, other), exception
     statement = f"N = 800 has a higher {_NAMES[metric]} than N = {other:,} from iteration {first} to {last}"
-    ran = 800 in tables and other in tables
-    steps = [float(str(step)) for step in tables[800].columns] if ran else []
-    if not ran or max(steps) < last:
-        why = f"runs end before iteration {last}" if ran else "not all of them were run"
+    if pair is None or float(str(pair[0].columns[-1])) < last:
+        why = f"runs end before iteration {last}" if pair else "not all of them were run"
         return Claim(f"above_{other}_then", statement, "Sec. V.B.2", NOT_TESTABLE, None, unit, note=why)
-    then = [step for step in tables[800].columns if first <= float(str(step)) <= last]
-    measured = apart(tables[800][then].mean(axis=1), tables[other][then].mean(axis=1))
+    then = [step for step in pair[0].columns if first <= float(str(step)) <= last]
+    measured = apart(*(table[then].mean(axis=1) for table in pair))
     return Claim(
         f"above_{other}_then", statement, "Sec. V.B.2", unless_smoke(data, above(measured, 0)), measured, unit,
         note="our reading of the exception; mean of these evaluations, Welch's interval; holds if above 0",
