@@ -257,9 +257,9 @@ def _execute_alone(
                 raise fault
             records.write(folder, record)
             with quicker_imports():
-                from repro.training import train  # noqa: PLC0415  (imports Lightning and MLflow, which takes seconds)
+                from repro.one_run import do  # noqa: PLC0415  (imports torch and MLflow, which takes seconds)
 
-            record.state = train(configs, of, folder, record, title)
+            record.state = do(configs, of, folder, record, title)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second.
         record.state, record.message = INTERRUPTED, f"{kept(folder, record)}; repeat the command to continue"
         note(folder, record)

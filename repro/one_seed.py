@@ -1,6 +1,6 @@
 """One training's side of a run: its folder, its record and its runs in MLflow, from opening them to the files left.
 
-A run trains one seed or several together (`repro.training`); whatever is kept of a training is kept of each alone.
+A run trains one seed or several together (`repro.one_run`); whatever is kept of a training is kept of each alone.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from omegaconf import OmegaConf
 
 from repro.config.keys import SCHEMA, register_schemas
 from repro.config.schema import ALGORITHMS, Config
-from repro.repetition import Repetition
 from repro.tracking import provenance
 from repro.tracking.record import RunRecord
 
@@ -247,6 +246,8 @@ def line(sweep: Mapping[str, Any], now: str | None = None) -> str:
 
 def since_repeated(sweep: Mapping[str, Any], now: str | None = None) -> str:
     """A sentence on the repetition of a sweep's runs, and on the code since then; empty if they were not repeated."""
+    from repro.repetition import Repetition  # noqa: PLC0415  (imports SciPy, which commands that only reuse do not need)
+
     repetition = Repetition.kept(sweep)
     if repetition is None:
         return ""

@@ -1,9 +1,8 @@
-"""One run: from a checked configuration to a finished training that is measured as asked.
+"""Training by Lightning: what of a run's seeds is not trained, from the newest checkpoint from which that starts.
 
     instantiate, fit, finish
 
-A training that is finished is not trained again; what of its evaluations lacks is measured from its snapshots. What is
-kept of each training is in `repro.one_seed`.
+Which seeds these are is of `repro.one_run`, and what is kept of each training of `repro.one_seed`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import logging
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -27,146 +26,41 @@ from threadpoolctl import threadpool_limits
 from repro import leftovers, stopping
 from repro.algorithms.base import Training
 from repro.algorithms.ranks import Ranks
-from repro.config.checks import check_with_game, game_of
+from repro.config.checks import game_of
 from repro.config.keys import training_key
 from repro.config.lightning import processes_of
 from repro.config.schema import Config
 from repro.errors import ReproError, StoppedEarlyError, StorageError
 from repro.evaluation.base import Measured
-from repro.faults import causes, disk_fault, disk_faults_told
+from repro.faults import causes, disk_fault
 from repro.lightning_modules import module_of, training_in
+from repro.one_run import headline_of, place_of, take_over
 from repro.one_seed import Seed, closing_when_stopped
 from repro.planned import Run
 from repro.processes import Processes
 from repro.saving import Checkpoints
 from repro.tracking import checkpoints
 from repro.tracking import record as records
-from repro.tracking.record import FINISHED, SKIPPED, RunRecord
+from repro.tracking.record import RunRecord
 from repro.trained import snapshots_of
 
 _NO_FAULT_OF_A_CHECKPOINT = (OSError, StorageError, MemoryError, torch.OutOfMemoryError)
 """Errors that say nothing of the checkpoint from which training was to start."""
 
 
-@disk_faults_told()
-def train(
-    configs: Sequence[Config], labels: Mapping[str, str], folder: Path, record: RunRecord, title: str = ""
-) -> str:
-    """Do a run, or continue it, or measure what lacks of it; returns its state.
-
-    Args:
-        configs: one per seed; of several, those are done together that are not finished.
-        labels: target -> scale, of what asked for it.
-        folder: where checkpoints are: the training's, or of several seeds one for all.
-        record: of the run: that of the training itself, or one for all seeds.
-        title: of the run.
-
-    Raises:
-        ReproError: the run cannot be done as asked.
-        StorageError: it was interrupted, because a disk or MLflow does not work now; it can be continued.
-    """
-    config = configs[0]
-    _quiet_lightning()
-    torch.set_num_threads(config.threads)
-    with threadpool_limits(config.threads):
-        game = game_of(config)
-        check_with_game(config, game)
-        seeds = [Seed.open(game, one, labels, record if len(configs) == 1 else None, title) for one in configs]
-        _note_trained(filter(Seed.is_trained_unnoted, seeds))
-        state = SKIPPED
-        for together in _begun_together([seed for seed in seeds if not seed.record.trained]):
-            _fit(game, together, folder, record)
-            state = FINISHED
-        for each in (folder, *(seed.folder for seed in seeds)):
-            leftovers.remove_useless_checkpoints(each)
-        for seed in seeds:
-            state = FINISHED if seed.complete() else state
-    record.headline = _headline(seeds)
-    return state
-
-
-def follow(config: Config, rank: int) -> None:
-    """Do the part that a process other than the first one has in a training of several.
-
-    The first one has chosen the checkpoint to go on from: the newest without a problem, which stays until all processes
-    have read it.
-
-    Args:
-        rank: of this process, above 0.
-    """
-    _quiet_lightning()
-    torch.set_num_threads(config.threads)
-    with threadpool_limits(config.threads):
-        model = config.algorithm.build_rank(game_of(config), config, Ranks(rank, processes_of(config)))
-        place, keys = Run([config], {}).folder, [training_key(config)]
-        sound = (path for path in checkpoints.kept(place) if not checkpoints.problem(path, keys))
-        trainer = _trainer(replace(config, logger={}), model, [], place)
-        _fit_from(next(sound, None), trainer, model, Checkpoints(place, keys, config.checkpoint_every_seconds))
-
-
-def _headline(seeds: Sequence[Seed]) -> str:
-    """The first seed's, which it says where there are several."""
-    first, several = seeds[0], len(seeds) > 1
-    headline = first.record.headline
-    return f"{headline} (seed {first.config.seed})" if several and headline else headline
-
-
-# -- before ----------------------------------------------------------------------------------------------------------
-
-
-def _begun_together(seeds: Sequence[Seed]) -> list[Sequence[Seed]]:
-    """Seeds that are not trained, in groups: those that one checkpoint is of go on from it, and the rest together."""
-    by_place: dict[Path, list[Seed]] = {}
-    for seed in seeds:
-        by_place.setdefault(seed.folder.parent / seed.record.checkpoints, []).append(seed)
-    whole = [group for place, group in by_place.items() if place == _place(group) and checkpoints.kept(place)]
-    rest = [seed for seed in seeds if not any(seed in group for group in whole)]
-    return [*whole, *filter(None, [rest])]
-
-
-def _place(seeds: Sequence[Seed]) -> Path:
-    """Where the checkpoints of seeds are that are trained together; of a seed alone, in its own folder."""
-    return Run([seed.config for seed in seeds], {}).folder
-
-
-def _take_over(seeds: Sequence[Seed], place: Path) -> None:
-    """Nobody else continues these trainings from here on, because their snapshots will be this run's.
-
-    A checkpoint lacks what of the history is in snapshots, so one that another run has left, of a seed alone or of
-    other seeds together, must not be continued from. It is kept, and so are the snapshots, until they are finished.
-    """
-    for seed in seeds:
-        before = seed.folder.parent / (seed.record.checkpoints or place.name)
-        if before != place:
-            _set_aside(before)
-            if any(before.glob(checkpoints.SET_ASIDE)):
-                snapshots_of(seed.folder).set_aside()
-        seed.record.checkpoints = place.name
-        records.write(seed.folder, seed.record)
-
-
-def _set_aside(place: Path) -> None:
-    """Keep the checkpoints of a run that nobody goes on from, and say so if there are any."""
-    begun = ", ".join(sorted(checkpoints.trainings(place)))
-    for number, path in enumerate(checkpoints.kept(place)):
-        if not number:
-            what = f"what the run {place.name} has begun ({begun}) was not finished there, and begins anew"
-            print(f"warning: {what}.", file=sys.stderr, flush=True)
-        checkpoints.set_aside(path)
-
-
-# -- training --------------------------------------------------------------------------------------------------------
-
-
-def _fit(game: Any, seeds: Sequence[Seed], folder: Path, record: RunRecord) -> None:
-    """Train what is not finished, from the newest checkpoint from which training starts.
+def fit(game: Any, seeds: Sequence[Seed], folder: Path, record: RunRecord) -> None:
+    """Train seeds together that are not trained, from the newest checkpoint from which that starts.
 
     Args:
         folder: of the run's record.
+
+    Raises:
+        ReproError, StorageError: as for `repro.one_run.do`.
     """
-    place, keys = _place(seeds), [training_key(seed.config) for seed in seeds]
+    _quiet_lightning()
+    place, keys = place_of(seeds), [training_key(seed.config) for seed in seeds]
     place.mkdir(exist_ok=True)
-    _take_over(seeds, place)
+    take_over(seeds, place)
     model = _model(game, seeds)
     passed_over: dict[Path, str] = {}
     with closing_when_stopped(seeds, lambda: f"iteration {model.iteration}"), ExitStack() as stack:
@@ -190,13 +84,14 @@ def _fit(game: Any, seeds: Sequence[Seed], folder: Path, record: RunRecord) -> N
             passed_over[path] = problem
         else:
             _train(model, seeds, Reporting(seeds, folder, record, passed_over), None)
-    _note_trained(seeds)
+    for seed in seeds:
+        seed.note_trained()
     leftovers.remove_useless_checkpoints(place)
 
 
 def _train(model: Training, seeds: Sequence[Seed], reporting: Reporting, checkpoint: Path | None) -> None:
     """Train to the end, from a checkpoint or from the beginning."""
-    config, place = seeds[0].config, _place(seeds)
+    config, place = seeds[0].config, place_of(seeds)
     trainer = _trainer(config, model, [reporting], place)
     keys = [training_key(seed.config) for seed in seeds]
     strategy = trainer.strategy
@@ -219,9 +114,23 @@ def _fit_from(checkpoint: Path | None, trainer: pl.Trainer, model: Training, sav
         trainer.fit(module_of(model), ckpt_path=checkpoint, weights_only=True)
 
 
-def _note_trained(seeds: Iterable[Seed]) -> None:
-    for seed in seeds:
-        seed.note_trained()
+def follow(config: Config, rank: int) -> None:
+    """Do the part that a process other than the first one has in a training of several.
+
+    The first one has chosen the checkpoint to go on from: the newest without a problem, which stays until all processes
+    have read it.
+
+    Args:
+        rank: of this process, above 0.
+    """
+    _quiet_lightning()
+    torch.set_num_threads(config.threads)
+    with threadpool_limits(config.threads):
+        model = config.algorithm.build_rank(game_of(config), config, Ranks(rank, processes_of(config)))
+        place, keys = Run([config], {}).folder, [training_key(config)]
+        sound = (path for path in checkpoints.kept(place) if not checkpoints.problem(path, keys))
+        trainer = _trainer(replace(config, logger={}), model, [], place)
+        _fit_from(next(sound, None), trainer, model, Checkpoints(place, keys, config.checkpoint_every_seconds))
 
 
 def _model(game: Any, seeds: Sequence[Seed]) -> Training:
@@ -304,7 +213,7 @@ class Reporting(pl.Callback):
             name = checkpoints.set_aside(path).name
             print(f"warning: {path} {problem}; {instead}, and it is kept as {name}.", file=sys.stderr, flush=True)
         for seed in self._seeds:
-            seed.begin(first, _place(self._seeds))
+            seed.begin(first, place_of(self._seeds))
         self._first = self._record.iteration = first
         self._record.iterations = training.iterations
         self._started = time.monotonic()
@@ -347,7 +256,7 @@ class Reporting(pl.Callback):
         pl_module.log_dict({**training.metrics, **flat, "step": float(training.iteration)}, batch_size=1)
 
     def _report(self, training: Training) -> None:
-        self._record.headline, self._record.message = _headline(self._seeds), ""
+        self._record.headline, self._record.message = headline_of(self._seeds), ""
         self._record.iteration = training.iteration
         work = self._seeds[0].config.algorithm.work
         done, left = work(training.iteration) - work(self._first), training.iterations - training.iteration

@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from repro.arguments import Parser
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from repro.config.schema import Config
     from repro.tuning.config import StudyConfig
     from repro.tuning.study import Study
+    from repro.tuning.tracked import TrackedTrials
     from repro.tuning.trials import Task
     from repro.tuning.workers import Workers
 
@@ -35,11 +37,12 @@ class Tuning:
     """One command's work on a study.
 
     Args:
+        tracked: the trials' runs in MLflow; None where that is told nothing.
         config_dir: a folder of further configurations.
     """
 
-    def __init__(self, study: Study, workers: Workers, config_dir: str | None) -> None:
-        self._study, self._workers, self._config_dir = study, workers, config_dir
+    def __init__(self, study: Study, workers: Workers, tracked: TrackedTrials | None, config_dir: str | None) -> None:
+        self._study, self._workers, self._tracked, self._config_dir = study, workers, tracked, config_dir
         self._config = study.config
         self.left: list[str] = []
         """What did not end, a sentence each."""
@@ -51,6 +54,8 @@ class Tuning:
             ReproError: the study is at fault.
         """
         while True:
+            if self._tracked is not None:
+                self._tracked.catch_up(self._study)
             while self._workers.has_room and not self._study.is_full:
                 self._begin()
             if not self._workers.are_busy:
@@ -159,8 +164,8 @@ class Tuning:
         return bool(message[0] == DONE_WITH)
 
 
-def run(words: Sequence[str], config_dir: str | None) -> int:
-    """Do a study; returns the exit status: 0, or 1 if something did not end.
+def run(words: Sequence[str], config_dir: str | None, dry_run: bool = False) -> int:
+    """Do a study, or say what that would be; returns the exit status: 0, or 1 if something did not end.
 
     Raises:
         ReproError: the request is at fault.
@@ -173,6 +178,8 @@ def run(words: Sequence[str], config_dir: str | None) -> int:
     study = config_of.read([f"tune={names[0]}", *overrides], config_dir)
     default = config_of.runs(study, [], study.seeds, config_dir)
     _check_space(study, config_dir)
+    if dry_run:
+        return _foresee(study, default, config_dir)
     return _tune(study, default[0], config_dir)
 
 
@@ -196,11 +203,30 @@ def _check_space(study: StudyConfig, config_dir: str | None) -> None:
             raise ReproError(f"trainer.devices is {count}; a trial is done by one process, and jobs=... does several.")
 
 
+def _foresee(config: StudyConfig, default: Sequence[Config], config_dir: str | None) -> int:
+    """Print what is left of a study, without doing or writing anything; returns the exit status."""
+    from repro.outlook import outlooks, show  # noqa: PLC0415
+    from repro.planned import Run  # noqa: PLC0415
+    from repro.tuning.config import runs  # noqa: PLC0415
+    from repro.tuning.study import counts  # noqa: PLC0415
+
+    ended, begun = counts(config)
+    left, fresh = max(0, config.trials - ended), config.fresh_seeds
+    compared = runs(config, [], fresh, config_dir) if fresh else []
+    print(f"study {config.study}: {ended} of {config.trials} trial(s) ended, {begun} begun")
+    then = f", and then the best on {len(fresh)} fresh seed(s)" if fresh else ""
+    print(f"left: {left} trial(s) of {len(config.seeds)} training(s) each{then}.")
+    print("The default's trainings, which need not take as long as those:")
+    show(outlooks([Run([each], {}) for each in [*default, *compared]], Path(config.output_dir).absolute()), config.jobs)
+    return 0
+
+
 def _tune(config: StudyConfig, default: Config, config_dir: str | None) -> int:
     from repro.executing import COMMAND_PROCESS  # noqa: PLC0415
     from repro.launching import Command, prepare_output  # noqa: PLC0415
     from repro.tuning import page  # noqa: PLC0415
     from repro.tuning.study import folder_of, opened  # noqa: PLC0415
+    from repro.tuning.tracked import TrackedTrials  # noqa: PLC0415
     from repro.tuning.workers import Workers  # noqa: PLC0415
 
     output = prepare_output(config.output_dir)
@@ -210,7 +236,7 @@ def _tune(config: StudyConfig, default: Config, config_dir: str | None) -> int:
         study.enqueue_default(default)
         environment = {name: os.environ[name] for name in os.environ if name.startswith("REPRO_")}
         workers = Workers(config.jobs, environment | {COMMAND_PROCESS: f"{socket.gethostname()}:{os.getpid()}"})
-        tuning = Tuning(study, workers, config_dir)
+        tuning = Tuning(study, workers, TrackedTrials.opened(config), config_dir)
         print(f"study {config.study}: {folder_of(config)}", flush=True)
         try:
             tuning.search()
@@ -231,8 +257,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m repro.tune", description=__doc__)
     parser.add_argument("words", metavar="NAME | KEY=VALUE", nargs="+", help="a file in conf/tune, and changes of it")
     parser.add_argument("--config-dir", "-cd", help="a folder of further configurations, as for repro.run")
+    parser.add_argument("--dry-run", action="store_true", help="say what is left of the study; do nothing")
     options = parser.parse_intermixed_args(arguments)
-    return run(options.words, options.config_dir)
+    return run(options.words, options.config_dir, options.dry_run)
 
 
 if __name__ == "__main__":

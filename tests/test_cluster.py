@@ -134,7 +134,7 @@ def test_where_no_iteration_would_be_lost_a_job_stops_at_once(tmp_path, monkeypa
         time.sleep(5)
         raise AssertionError("it was not stopped")
 
-    monkeypatch.setattr("repro.training.game_of", asked)
+    monkeypatch.setattr("repro.one_run.game_of", asked)
     assert does(tmp_path, *QUICK) == 128 + signal.SIGTERM
     record = records.read(folder_of(tmp_path, *QUICK))
     assert (record.state, record.iteration) == (records.INTERRUPTED, 0)
@@ -145,7 +145,7 @@ def test_a_job_of_slurm_waits_to_be_killed(tmp_path, monkeypatch):
     waits: list[float] = []
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setattr(time, "sleep", waits.append)
-    monkeypatch.setattr("repro.training.game_of", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr("repro.one_run.game_of", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     does(tmp_path, *QUICK)
     assert waits == [cluster._WAIT_TO_BE_KILLED_SECONDS]
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import pandas as pd
@@ -97,6 +98,16 @@ def test_a_finished_run_is_skipped_and_force_runs_it_again(straight):
     assert "finished" in forced.stderr
     pd.testing.assert_frame_equal(results(straight, SMALL), before)
     assert len(tracked(straight)[1]) == 6, "what was done anew has runs of its own in MLflow"
+
+
+def test_what_is_finished_is_told_before_lightning_is_imported(straight):
+    """Which takes seconds, and so does SciPy's statistics."""
+    words = [*SMALL, f"output_dir={straight}"]
+    code = f"import sys; from repro import run; assert not run.main({words!r}); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "skipped" in done.stderr
+    assert not {"pytorch_lightning", "scipy.stats"} & set(done.stdout.split())
 
 
 @pytest.mark.usefixtures("_with_database")

@@ -27,6 +27,7 @@ from repro.tracking import record as records
 from repro.trained import run_folder
 from repro.tuning import page, trials
 from repro.tuning.config import BudgetConfig, ObjectiveConfig, Parameter, parameters, read, runs
+from repro.tuning.tracked import TRIAL_TAG
 from tests.helpers.commands import SMALL, command, executed, planned
 
 STUDY = """# @package _global_
@@ -240,6 +241,25 @@ def test_a_killed_study_goes_on_and_repeats_no_finished_trial(conf, tmp_path):
     _check_left(tmp_path)
 
 
+@pytest.mark.slow
+def test_a_study_says_beforehand_what_is_left_and_shows_its_trials_in_mlflow(conf, tmp_path, capsys):
+    words = ["tiny", f"output_dir={tmp_path}", "--config-dir", conf, "fresh_seeds=[]", "trials=2", "pruner.kind=none"]
+    assert tune.main([*words, "--dry-run"]) == 0
+    assert "0 of 2 trial(s) ended, 0 begun" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+    assert tune.main(words) == 0
+    client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    _check_tracked_trials(client, stored(tmp_path))
+    (experiment,) = client.search_experiments(filter_string="name = 'tune tiny'")
+    for run in client.search_runs([experiment.experiment_id]):
+        client.delete_tag(run.info.run_id, TRIAL_TAG)  # As a kill leaves what it half made.
+    assert tune.main(words) == 0
+    _check_tracked_trials(client, stored(tmp_path))
+    capsys.readouterr()
+    assert tune.main([*words, "--dry-run"]) == 0
+    assert "2 of 2 trial(s) ended, 0 begun\nleft: 0 trial(s)" in capsys.readouterr().out
+
+
 def _written(output: Path, key: str) -> float:
     return (run_folder(output, key) / "run.json").stat().st_mtime
 
@@ -258,6 +278,23 @@ def _check_left(output: Path) -> None:
     for label in ("trial-0", "default", "best"):
         found = client.search_runs([experiment.experiment_id], f"tags.`target.tune.tiny` = '{label}'")
         assert found or label == "default", "the best may be the default"
+    _check_tracked_trials(client, stored(output))
+
+
+def _check_tracked_trials(client: MlflowClient, of: optuna.Study) -> None:
+    """A run per trial, with its values and what it was worth."""
+    (experiment,) = client.search_experiments(filter_string="name = 'tune tiny'")
+    assert "Trials of the study `tiny`" in experiment.tags["mlflow.note.content"]
+    tracked = {int(r.data.tags[TRIAL_TAG]): r for r in client.search_runs([experiment.experiment_id])}
+    trials_of = {t.number: t for t in of.get_trials() if t.state in (TrialState.COMPLETE, TrialState.PRUNED)}
+    assert tracked.keys() == trials_of.keys()
+    for number, trial in trials_of.items():
+        run, is_pruned = tracked[number], trial.state is TrialState.PRUNED
+        assert run.info.status == ("KILLED" if is_pruned else "FINISHED")
+        assert run.data.params == {key: str(value) for key, value in trial.params.items()}
+        assert run.data.metrics.get("exploitability") == (None if is_pruned else trial.value)
+        at = client.get_metric_history(run.info.run_id, "exploitability/at_points")
+        assert {m.step: m.value for m in at} == trial.intermediate_values
 
 
 # -- the worked example ----------------------------------------------------------------------------------------------

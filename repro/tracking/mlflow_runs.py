@@ -46,7 +46,7 @@ COST, NODES = "wall_seconds", "nodes_touched"
 _MESSAGE_TAG = "repro.message"
 PARAMS_AT_ONCE, METRICS_AT_ONCE = 100, 1000
 _LONGEST_TAG = 5000
-_MOST_RUNS = 50_000
+MOST_RUNS = 50_000
 
 
 class MLflowRuns:
@@ -234,7 +234,7 @@ def call_as(
         curves: (key of a training, read-out) -> the curve, and the name of a run that has none.
     """
     of_target = f"tags.`target.{target}` = '{scale}'"
-    for run in client.search_runs([experiment], of_target, max_results=_MOST_RUNS):
+    for run in client.search_runs([experiment], of_target, max_results=MOST_RUNS):
         tags = run.data.tags
         known = curves.get((tags.get(KEY_TAG, ""), tags.get(READOUT_TAG, "")))
         if known is None:
@@ -261,7 +261,7 @@ def running(client: Store) -> dict[str, list[str]]:
     """Keys of the trainings that are shown as going on, with the ids of the runs that are."""
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     ids: dict[str, list[str]] = {}
-    for run in client.search_runs(experiments, "attributes.status = 'RUNNING'", max_results=_MOST_RUNS):
+    for run in client.search_runs(experiments, "attributes.status = 'RUNNING'", max_results=MOST_RUNS):
         if KEY_TAG in run.data.tags:
             ids.setdefault(run.data.tags[KEY_TAG], []).append(run.info.run_id)
     return ids

@@ -136,13 +136,31 @@ def opened(config: StudyConfig) -> Iterator[Study]:
         yield study
 
 
-def _open(config: StudyConfig, folder: Path) -> Study:
+def counts(config: StudyConfig) -> tuple[int, int]:
+    """How many trials of a study have ended, and how many have begun; nothing is written.
+
+    Raises:
+        ReproError: its database cannot be read.
+    """
+    database = folder_of(config) / DATABASE
+    if not database.exists():
+        return 0, 0
+    with told_as(lambda error: f"{database} cannot be opened as a study ({_line(error)})."):
+        study = optuna.load_study(study_name=config.study, storage=_storage(database))
+        states = [trial.state for trial in study.get_trials(deepcopy=False)]
+    return sum(state in ENDED for state in states), states.count(TrialState.RUNNING)
+
+
+def _storage(database: Path) -> optuna.storages.RDBStorage:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    storage = optuna.storages.RDBStorage(
-        sqlite_uri(folder / DATABASE), engine_kwargs={"connect_args": {"timeout": _LOCKED_SECONDS}}
+    return optuna.storages.RDBStorage(
+        sqlite_uri(database), engine_kwargs={"connect_args": {"timeout": _LOCKED_SECONDS}}
     )
+
+
+def _open(config: StudyConfig, folder: Path) -> Study:
     study = optuna.create_study(
-        study_name=config.study, storage=storage, load_if_exists=True, pruner=_pruner(config),
+        study_name=config.study, storage=_storage(folder / DATABASE), load_if_exists=True, pruner=_pruner(config),
         direction=StudyDirection[config.objective.direction.upper()],
     )  # fmt: skip
     study.sampler = _sampler(config, len(study.get_trials(deepcopy=False)))

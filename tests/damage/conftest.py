@@ -31,4 +31,4 @@ def output(finished: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def _nothing_trains(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(training, "_fit", lambda *_, **__: pytest.fail("this must train nothing"))
+    monkeypatch.setattr(training, "fit", lambda *_, **__: pytest.fail("this must train nothing"))

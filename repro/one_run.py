@@ -1,0 +1,113 @@
+"""One run: from a checked configuration to a training that is finished and measured as asked.
+
+A training that is finished is not trained again; what of its evaluations lacks is measured from its snapshots. Only
+where something is to be trained is Lightning imported (`repro.training`). What is kept of each training is in
+`repro.one_seed`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from threadpoolctl import threadpool_limits
+
+from repro import leftovers
+from repro.config.checks import check_with_game, game_of
+from repro.config.schema import Config
+from repro.faults import disk_faults_told
+from repro.importing import quicker_imports
+from repro.one_seed import Seed
+from repro.planned import Run
+from repro.tracking import checkpoints
+from repro.tracking import record as records
+from repro.tracking.record import FINISHED, SKIPPED, RunRecord
+from repro.trained import snapshots_of
+
+
+@disk_faults_told()
+def do(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, record: RunRecord, title: str = "") -> str:
+    """Do a run, or continue it, or measure what lacks of it; returns its state.
+
+    Args:
+        configs: one per seed; of several, those are done together that are not finished.
+        labels: target -> scale, of what asked for it.
+        folder: where checkpoints are: the training's, or of several seeds one for all.
+        record: of the run: that of the training itself, or one for all seeds.
+        title: of the run.
+
+    Raises:
+        ReproError: the run cannot be done as asked.
+        StorageError: it was interrupted, because a disk or MLflow does not work now; it can be continued.
+    """
+    config = configs[0]
+    torch.set_num_threads(config.threads)
+    with threadpool_limits(config.threads):
+        game = game_of(config)
+        check_with_game(config, game)
+        seeds = [Seed.open(game, one, labels, record if len(configs) == 1 else None, title) for one in configs]
+        for seed in filter(Seed.is_trained_unnoted, seeds):
+            seed.note_trained()
+        state = SKIPPED
+        for together in _begun_together([seed for seed in seeds if not seed.record.trained]):
+            with quicker_imports():
+                from repro.training import fit  # noqa: PLC0415  (imports Lightning, which takes seconds)
+
+            fit(game, together, folder, record)
+            state = FINISHED
+        for each in (folder, *(seed.folder for seed in seeds)):
+            leftovers.remove_useless_checkpoints(each)
+        for seed in seeds:
+            state = FINISHED if seed.complete() else state
+    record.headline = headline_of(seeds)
+    return state
+
+
+def headline_of(seeds: Sequence[Seed]) -> str:
+    """The first seed's, which it says where there are several."""
+    first, several = seeds[0], len(seeds) > 1
+    headline = first.record.headline
+    return f"{headline} (seed {first.config.seed})" if several and headline else headline
+
+
+def _begun_together(seeds: Sequence[Seed]) -> list[Sequence[Seed]]:
+    """Seeds that are not trained, in groups: those that one checkpoint is of go on from it, and the rest together."""
+    by_place: dict[Path, list[Seed]] = {}
+    for seed in seeds:
+        by_place.setdefault(seed.folder.parent / seed.record.checkpoints, []).append(seed)
+    whole = [group for place, group in by_place.items() if place == place_of(group) and checkpoints.kept(place)]
+    rest = [seed for seed in seeds if not any(seed in group for group in whole)]
+    return [*whole, *filter(None, [rest])]
+
+
+def place_of(seeds: Sequence[Seed]) -> Path:
+    """Where the checkpoints of seeds are that are trained together; of a seed alone, in its own folder."""
+    return Run([seed.config for seed in seeds], {}).folder
+
+
+def take_over(seeds: Sequence[Seed], place: Path) -> None:
+    """Nobody else continues these trainings from here on, because their snapshots will be this run's.
+
+    A checkpoint lacks what of the history is in snapshots, so one that another run has left, of a seed alone or of
+    other seeds together, must not be continued from. It is kept, and so are the snapshots, until they are finished.
+    """
+    for seed in seeds:
+        before = seed.folder.parent / (seed.record.checkpoints or place.name)
+        if before != place:
+            _set_aside(before)
+            if any(before.glob(checkpoints.SET_ASIDE)):
+                snapshots_of(seed.folder).set_aside()
+        seed.record.checkpoints = place.name
+        records.write(seed.folder, seed.record)
+
+
+def _set_aside(place: Path) -> None:
+    """Keep the checkpoints of a run that nobody goes on from, and say so if there are any."""
+    begun = ", ".join(sorted(checkpoints.trainings(place)))
+    for number, path in enumerate(checkpoints.kept(place)):
+        if not number:
+            what = f"what the run {place.name} has begun ({begun}) was not finished there, and begins anew"
+            print(f"warning: {what}.", file=sys.stderr, flush=True)
+        checkpoints.set_aside(path)
