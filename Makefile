@@ -30,6 +30,7 @@ ITERATIONS ?=
 SEEDS ?=
 SWEEP ?=
 PUBLISHED ?=
+COMMANDS := help list plan report figures collect draw publish verify claims stale test test-all test-quick chaos bench ui lint format clean
 TARGETS := $(sort $(basename $(notdir $(wildcard paper_figures/*.md))))
 FIGURE_FLAGS = --scale '$(SCALE)' --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' $(if $(filter-out 0 no false,$(FORCE)),--force) \
   $(if $(TRACKING_URI),--tracking-uri '$(TRACKING_URI)') $(if $(SEEDS),--seeds '$(SEEDS)') \
@@ -46,12 +47,35 @@ VARIABLES := AGAINST CLUSTER DEVICE FORCE ITERATIONS JOBS KILLS ON OUTPUT PART P
 OTHERS := $(filter-out $(VARIABLES),$(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v)))
 $(foreach v,$(OTHERS),$(foreach near,$(call nearest,0.8,$v,$(VARIABLES)),$(error make knows no variable $v (did you mean $(near)?))))
 
-# The target that a command is about; nothing is done to one that was not named.
-NAMED = $(or $(TARGET),$(error TARGET is missing: make $(firstword $(MAKECMDGOALS)) TARGET=figure1))
+# What a command takes beside what the environment is made with; one that is ours, but of other commands, is a slip, too.
+USES_figures := SCALE JOBS OUTPUT DEVICE FORCE SEEDS SWEEP PUBLISHED TRACKING_URI ON CLUSTER PART
+USES_collect := TARGET SCALE JOBS OUTPUT DEVICE FORCE SEEDS PUBLISHED TRACKING_URI
+USES_draw := $(USES_collect)
+USES_publish := $(USES_collect)
+USES_plan := $(USES_collect) SWEEP
+USES_verify := TARGET SCALE JOBS OUTPUT DEVICE ITERATIONS SEEDS SWEEP RECORD
+USES_claims := TARGET SCALE
+USES_stale := TARGET SCALE REFRESH
+USES_report := OUTPUT README
+USES_test := JOBS
+USES_test-all := JOBS
+USES_test-quick := JOBS
+USES_chaos := KILLS OUTPUT
+USES_bench := OUTPUT AGAINST
+USES_ui := TARGET SCALE OUTPUT PORT
+takes = $(USES_$(if $(filter $1,$(TARGETS)),figures,$1))
+GIVEN := $(foreach v,$(VARIABLES),$(if $(filter command,$(origin $v)),$v))
+ASKED := $(or $(MAKECMDGOALS),help)
+UNUSED := $(filter-out PYTHON VENV TORCH_INDEX $(foreach g,$(ASKED),$(call takes,$g)),$(GIVEN))
+ifeq ($(filter-out $(COMMANDS) $(TARGETS),$(ASKED)),)
+$(foreach v,$(UNUSED),$(error make $(ASKED) does nothing with $v; it takes $(or $(sort $(foreach g,$(ASKED),$(call takes,$g))),no variable)))
+endif
+
+# Nothing is done to a target that was not named.
+$(foreach g,$(filter collect plan draw publish verify,$(ASKED)),$(if $(TARGET),,$(error TARGET is missing: make $g TARGET=figure1)))
 
 # Of what is published: a scale only if one is asked for; repeated is what is published at laptop, listed are all.
-PUBLISHED_FLAGS = $(if $(filter file,$(origin SCALE)),,--scale '$(SCALE)') \
-  $(if $(ITERATIONS),--iterations '$(ITERATIONS)') $(if $(SEEDS),--seeds '$(SEEDS)') $(if $(SWEEP),--sweep '$(SWEEP)')
+PUBLISHED_SCALE = $(if $(filter file,$(origin SCALE)),,--scale '$(SCALE)')
 
 # One run is one thread: several runs beat several threads on networks this small.
 export OMP_NUM_THREADS ?= 1
@@ -60,7 +84,6 @@ export MKL_NUM_THREADS ?= 1
 # MLflow reports how it is used to its makers unless this is set.
 export MLFLOW_DISABLE_TELEMETRY ?= true
 
-COMMANDS := help list plan report figures collect draw publish verify claims stale test test-all test-quick chaos bench ui lint format clean
 .PHONY: $(COMMANDS) $(TARGETS)
 
 help:  ## print this
@@ -81,26 +104,27 @@ figures: $(VENV)/runtime $(if $(ON),$(VENV)/cluster)  ## make all of them; train
 	@$(RUN) -m repro.figure figures $(FIGURE_FLAGS) $(ELSEWHERE) $(if $(SWEEP),--sweep '$(SWEEP)')
 
 collect: $(VENV)/runtime  ## take in what a cluster has finished of TARGET (or figures), and draw it if that is all
-	@$(RUN) -m repro.figure $(NAMED) --collect $(FIGURE_FLAGS)
+	@$(RUN) -m repro.figure $(TARGET) --collect $(FIGURE_FLAGS)
 
 plan: $(VENV)/runtime  ## what making TARGET (or figures) would do and how long it may take; runs nothing
-	@$(RUN) -m repro.figure $(NAMED) --plan $(FIGURE_FLAGS) $(if $(SWEEP),--sweep '$(SWEEP)')
+	@$(RUN) -m repro.figure $(TARGET) --plan $(FIGURE_FLAGS) $(if $(SWEEP),--sweep '$(SWEEP)')
 
 draw: $(VENV)/runtime  ## draw TARGET again from its exported CSV, running nothing
-	@$(RUN) -m repro.figure $(NAMED) --draw $(FIGURE_FLAGS)
+	@$(RUN) -m repro.figure $(TARGET) --draw $(FIGURE_FLAGS)
 
 publish: $(VENV)/runtime  ## copy TARGET's figure to paper_figures/results and update its page
-	@$(RUN) -m repro.figure $(NAMED) --publish $(FIGURE_FLAGS)
+	@$(RUN) -m repro.figure $(TARGET) --publish $(FIGURE_FLAGS)
 
 verify: $(VENV)/runtime  ## repeat TARGET's first iterations, compare with what is published (SCALE= ITERATIONS= SEEDS= SWEEP= RECORD=1)
-	@$(RUN) -m repro.verify $(NAMED) --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' $(PUBLISHED_FLAGS) \
+	@$(RUN) -m repro.verify $(TARGET) --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' $(PUBLISHED_SCALE) \
+	  $(if $(ITERATIONS),--iterations '$(ITERATIONS)') $(if $(SEEDS),--seeds '$(SEEDS)') $(if $(SWEEP),--sweep '$(SWEEP)') \
 	  $(if $(filter-out 0 no false,$(RECORD)),--record)
 
 claims: $(VENV)/runtime  ## judge all published data, or TARGET's, by today's rules
-	@$(RUN) -m repro.verify $(TARGET) --claims $(PUBLISHED_FLAGS)
+	@$(RUN) -m repro.verify $(TARGET) --claims $(PUBLISHED_SCALE)
 
 stale: $(VENV)/runtime  ## list what code has changed since results were made; REFRESH=1 says so on the pages
-	@$(RUN) -m repro.verify $(TARGET) --stale $(if $(filter-out 0 no false,$(REFRESH)),--refresh) $(PUBLISHED_FLAGS)
+	@$(RUN) -m repro.verify $(TARGET) --stale $(if $(filter-out 0 no false,$(REFRESH)),--refresh) $(PUBLISHED_SCALE)
 
 test: $(VENV)/test  ## run the tests, under ten minutes
 	@$(RUN) -m pytest -m "not exhaustive" -n $(JOBS) tests

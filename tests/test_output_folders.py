@@ -73,7 +73,7 @@ def made(tmp_path):
     program.chmod(0o755)
 
     def make(*arguments: str) -> list[str]:
-        given = [*arguments, f"VENV={environment}", f"RUN={program}", "JOBS=1", f"PYTHON={sys.executable}"]
+        given = [*arguments, f"VENV={environment}", f"RUN={program}", f"PYTHON={sys.executable}"]
         subprocess.run(["make", "-C", str(ROOT), *given], check=True, capture_output=True)
         return [str(word) for word in json.loads(said.read_text())]
 
@@ -81,9 +81,9 @@ def made(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a b", "a'b", 'a"b', "a$b", "a#b", "a%20b?", "a;b", "é"])
-@pytest.mark.parametrize("target", ["figure1", "publish", "bench"])
+@pytest.mark.parametrize("target", ["figure1", "publish TARGET=figure1", "bench"])
 def test_make_takes_any_output(made, target, name):
-    words = made(target, f"OUTPUT={name}", "SCALE=smoke", "TARGET=figure1")
+    words = made(*target.split(), f"OUTPUT={name}")
     expected = f"{name}/bench.json" if target == "bench" else name
     assert words[words.index("--output") + 1] == expected
 
@@ -95,6 +95,20 @@ def test_make_suggests_the_nearest_variable_and_does_nothing(slip, meant):
     assert wrong.returncode == 2
     assert f"make knows no variable {slip.partition('=')[0]} (did you mean {meant}?)." in wrong.stderr
     assert "repro.figure" not in wrong.stdout
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ("figure1 ITERATIONS=10", "make figure1 does nothing with ITERATIONS; it takes CLUSTER DEVICE FORCE JOBS ON"),
+        ("test SCALE=smoke", "make test does nothing with SCALE; it takes JOBS."),
+        ("list TARGET=figure1", "make list does nothing with TARGET; it takes no variable."),
+    ],
+)
+def test_make_refuses_a_variable_that_it_would_not_use(asked, sentence):
+    wrong = subprocess.run(["make", "-n", "-C", str(ROOT), *asked.split()], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert sentence in wrong.stderr
 
 
 def test_make_hands_on_variables_of_the_environment(made):
