@@ -111,12 +111,23 @@ def entries(output: Path | str) -> list[Entry]:
     return found
 
 
+def refuse_output_dir(words: Sequence[str]) -> None:
+    """Refuse the key of a run by which its folder is named, where an option names it.
+
+    Raises:
+        ReproError: it is among the words.
+    """
+    if any(word.lstrip("+").startswith("output_dir=") for word in words):
+        raise ReproError("output_dir is where the runs are, which here is said by --output FOLDER.")
+
+
 def chosen(output: Path | str, words: Sequence[str]) -> list[Entry]:
     """The trainings that a filter asks for; all, where it is empty.
 
     Raises:
         ReproError: a key or field is unknown, or nothing is left.
     """
+    refuse_output_dir(words)
     every = entries(output)
     keys = [Trained.open(output, word).folder.name for word in words if "=" not in word]
     found = [entry for entry in every if not keys or entry.key in keys]

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from repro.arguments import Parser
+from repro.catalogue import refuse_output_dir
 from repro.errors import ReproError
 from repro.faults import faults_told
 from repro.launching import Command, prepare_output
@@ -57,8 +58,7 @@ def run(words: Sequence[str], output: str, config_dir: str | None = None) -> int
     files = [word for word in words if "=" not in word and word.endswith(".pt")]
     words = [word for word in words if word not in files]
     keys, overrides = [w for w in words if "=" not in w], [w for w in words if "=" in w]
-    if any(word.lstrip("+").startswith("output_dir=") for word in overrides):
-        raise ReproError("output_dir is where the runs are, which here is said by --output FOLDER.")
+    refuse_output_dir(overrides)
     for file in files:
         measure_file(Path(file), overrides, output, config_dir)
     if files and not keys:

@@ -91,6 +91,7 @@ def test_a_misspelt_key_is_refused_whatever_it_is_typed_with(overrides, sentence
         ("algorithm=sd_cfrr", "Could not find 'algorithm/sd_cfrr' (did you mean sd_cfr?); there are cfr, cfr_plus, "),
         ("scale=laptopp", "Could not find 'scale/laptopp' (did you mean laptop?)"),
         ("experiment=figur1", "Could not find 'experiment/figur1' (did you mean figure1?)"),
+        ("experiment=figure6", "Could not find 'experiment/figure6'; figure6 is what `make figure6` makes; there are"),
         ("evaluation=[exploitabilty]", "Could not find 'evaluation/exploitabilty' (did you mean exploitability?)"),
         (
             "hydra/launcher=jobli",

@@ -34,7 +34,7 @@ def _nothing_trains(monkeypatch):
     def fit(*_: object, **__: object) -> None:
         raise AssertionError("this must train nothing")
 
-    monkeypatch.setattr(training, "_fit", fit)
+    monkeypatch.setattr(training, "fit", fit)
 
 
 @pytest.fixture(scope="module")

@@ -236,6 +236,7 @@ def test_an_export_goes_to_the_output_folder_unless_told_otherwise(outputs, tmp_
 def test_an_export_of_what_is_not_there_is_refused(outputs, tmp_path, capsys):
     for words, sentence in (
         (["gam=kuhn"], "gam=kuhn: no run has the field gam (did you mean game?)."),
+        (["output_dir=x"], "output_dir is where the runs are, which here is said by --output FOLDER."),
         (["seed=99"], "there is no run of seed=99."),
         (["seed=7"], "of 1 run(s) none is finished; --unfinished exports what they have."),
         (["--to", str(tmp_path / "runs.xls")], "its name must end in .csv, .csv.gz, .parquet."),

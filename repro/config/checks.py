@@ -83,7 +83,8 @@ def check_with_game(config: Config, game: Any) -> None:
         raise ReproError(problem)
     for name, evaluation in config.evaluation.items():
         for key, value, allowed in evaluation.problems(game, config.algorithm):
-            raise ReproError(f"evaluation.{name}.{key} is {value}; {allowed}.")
+            what = f"evaluation.{name}.{key} is {value}" if key else f"evaluation is {name}"
+            raise ReproError(f"{what}; {allowed}.")
 
 
 def import_named(key: str, module: str) -> None:

@@ -24,6 +24,9 @@ from repro.suggestions import did_you_mean, nearest
 CONF = Path(__file__).resolve().parents[2] / "conf"
 """The configurations, beside the package."""
 
+_TARGETS = CONF.parent / "paper_figures"
+"""Where each figure and table has a page, which is called like it."""
+
 _MADE_OF = ("schema", "base/")
 """How the names of files begin that are no choices, but what choices are made of."""
 
@@ -169,6 +172,8 @@ def _no_choice(path: str) -> str:
     choices = GlobalHydra.instance().config_loader().get_group_options(group)
     choices = [name for name in choices if not name.startswith(_MADE_OF)]
     there = f"; there are {', '.join(choices)}" if choices else ""
+    if (_TARGETS / f"{choice}.md").is_file():
+        return f"bad configuration: Could not find '{path}'; {choice} is what `make {choice}` makes{there}."
     return f"bad configuration: Could not find '{path}'{did_you_mean(choice, choices)}{there}."
 
 

@@ -104,13 +104,16 @@ class Evaluation(ABC):
         """Metrics of the read-outs that this is about."""
 
     def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
-        """What is wrong with these values for a training: key, value and what is allowed, each a part of a sentence."""
+        """What is wrong with these values for a training: key, value and what is allowed, each a part of a sentence.
+
+        Without a key it is the evaluation itself that cannot be.
+        """
         for name in self.readouts or []:
             if name not in algorithm.readouts:
                 yield "readouts", self.readouts, f"the read-outs of this run are {', '.join(algorithm.readouts)}"
         play = [algorithm.READOUTS[readout.kind].PLAYS for readout in algorithm.readouts.values()]
         if self.OF_PLAYERS and not all(play):
-            yield "readouts", self.readouts, f"the read-outs of {algorithm.name} play no game, leave it out"
+            yield "", None, f"the read-outs of {algorithm.name} play no game, leave it out"
 
     def bytes_needed(self, game: Game) -> Iterator[tuple[str, float]]:
         """Keys, and the bytes that their values take at the least; see `repro.config.memory`."""

@@ -155,7 +155,7 @@ class Deviations(_Exact):
 
     def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
         if game.exact != "boards":
-            yield "readouts", self.readouts, f"the game {game.name} is no Hold'em game with one board, leave it out"
+            yield "", None, f"the game {game.name} is no Hold'em game with one board, leave it out"
         else:
             yield from super().problems(game, algorithm)
 
@@ -384,11 +384,7 @@ class Strategy(Evaluation):
     def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
         yield from super().problems(game, algorithm)
         if game.infosets > _FEW_INFOSETS:
-            yield (
-                "readouts",
-                self.readouts,
-                f"the game {game.name} has more than {_FEW_INFOSETS} infosets, leave it out",
-            )
+            yield "", None, f"the game {game.name} has more than {_FEW_INFOSETS} infosets, leave it out"
 
     def row_bytes(self, game: Game) -> float | None:
         cells = game.legal.nonzero().tolist()
