@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from repro import leftovers, training
+from repro import leftovers, one_run, training
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.replicates import Replicates
 from repro.config.keys import training_key
@@ -204,7 +204,7 @@ def test_nobody_cleans_where_the_checkpoints_are_that_are_gone_on_from(tmp_path,
             found.append(free)
         return records.INTERRUPTED
 
-    monkeypatch.setattr(training, "train", is_free)
+    monkeypatch.setattr(one_run, "do", is_free)
     done(tmp_path, "seeds=[0,1,2]")
     assert found == [False]
 

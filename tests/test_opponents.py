@@ -213,7 +213,7 @@ def test_what_cannot_be_an_opponent_is_one_sentence_before_any_training(opponent
     def fit(*_: object, **__: object) -> None:
         raise AssertionError("this must train nothing")
 
-    monkeypatch.setattr(training, "_fit", fit)
+    monkeypatch.setattr(training, "fit", fit)
     reference = opponent.format(**names, unfinished=unfinished)
     _, state, message = done(opponents, *SMALL, "seed=2", *against(f"x={reference}", opponents_at=at))
     assert state == records.FAILED
@@ -265,7 +265,7 @@ def broken_off(output: Path, *overrides: str) -> None:
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(training, "_fit", interrupted)
+        patched.setattr(training, "fit", interrupted)
         with pytest.raises(KeyboardInterrupt):
             execute(run.configs, run.labels)
 
