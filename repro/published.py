@@ -26,6 +26,8 @@ from repro.targets import ROOT, SCALES, module_of, targets
 
 RESULTS = ROOT / "paper_figures" / "results"
 README = ROOT / "README.md"
+VERDICTS_PICTURE = ROOT / "paper_figures" / "verdicts.svg"
+"""All verdicts at a glance, as the README shows them."""
 
 SOURCES = ("SD-CFR", "Deep CFR", "D2CFR", "DEVN", "Kuhn")
 """What targets are of; each target's `TITLE` begins with one of them."""
@@ -196,13 +198,21 @@ def with_table(readme: str, every: Sequence[Target]) -> str:
     """
     if not _TABLE.search(readme):
         raise ReproError(f"{README} has no block '<!-- targets -->' ... '<!-- end targets -->' to fill in.")
-    block = f"{totals_in_words(every)}\n{readme_table(every)}"
+    # Its rows are sentences: who reads on from the picture opens it.
+    table = (
+        f"<details>\n<summary>of each figure and table, one sentence</summary>\n\n{readme_table(every)}\n</details>\n"
+    )
+    block = f"{totals_in_words(every)}\n{table}"
     return _TABLE.sub(lambda match: match.group(1) + block + match.group(2), readme)
 
 
 def refresh_readme() -> None:
-    """Bring the README's table of targets up to date."""
-    durable.write(README, with_table(README.read_text(), published()).encode())
+    """Bring the README's table of targets up to date, and its picture of all verdicts."""
+    from repro.report.verdicts import drawn  # noqa: PLC0415  (imports Matplotlib)
+
+    every = published()
+    durable.write(README, with_table(README.read_text(), every).encode())
+    durable.write(VERDICTS_PICTURE, drawn(every))
 
 
 def print_targets() -> None:

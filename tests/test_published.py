@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+from collections import Counter
 
 import pytest
 import yaml
@@ -22,6 +23,7 @@ from repro.published import (
     README,
     RESULTS,
     SOURCES,
+    VERDICTS_PICTURE,
     Result,
     command_of,
     minutes_in_words,
@@ -30,6 +32,7 @@ from repro.published import (
     readme_table,
     with_table,
 )
+from repro.report.verdicts import drawn, kind
 from repro.targets import ROOT, Options, targets
 
 EVERY = published()
@@ -255,6 +258,21 @@ def test_who_draws_is_told_what_is_judged_otherwise_than_published(tmp_path, mon
 def test_the_readmes_table_is_that_of_what_is_published():
     text = README.read_text()
     assert with_table(text, EVERY) == text, "bring it up to date with `make report README=1`"
+    assert f"]({VERDICTS_PICTURE.relative_to(ROOT)})" in text
+    # Where Matplotlib draws otherwise, its numbers differ; squares and words do not.
+    assert _squares_and_words(VERDICTS_PICTURE.read_text()) == _squares_and_words(drawn(EVERY).decode())
+
+
+def test_a_square_tells_what_the_correction_for_many_claims_leaves():
+    assert kind(HELD, HELD) == kind(HELD, None) == "held"
+    assert kind(DID_NOT_HOLD, UNDECIDED) == "did not hold, undecided after Holm's correction"
+    assert kind(UNDECIDED, UNDECIDED) == "undecided"
+
+
+def _squares_and_words(svg: str) -> tuple[Counter[str], list[str]]:
+    squares = Counter(re.findall(r"<use [^>]*style=\"(fill: #\w+; stroke: #\w+)", svg))
+    assert sum(squares.values()) > 300
+    return squares, re.findall(r"<text [^>]*>([^<]+)</text>", svg)
 
 
 def test_the_readmes_table_counts_verdicts_by_hand():

@@ -1,4 +1,4 @@
-"""Write the report: `python -m repro.report`, or bring the README's table of targets up to date with `--readme`."""
+"""Write the report: `python -m repro.report`, or bring the README's table and picture up to date with `--readme`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def main() -> int:
     """Entry point; exit status 2 for a faulty request, or published files that cannot be read."""
     parser = Parser(prog="python -m repro.report", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("outputs"), help=f"folder of {NAME} (default: outputs)")
-    parser.add_argument("--readme", action="store_true", help="bring the README's table up to date instead")
+    parser.add_argument("--readme", action="store_true", help="bring the README's table and picture up to date instead")
     return _answer(parser.parse_args())
 
 
 def _answer(arguments: argparse.Namespace) -> int:
     if arguments.readme:
         refresh_readme()
-        print(f"the table of targets in {README} says what is published")
+        print(f"the table of targets in {README} says what is published, and so does its picture")
         return 0
     if arguments.output == Path():
         raise ReproError("--output is ''; it must be the name of a folder.")

@@ -1,0 +1,92 @@
+"""The README's picture of all verdicts: a row per target, a square per claim, at the most advanced scale published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures.claims import DID_NOT_HOLD, HELD
+from repro.published import SOURCES, Target, minutes_in_words
+
+_KINDS = {
+    "held": ("#0072b2", "#0072b2"),
+    "held, undecided after Holm's correction": ("#cfe5f3", "#0072b2"),
+    "undecided": ("#dfe3e7", "#dfe3e7"),
+    "not testable at this scale": ("#ffffff", "#c3cad1"),
+    "did not hold, undecided after Holm's correction": ("#fbdccb", "#c1440e"),
+    "did not hold": ("#c1440e", "#c1440e"),
+}
+"""What a square says, in the order of a row: its face and its edge."""
+
+_ROW, _GAP, _TOP, _LEFT, _RIGHT, _STEP = 0.2, 0.16, 0.6, 3.25, 0.7, 0.143
+"""Inches: of a row, above a source, above the rows, left and right of the squares, and from square to square."""
+_SOFT = "#5b6570"
+
+
+def kind(verdict: str, after_holm: str | None) -> str:
+    """What the square of a claim says, from its verdict, and from that after Holm's correction if there is one."""
+    if verdict in (HELD, DID_NOT_HOLD) and after_holm not in (None, verdict):
+        return f"{verdict}, undecided after Holm's correction"
+    return verdict
+
+
+def row(target: Target) -> list[str]:
+    """What the squares of a target say, in order; none where nothing is published."""
+    if not target.results:
+        return []
+    first = target.results[0]
+    judged = zip(first.claims, first.after_holm, strict=True)
+    return sorted((kind(c.verdict, after) for c, after in judged if not c.check), key=list(_KINDS).index)
+
+
+def drawn(every: Sequence[Target]) -> bytes:
+    """The picture, as SVG; the same bytes for the same verdicts."""
+    of_source = {source: [t for t in every if t.source == source] for source in SOURCES}
+    longest = max(len(row(target)) for target in every)
+    width = _LEFT + longest * _STEP + _RIGHT
+    height = _TOP + len(every) * _ROW + len(of_source) * _GAP
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "verdicts", "font.size": 7.5}):
+        figure = Figure((width, height), facecolor="white")
+        axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
+        axes.set_axis_off()
+        squares = _legend(axes, width)
+        y = _TOP
+        for targets in of_source.values():
+            for target in targets:
+                squares += _labelled(axes, target, y, width)
+                y += _ROW
+            y += _GAP
+        for name, (face, edge) in _KINDS.items():
+            at = [(x, y) for x, y, said in squares if said == name]
+            xs, ys = zip(*at, strict=True)
+            axes.scatter(xs, ys, s=68, marker="s", facecolor=face, edgecolor=edge, linewidth=0.7)
+        file = BytesIO()
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    return file.getvalue()
+
+
+def _legend(axes: Axes, width: float) -> list[tuple[float, float, str]]:
+    """Its squares, as x, y and what they say, beside whose texts."""
+    columns, lines = (0.17, 1.4, 4.45), (0.17, 0.37)
+    places = [(x, y) for y in lines for x in columns]
+    order = [list(_KINDS)[number] for number in (0, 1, 2, 5, 4, 3)]
+    for (x, y), name in zip(places, order, strict=True):
+        axes.text(x + 0.12, y, name, va="center_baseline")
+    axes.text(width - 0.05, lines[1], "minutes", ha="right", va="center_baseline", color=_SOFT)
+    return [(x, y, name) for (x, y), name in zip(places, order, strict=True)]
+
+
+def _labelled(axes: Axes, target: Target, y: float, width: float) -> list[tuple[float, float, str]]:
+    """The squares of a target, as x, y and what they say, in a row that has its name and costs."""
+    how: dict[str, Any] = {"va": "center_baseline", "color": _SOFT}
+    axes.text(0.1, y, target.name, va="center_baseline", fontweight="bold")
+    axes.text(1.42, y, target.item.partition(" and ")[0], **how)
+    axes.text(_LEFT - 0.12, y, target.results[0].scale if target.results else "not run yet", ha="right", **how)
+    if target.results:
+        axes.text(width - 0.05, y, minutes_in_words(target.results[0]), ha="right", **how)
+    return [(_LEFT + number * _STEP, y, said) for number, said in enumerate(row(target))]
