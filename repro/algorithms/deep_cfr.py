@@ -133,6 +133,11 @@ class DeepCFRConfig(AlgorithmConfig):
                     f"algorithm.{which}.precision is {regression.precision}, which needs device=cuda; device is "
                     f"{config.device}."
                 )
+            if self.memory == "aggregated" and regression.drawn != "uniformly":
+                yield (
+                    f"algorithm.{which}.drawn is {regression.drawn}; nothing is drawn where algorithm.memory is "
+                    "aggregated: leave it out."
+                )
         for name, readout in self.readouts.items():
             if readout.kind == "average_network" and self.average is None:
                 yield (
@@ -502,7 +507,8 @@ class DeepCFR(Algorithm):
         scale = 2.0 if self.algorithm.loss_weight == "2t/T" else 1.0
         scale *= self.ranks.count * learner.memory.stands_for / sum(stand_for)
         steps, rows = learner.regression.steps_at(self.iteration), learner.regression.batch_size
-        return learner.memory.minibatches(steps, rows, self.iteration_counts, scale, draw, merged)
+        by_weight = learner.regression.drawn == "by_weight"
+        return learner.memory.minibatches(steps, rows, self.iteration_counts, scale, draw, merged, by_weight)
 
     @contextmanager
     def explaining_divergence(self, which: str, player: int) -> Iterator[None]:

@@ -8,7 +8,8 @@ them. Entries count with their iteration; whoever wants all of them to count the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -54,11 +55,20 @@ class Memory(Protocol):
         """
 
     def minibatches(
-        self, steps: int, batch_size: int, iteration: int, scale: float, generator: torch.Generator, merged: bool = True
+        self,
+        steps: int,
+        batch_size: int,
+        iteration: int,
+        scale: float,
+        generator: torch.Generator,
+        merged: bool = True,
+        by_weight: bool = False,
     ) -> Iterator[Minibatch]:
         """`steps` minibatches; each entry counts `scale * its iteration / iteration` (linear CFR).
 
         Rows of the same infoset may be `merged` into one where that saves work; otherwise there are `batch_size`.
+        Drawn `by_weight`, entries come as often as they count, and all rows count the same: as much as entries do in
+        the mean.
         """
         ...
 
@@ -144,51 +154,86 @@ class Entries(ABC):
         self._target[:, slot] = targets.t()
 
     def minibatches(
-        self, steps: int, batch_size: int, iteration: int, scale: float, generator: torch.Generator, merged: bool = True
+        self,
+        steps: int,
+        batch_size: int,
+        iteration: int,
+        scale: float,
+        generator: torch.Generator,
+        merged: bool = True,
+        by_weight: bool = False,
     ) -> Iterator[Minibatch]:
         # A minibatch holds many infosets several times, at times all of them. The squared loss depends only on each
         # infoset's total weight and mean target, so the step is taken on those: same gradient, less work.
         unit = scale / (iteration * batch_size * self.actions)
-        draws = self._draws(steps, batch_size, generator)
+        draws = self._draws(steps, batch_size, partial(self._by_weight if by_weight else self._uniformly, generator))
+        weigh = self._equally(unit) if by_weight else partial(self._weight, unit)
         if merged and (self.count <= _FEW or 2 * self.count <= batch_size):
-            return Chunked(self._grouped(index, unit) for index in draws)
+            if self._entries.device.type == "cpu" and not by_weight:
+                return Chunked(grouped_entries(self._entries, index, unit, self.count) for index in draws)
+            return Chunked(self._grouped(index, weigh) for index in draws)
         if merged and self.count <= _MERGED * batch_size:
-            return self._merged_one_by_one(draws, unit)
-        return Chunked((self._ungrouped(index, unit) for index in draws), named=True)
+            return self._merged_one_by_one(draws, weigh)
+        return Chunked((self._ungrouped(index, weigh) for index in draws), named=True)
 
-    def _draws(self, steps: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
-        """`[steps, batch_size]` entries in all, some steps at a time."""
+    def _draws(self, steps: int, batch_size: int, draw: Callable[[int], Tensor]) -> Iterator[Tensor]:
+        """`[steps, batch_size]` entries in all, some steps at a time.
+
+        Args:
+            draw: so many entries.
+        """
         chunk = max(1, _ROWS_AT_ONCE // batch_size)
         for start in range(0, steps, chunk):
             n = min(chunk, steps - start)
-            index = torch.randint(self.size, (n * batch_size,), generator=generator, device=generator.device)
-            yield index.view(n, batch_size)
+            yield draw(n * batch_size).view(n, batch_size)
 
-    def _merged_one_by_one(self, draws: Iterator[Tensor], unit: float) -> Iterator[Minibatch]:
+    def _uniformly(self, generator: torch.Generator, rows: int) -> Tensor:
+        return torch.randint(self.size, (rows,), generator=generator, device=generator.device)
+
+    def _by_weight(self, generator: torch.Generator, rows: int) -> Tensor:
+        """Entries, each with a probability in proportion to its iteration.
+
+        By rejection, which reads two entries for one that it takes where iterations are spread evenly; a table of sums
+        would have to be searched in as many places as a number of entries has digits.
+        """
+        latest, taken, lack = int(self._iteration[: self.size].max()), list[Tensor](), rows
+        while lack:
+            index = self._uniformly(generator, 2 * lack + 64)
+            height = torch.rand(len(index), generator=generator, device=generator.device) * latest
+            taken.append(index[height < self._iteration.index_select(0, index)][:lack])
+            lack -= len(taken[-1])
+        return torch.cat(taken)
+
+    def _weight(self, unit: float, index: Tensor) -> Tensor:
+        return self._iteration.index_select(0, index) * unit
+
+    def _equally(self, unit: float) -> Callable[[Tensor], Tensor]:
+        """What weighs entries that were drawn by weight: as much as entries do in the mean."""
+        mean = unit * float(self._iteration[: self.size].double().mean())
+        return lambda index: torch.full(index.shape, mean, device=index.device)
+
+    def _merged_one_by_one(self, draws: Iterator[Tensor], weigh: Callable[[Tensor], Tensor]) -> Iterator[Minibatch]:
         for drawn in draws:
-            infosets, weight, target = self._drawn(drawn.flatten(), unit)
+            infosets, weight, target = self._drawn(drawn.flatten(), weigh)
             rows = drawn.shape[1]
             split = (infosets.split(rows), weight.split(rows), target.split(rows, 1))
             yield from (self._merged(*columns) for columns in zip(*split, strict=True))
 
-    def _ungrouped(self, index: Tensor, unit: float) -> ManySteps:
+    def _ungrouped(self, index: Tensor, weigh: Callable[[Tensor], Tensor]) -> ManySteps:
         """The entries `[steps, batch_size]`."""
-        infosets, weight, target = self._drawn(index.flatten(), unit)
+        infosets, weight, target = self._drawn(index.flatten(), weigh)
         steps, targets = len(index), target.t().contiguous().view(*index.shape, -1)
         return ManySteps(steps, weight.view_as(index), targets, weight.new_zeros(steps), infosets.view_as(index))
 
-    def _drawn(self, index: Tensor, unit: float) -> tuple[Tensor, Tensor, Tensor]:
+    def _drawn(self, index: Tensor, weigh: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Infosets and weights `[rows]`, targets `[actions, rows]`."""
         infosets = self._infoset.index_select(0, index).long()
-        weight = self._iteration.index_select(0, index) * unit
-        return infosets, weight, torch.stack([column.index_select(0, index) for column in self._target])
+        return infosets, weigh(index), torch.stack([column.index_select(0, index) for column in self._target])
 
-    def _grouped(self, index: Tensor, unit: float) -> ManySteps:
+    def _grouped(self, index: Tensor, weigh: Callable[[Tensor], Tensor]) -> ManySteps:
         """The entries `[steps, batch_size]`, summed per step and infoset."""
-        if self._entries.device.type == "cpu":
-            return grouped_entries(self._entries, index, unit, self.count)
         steps = len(index)
-        infosets, weight, target = self._drawn(index.flatten(), unit)
+        infosets, weight, target = self._drawn(index.flatten(), weigh)
         step = torch.arange(steps, device=infosets.device).repeat_interleave(index.shape[1])
         cell = step.mul_(self.count).add_(infosets)
         weighted = target * weight
@@ -307,9 +352,16 @@ class Aggregated:
         self._entries += len(rows)
 
     def minibatches(
-        self, steps: int, batch_size: int, iteration: int, scale: float, generator: torch.Generator, merged: bool = True
+        self,
+        steps: int,
+        batch_size: int,
+        iteration: int,
+        scale: float,
+        generator: torch.Generator,
+        merged: bool = True,
+        by_weight: bool = False,
     ) -> Iterator[Minibatch]:
-        del batch_size, generator, merged
+        del batch_size, generator, merged, by_weight
         mean = self._sum / self._weight.clamp(min=1)
         unit = scale / (iteration * self._entries * self.actions)
         constant = (self._squares - (self._weight * mean * mean).sum()) * unit

@@ -59,6 +59,9 @@ class RegressionConfig:
     start: str = one_of("previous", "random")
     # So many SGD steps more in each CFR iteration than in the one before (this suite's own option).
     more_steps: int = added(at_least(0, 0))
+    # How entries of the memory come into minibatches: each as often as any other, and weighted in the loss, as in the
+    # papers; or as often as it weighs, all with one weight (this suite's own option, the same loss in the mean).
+    drawn: str = added(one_of("uniformly", "by_weight", default="uniformly"))
     # A fit leaves the moving average of its steps' weights with this decay (1: their mean); null: the last ones.
     averaging: float | None = added(above_up_to(0, 1, None))
 
