@@ -320,6 +320,10 @@ def test_capped_buffers_differ_between_seeds_and_players():
             "leduc", {"value": RegressionConfig(1, 1, precision="bf16", start="random")}, "sd_cfr",
             "algorithm.value.precision is bf16, which needs device=cuda; device is cpu.",
         ),
+        (
+            "leduc", {"memory": "aggregated", "value": RegressionConfig(1, 1, drawn="by_weight", start="random")},
+            "sd_cfr", "algorithm.value.drawn is by_weight; nothing is drawn where algorithm.memory is aggregated: leave",
+        ),
     ],
 )  # fmt: skip
 def test_configurations_that_cannot_be_are_refused(name, changes, architecture, sentence):
