@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from paper_figures import frame
-from repro.config.keys import flatten, hyperparameters, measurements_key, training_config, training_key
+from repro.config.keys import hyperparameters, measurements_key, training_config, training_key
 from repro.errors import ReproError
-from repro.measuring import evaluated_with, evaluation_seconds, measured_rows
+from repro.measuring import evaluated_with, evaluation_of, evaluation_seconds, measured_rows
 from repro.targets import PlannedSweep, anywhere, composed, module_of
 from repro.tracking import record as records
 from repro.trained import folder_bytes, folder_of, rerun_command
-
-if TYPE_CHECKING:
-    from repro.config.schema import Config
 
 
 def collect(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataFrame:
@@ -150,11 +147,6 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
             [hyperparameters(c) for c in published], [hyperparameters(c) for c in sweep.configs]
         ),
     }
-
-
-def evaluation_of(config: Config) -> dict[str, Any]:
-    """What is measured of a run, dotted key -> value, as provenance has it."""
-    return flatten({name: evaluation.identity() for name, evaluation in config.evaluation.items()})
 
 
 def deviations(paper: Sequence[dict[str, Any]], ours: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:

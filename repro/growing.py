@@ -172,8 +172,8 @@ def _why_not(part: Mapping[str, Any], planned: Mapping[str, PlannedSweep]) -> st
 
 def _measures_alike(part: Mapping[str, Any], configs: Sequence[Config]) -> bool:
     """Whether the same was measured of published runs as of these, which are the same trainings."""
-    from repro.collecting import evaluation_of  # noqa: PLC0415  (as above)
     from repro.config.keys import measurements_key, training_config, training_key  # noqa: PLC0415
+    from repro.measuring import evaluation_of  # noqa: PLC0415  (as above)
 
     if "measurements" in part:
         then = dict(zip(names_of_runs(part), part["measurements"], strict=True))

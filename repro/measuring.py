@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.config.checks import TRAINING, game_for_checks
-from repro.config.keys import evaluation_key
+from repro.config.keys import evaluation_key, flatten
 from repro.config.schema import LATER, Config
 from repro.errors import ReproError
 from repro.evaluation.base import FILE, Evaluation, Measured, Other, Subject
@@ -279,6 +279,11 @@ def headline_value(config: Config) -> float | None:
             if found:
                 return max(found)[1]
     return None
+
+
+def evaluation_of(config: Config) -> dict[str, Any]:
+    """What is measured of a run, dotted key -> value, as provenance has it."""
+    return flatten({name: evaluation.identity() for name, evaluation in config.evaluation.items()})
 
 
 def evaluated_with(config: Config) -> set[str]:

@@ -1,10 +1,11 @@
 """What a command would do, without doing it: the state of each training, and what it may take.
 
-Nothing is run, made or written. Minutes are of training alone, evaluations not counted, and come from what is most like
-a training among finished ones in the output folder, and then among published ones: the same at another seed or length,
+Nothing is run, made or written. Minutes are of training alone, evaluations beside, and come from what is most like a
+training among finished ones in the output folder, and then among published ones: the same at another seed or length,
 or else the one that differs in the fewest hyperparameters. They are of the machine that made those, and of what else it
 did. Where it has other values of keys that multiply work, such as steps, nobody knows how much of its time went there:
-minutes are then a span, from none of it to all of it. Disk is what the folder of a training takes when it is finished,
+minutes are then a span, from none of it to all of it. What evaluations take is told where the same ones of the same
+training, at another seed perhaps, were timed. Disk is what the folder of a training takes when it is finished,
 of those in the output folder or, where that is recorded, of published ones. Where none is known that is like it, it is
 told what the folder takes at the most while it is trained, if the algorithm says what it leaves (`repro.disk`).
 """
@@ -15,7 +16,7 @@ import json
 import statistics
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from repro import catalogue, leftovers, staleness
 from repro.config.keys import flatten, hyperparameters, multiplying, training_key
 from repro.config.schema import Config
 from repro.disk import most_bytes
-from repro.measuring import is_done, is_measured
+from repro.measuring import evaluation_of, evaluation_seconds, is_done, is_measured
 from repro.planned import Run, labels, union
 from repro.tracking import checkpoints
 from repro.tracking import record as records
@@ -53,6 +54,8 @@ class Example:
         seconds: iteration -> seconds of training until there.
         folder: None if it is only published.
         runs: key -> seconds of the trainings of its sweep, itself among them, where their keys are known.
+        evaluating: the seconds that evaluations of it took, those that a configuration of the same training asks for;
+            None: not recorded, as by earlier versions, or not made.
         published_bytes: that its folder took, if it is only published; None: not recorded, as by earlier versions.
     """
 
@@ -61,6 +64,7 @@ class Example:
     seconds: Callable[[], Mapping[int, float]]
     folder: Path | None = None
     runs: Mapping[str, float] = field(default_factory=dict)
+    evaluating: Callable[[Config], float | None] = lambda _: None
     published_bytes: float | None = None
 
     @property
@@ -118,6 +122,10 @@ class Likeness:
         return len(self.settings), most / least, self.lengths
 
 
+_ALIKE = Likeness((), 0, (1.0, 1.0))
+"""Of the same training, at another seed perhaps."""
+
+
 @dataclass(frozen=True)
 class Outlook:
     """One training that is asked for.
@@ -128,6 +136,7 @@ class Outlook:
         bytes: that its folder will take when it is finished; None: unknown.
         source: what these come from; empty where nothing is to be trained or known.
         most_bytes: where `bytes` is unknown, those that its folder takes at the most at any moment; None: unknown, too.
+        evaluating: minutes of all its evaluations, unless they are made; None: unknown.
     """
 
     key: str
@@ -137,6 +146,7 @@ class Outlook:
     bytes: float | None
     source: str
     most_bytes: float | None = None
+    evaluating: float | None = None
 
 
 def outlooks(runs: Sequence[Run], output: Path) -> list[Outlook]:
@@ -156,9 +166,11 @@ def outlooks(runs: Sequence[Run], output: Path) -> list[Outlook]:
 def _outlook(label: str, config: Config, examples: Sequence[Example]) -> Outlook:
     state, begun = _state(config)
     folder = folder_of(config)
-    if state in (FINISHED, TO_MEASURE, TO_COLLECT):
-        return Outlook(training_key(config), label, state, (0.0, 0.0), folder_bytes(folder), "")
     alike = _nearest(config, examples)
+    evaluating = 0.0 if state in (FINISHED, TO_COLLECT) else _evaluating(config, alike)
+    if state in (FINISHED, TO_MEASURE, TO_COLLECT):
+        held = folder_bytes(folder)
+        return Outlook(training_key(config), label, state, (0.0, 0.0), held, "", evaluating=evaluating)
     if not alike:
         return Outlook(training_key(config), label, state, None, None, "", _most_bytes(config, state))
     iterations, work = config.algorithm.iterations, config.algorithm.work
@@ -171,7 +183,15 @@ def _outlook(label: str, config: Config, examples: Sequence[Example]) -> Outlook
     first, likeness = alike[0]
     more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
     differs = f", different in {', '.join(likeness.settings)}" if likeness.settings else ""
-    return Outlook(training_key(config), label, state, (least, most), disk, f"{first.name}{more}{differs}", bound)
+    source = f"{first.name}{more}{differs}"
+    return Outlook(training_key(config), label, state, (least, most), disk, source, bound, evaluating)
+
+
+def _evaluating(config: Config, alike: Sequence[tuple[Example, Likeness]]) -> float | None:
+    """Minutes that the same evaluations took of the same training, whatever its seed; None where none was timed."""
+    same = [example for example, likeness in alike if likeness.rank == _ALIKE.rank]
+    seconds = [took for example in same if (took := example.evaluating(config)) is not None]
+    return statistics.mean(seconds) / 60 if seconds else None
 
 
 def _most_bytes(config: Config, state: str) -> float | None:
@@ -214,7 +234,10 @@ def _examples(output: Path) -> Iterator[Example]:
     """Finished trainings of an output folder, and then published ones."""
     for entry in catalogue.entries(output) if output.is_dir() else ():
         if entry.is_finished:
-            yield Example(f"run {entry.key}", entry.hyperparameters, _clock(entry), entry.folder)
+            yield Example(
+                f"run {entry.key}", entry.hyperparameters, _clock(entry), entry.folder,
+                evaluating=partial(_timed, entry),
+            )  # fmt: skip
     for folder in staleness.results():
         for sweep in json.loads((folder / "provenance.json").read_text())["sweeps"]:
             flat = {key: value for key, value in flatten(sweep["config"]).items() if key != "seed"}
@@ -232,8 +255,20 @@ def _examples(output: Path) -> Iterator[Example]:
                     f"published {folder.name}", _settings(flat), partial(dict, {last: took[0]}),
                     # Where keys were not recorded yet, no training has such a name.
                     runs=dict(zip(page.names_of_runs(sweep), took, strict=True)),
+                    evaluating=partial(_published_time, sweep),
                     published_bytes=1e6 * sizes[0] if sizes else None,
                 )  # fmt: skip
+
+
+def _timed(entry: catalogue.Entry, config: Config) -> float | None:
+    same = replace(config, seed=entry.config.seed, output_dir=entry.config.output_dir)
+    return evaluation_seconds(same) if is_measured(same) else None
+
+
+def _published_time(sweep: Mapping[str, Any], config: Config) -> float | None:
+    """The mean over a sweep's runs, where what was measured of them is what a configuration asks for."""
+    known = [seconds for seconds in sweep.get("evaluation_seconds", []) if seconds is not None]
+    return statistics.mean(known) if known and sweep["evaluation"] == evaluation_of(config) else None
 
 
 def _clock(entry: catalogue.Entry) -> Callable[[], Mapping[int, float]]:
@@ -260,7 +295,7 @@ def _nearest(config: Config, examples: Sequence[Example]) -> list[tuple[Example,
     by_rank: dict[tuple[float, ...], list[tuple[Example, Likeness]]] = {}
     for example in (e for e in examples if all(e.flat.get(key) == flat.get(key) for key in _SAME)):
         is_this = training_key(config) in example.runs
-        likeness = Likeness((), 0, (1.0, 1.0)) if is_this else Likeness.of(flat, example, multiplies)
+        likeness = _ALIKE if is_this else Likeness.of(flat, example, multiplies)
         by_rank.setdefault((*likeness.rank, example.folder is None), []).append((example, likeness))
     return by_rank[min(by_rank)] if by_rank else []
 
@@ -294,9 +329,18 @@ def totals(planned: Sequence[Outlook], jobs: int) -> str:
     known = [each.minutes for each in planned if each.minutes is not None]
     all_left, at_once = _sum(known, 1), _sum(known, jobs)
     unknown = len(planned) - len(known)
-    left = f"about {_long(all_left)} of training left, {_long(at_once)} with {jobs} at once, and evaluations beside"
+    left = f"about {_long(all_left)} of training left, {_long(at_once)} with {jobs} at once, and {_beside(planned)}"
     lengths = [*([left] if known or not unknown else []), *([f"{unknown} of unknown length"] if unknown else [])]
     return f"{len(planned)} training(s): {counted}; {', and '.join(lengths)}; {_disk(planned)}"
+
+
+def _beside(planned: Sequence[Outlook]) -> str:
+    """What evaluations take, if that is known of all."""
+    minutes = [each.evaluating for each in planned if each.evaluating is not None]
+    if len(minutes) < len(planned):
+        return "evaluations beside"
+    total = sum(minutes)
+    return f"{_long((total, total))} of evaluations"
 
 
 def _disk(planned: Sequence[Outlook]) -> str:

@@ -322,7 +322,7 @@ def test_capped_buffers_differ_between_seeds_and_players():
         ),
         (
             "leduc", {"memory": "aggregated", "value": RegressionConfig(1, 1, drawn="by_weight", start="random")},
-            "sd_cfr", "algorithm.value.drawn is by_weight; nothing is drawn where algorithm.memory is aggregated: leave",
+            "sd_cfr", "algorithm.value.drawn is by_weight; nothing is drawn where algorithm.memory is aggregated",
         ),
     ],
 )  # fmt: skip

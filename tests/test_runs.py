@@ -14,11 +14,12 @@ from repro.compare import equal_digits
 from repro.config.keys import as_plain, hyperparameters
 from repro.config.schema import RegressionConfig
 from repro.errors import ReproError
+from repro.measuring import evaluation_seconds
 from repro.planned import Run, labels
 from repro.planning import plan
 from repro.tracking import record as records
 from repro.trained import full_key, run_folder
-from tests.helpers.commands import SMALL, configs, executed, key_of, killed_after
+from tests.helpers.commands import SMALL, configs, executed, key_of, killed_after, planned
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +62,15 @@ def test_what_is_left_follows_from_finished_runs(outputs):
     seconds = [records.read(run_folder(outputs, key_of(*SMALL, f"seed={seed}"))).wall_seconds for seed in range(3)]
     assert found[0].minutes == pytest.approx((sum(seconds) / 3 / 60,) * 2)
     assert found[0].bytes is not None
+    took = [evaluation_seconds(planned(*SMALL, f"seed={seed}", f"output_dir={outputs}").config) for seed in range(3)]
+    assert found[0].evaluating == pytest.approx(sum(filter(None, took)) / 3 / 60)
+    assert " minutes of evaluations; " in outlook.totals(found, 1)
+    (once_more,) = outlook.outlooks(plan([*SMALL, f"output_dir={outputs}"], False).runs, outputs)
+    assert once_more.evaluating == 0
     more = ["algorithm.value.more_steps=10", "seed=8", f"output_dir={outputs}"]
     (other,) = outlook.outlooks(plan([*SMALL, *more], False).runs, outputs)
     assert "different in algorithm.value.more_steps" in other.source
+    assert other.evaluating is None
 
 
 EXAMPLE = outlook.Example("an example", hyperparameters(configs(*SMALL, multirun=False)[0]), lambda: {30: 600.0})
