@@ -185,7 +185,7 @@ def results_of(target: str, scale: str) -> Path:
 
 
 def publish(target: str, options: Options) -> None:
-    """Copy a drawn figure to `paper_figures/results/` and bring its page, and the README's table, up to date.
+    """Copy a drawn figure to `paper_figures/results/`; bring its page, and the README's table and picture, up to date.
 
     What was drawn again from published data keeps these, and what they were made with. What repeating published runs
     has found stays with runs that stay.
@@ -226,7 +226,7 @@ def publish(target: str, options: Options) -> None:
         frame.publish(source, results)
     durable.write(page.page_of(target), text.encode())
     published.refresh_readme()
-    print(f"published to {results}, paper_figures/{target}.md and the README's table")
+    print(f"published to {results}, paper_figures/{target}.md, and the README's table and picture")
 
 
 def _check_no_seed_is_lost(source: Path, results: Path) -> None:

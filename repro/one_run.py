@@ -7,7 +7,6 @@ where something is to be trained is Lightning imported (`repro.training`). What 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,12 +18,10 @@ from repro.config.checks import check_with_game, game_of
 from repro.config.schema import Config
 from repro.faults import disk_faults_told
 from repro.importing import quicker_imports
-from repro.one_seed import Seed
+from repro.one_seed import Seed, closing_when_stopped
 from repro.planned import Run
 from repro.tracking import checkpoints
-from repro.tracking import record as records
 from repro.tracking.record import FINISHED, SKIPPED, RunRecord
-from repro.trained import snapshots_of
 
 
 @disk_faults_told()
@@ -52,7 +49,7 @@ def do(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, recor
             seed.note_trained()
         state = SKIPPED
         for together in _begun_together([seed for seed in seeds if not seed.record.trained]):
-            with quicker_imports():
+            with closing_when_stopped(together, lambda: "before it began"), quicker_imports():
                 from repro.training import fit  # noqa: PLC0415  (imports Lightning, which takes seconds)
 
             fit(game, together, folder, record)
@@ -85,29 +82,3 @@ def _begun_together(seeds: Sequence[Seed]) -> list[Sequence[Seed]]:
 def place_of(seeds: Sequence[Seed]) -> Path:
     """Where the checkpoints of seeds are that are trained together; of a seed alone, in its own folder."""
     return Run([seed.config for seed in seeds], {}).folder
-
-
-def take_over(seeds: Sequence[Seed], place: Path) -> None:
-    """Nobody else continues these trainings from here on, because their snapshots will be this run's.
-
-    A checkpoint lacks what of the history is in snapshots, so one that another run has left, of a seed alone or of
-    other seeds together, must not be continued from. It is kept, and so are the snapshots, until they are finished.
-    """
-    for seed in seeds:
-        before = seed.folder.parent / (seed.record.checkpoints or place.name)
-        if before != place:
-            _set_aside(before)
-            if any(before.glob(checkpoints.SET_ASIDE)):
-                snapshots_of(seed.folder).set_aside()
-        seed.record.checkpoints = place.name
-        records.write(seed.folder, seed.record)
-
-
-def _set_aside(place: Path) -> None:
-    """Keep the checkpoints of a run that nobody goes on from, and say so if there are any."""
-    begun = ", ".join(sorted(checkpoints.trainings(place)))
-    for number, path in enumerate(checkpoints.kept(place)):
-        if not number:
-            what = f"what the run {place.name} has begun ({begun}) was not finished there, and begins anew"
-            print(f"warning: {what}.", file=sys.stderr, flush=True)
-        checkpoints.set_aside(path)

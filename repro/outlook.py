@@ -136,7 +136,7 @@ class Outlook:
         bytes: that its folder will take when it is finished; None: unknown.
         source: what these come from; empty where nothing is to be trained or known.
         most_bytes: where `bytes` is unknown, those that its folder takes at the most at any moment; None: unknown, too.
-        evaluating: minutes of all its evaluations, unless they are made; None: unknown.
+        evaluating: minutes of all its evaluations, those among them that are made; 0 if all are; None: unknown.
     """
 
     key: str
@@ -166,9 +166,11 @@ def outlooks(runs: Sequence[Run], output: Path) -> list[Outlook]:
 def _outlook(label: str, config: Config, examples: Sequence[Example]) -> Outlook:
     state, begun = _state(config)
     folder = folder_of(config)
+    if state in (FINISHED, TO_COLLECT):
+        return Outlook(training_key(config), label, state, (0.0, 0.0), folder_bytes(folder), "", evaluating=0.0)
     alike = _nearest(config, examples)
-    evaluating = 0.0 if state in (FINISHED, TO_COLLECT) else _evaluating(config, alike)
-    if state in (FINISHED, TO_MEASURE, TO_COLLECT):
+    evaluating = _evaluating(config, alike)
+    if state == TO_MEASURE:
         held = folder_bytes(folder)
         return Outlook(training_key(config), label, state, (0.0, 0.0), held, "", evaluating=evaluating)
     if not alike:
@@ -266,9 +268,15 @@ def _timed(entry: catalogue.Entry, config: Config) -> float | None:
 
 
 def _published_time(sweep: Mapping[str, Any], config: Config) -> float | None:
-    """The mean over a sweep's runs, where what was measured of them is what a configuration asks for."""
-    known = [seconds for seconds in sweep.get("evaluation_seconds", []) if seconds is not None]
-    return statistics.mean(known) if known and sweep["evaluation"] == evaluation_of(config) else None
+    """Of a sweep's run of this key, or the mean over runs that differ by their seed alone; None where something else
+    was measured."""
+    if sweep.get("evaluation") != evaluation_of(config) or "evaluation_seconds" not in sweep:
+        return None
+    seconds = dict(zip(page.names_of_runs(sweep), sweep["evaluation_seconds"], strict=True))
+    if len(seconds) > len(sweep["seeds"]):
+        return seconds.get(training_key(config))
+    known = [each for each in seconds.values() if each is not None]
+    return statistics.mean(known) if known else None
 
 
 def _clock(entry: catalogue.Entry) -> Callable[[], Mapping[int, float]]:
@@ -340,7 +348,7 @@ def _beside(planned: Sequence[Outlook]) -> str:
     if len(minutes) < len(planned):
         return "evaluations beside"
     total = sum(minutes)
-    return f"{_long((total, total))} of evaluations"
+    return f"{_long((total, total))} of evaluations in all"
 
 
 def _disk(planned: Sequence[Outlook]) -> str:

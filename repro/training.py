@@ -1,7 +1,5 @@
 """Training by Lightning: what of a run's seeds is not trained, from the newest checkpoint from which that starts.
 
-    instantiate, fit, finish
-
 Which seeds these are is of `repro.one_run`, and what is kept of each training of `repro.one_seed`.
 """
 
@@ -34,7 +32,7 @@ from repro.errors import ReproError, StoppedEarlyError, StorageError
 from repro.evaluation.base import Measured
 from repro.faults import causes, disk_fault
 from repro.lightning_modules import module_of, training_in
-from repro.one_run import headline_of, place_of, take_over
+from repro.one_run import headline_of, place_of
 from repro.one_seed import Seed, closing_when_stopped
 from repro.planned import Run
 from repro.processes import Processes
@@ -60,7 +58,7 @@ def fit(game: Any, seeds: Sequence[Seed], folder: Path, record: RunRecord) -> No
     _quiet_lightning()
     place, keys = place_of(seeds), [training_key(seed.config) for seed in seeds]
     place.mkdir(exist_ok=True)
-    take_over(seeds, place)
+    _take_over(seeds, place)
     model = _model(game, seeds)
     passed_over: dict[Path, str] = {}
     with closing_when_stopped(seeds, lambda: f"iteration {model.iteration}"), ExitStack() as stack:
@@ -87,6 +85,32 @@ def fit(game: Any, seeds: Sequence[Seed], folder: Path, record: RunRecord) -> No
     for seed in seeds:
         seed.note_trained()
     leftovers.remove_useless_checkpoints(place)
+
+
+def _take_over(seeds: Sequence[Seed], place: Path) -> None:
+    """Nobody else continues these trainings from here on, because their snapshots will be this run's.
+
+    A checkpoint lacks what of the history is in snapshots, so one that another run has left, of a seed alone or of
+    other seeds together, must not be continued from. It is kept, and so are the snapshots, until they are finished.
+    """
+    for seed in seeds:
+        before = seed.folder.parent / (seed.record.checkpoints or place.name)
+        if before != place:
+            _set_aside(before)
+            if any(before.glob(checkpoints.SET_ASIDE)):
+                snapshots_of(seed.folder).set_aside()
+        seed.record.checkpoints = place.name
+        records.write(seed.folder, seed.record)
+
+
+def _set_aside(place: Path) -> None:
+    """Keep the checkpoints of a run that nobody goes on from, and say so if there are any."""
+    begun = ", ".join(sorted(checkpoints.trainings(place)))
+    for number, path in enumerate(checkpoints.kept(place)):
+        if not number:
+            what = f"what the run {place.name} has begun ({begun}) was not finished there, and begins anew"
+            print(f"warning: {what}.", file=sys.stderr, flush=True)
+        checkpoints.set_aside(path)
 
 
 def _train(model: Training, seeds: Sequence[Seed], reporting: Reporting, checkpoint: Path | None) -> None:

@@ -37,11 +37,10 @@ class Tuning:
     """One command's work on a study.
 
     Args:
-        tracked: the trials' runs in MLflow; None where that is told nothing.
         config_dir: a folder of further configurations.
     """
 
-    def __init__(self, study: Study, workers: Workers, tracked: TrackedTrials | None, config_dir: str | None) -> None:
+    def __init__(self, study: Study, workers: Workers, tracked: TrackedTrials, config_dir: str | None) -> None:
         self._study, self._workers, self._tracked, self._config_dir = study, workers, tracked, config_dir
         self._config = study.config
         self.left: list[str] = []
@@ -54,10 +53,10 @@ class Tuning:
             ReproError: the study is at fault.
         """
         while True:
-            if self._tracked is not None:
-                self._tracked.catch_up(self._study)
             while self._workers.has_room and not self._study.is_full:
                 self._begin()
+            # Once workers have something to do, which needs no store.
+            self._tracked.catch_up()
             if not self._workers.are_busy:
                 return
             for task, pipe, message in self._workers.messages():
@@ -214,7 +213,7 @@ def _foresee(config: StudyConfig, default: Sequence[Config], config_dir: str | N
     left, fresh = max(0, config.trials - ended), config.fresh_seeds
     compared = runs(config, [], fresh, config_dir) if fresh else []
     print(f"study {config.study}: {ended} of {config.trials} trial(s) ended, {begun} begun")
-    then = f", and then the best on {len(fresh)} fresh seed(s)" if fresh else ""
+    then = f", and what is not done of the best and the default on {len(fresh)} fresh seed(s)" if fresh else ""
     print(f"left: {left} trial(s) of {len(config.seeds)} training(s) each{then}.")
     print("The default's trainings, which need not take as long as those:")
     show(outlooks([Run([each], {}) for each in [*default, *compared]], Path(config.output_dir).absolute()), config.jobs)
@@ -236,7 +235,7 @@ def _tune(config: StudyConfig, default: Config, config_dir: str | None) -> int:
         study.enqueue_default(default)
         environment = {name: os.environ[name] for name in os.environ if name.startswith("REPRO_")}
         workers = Workers(config.jobs, environment | {COMMAND_PROCESS: f"{socket.gethostname()}:{os.getpid()}"})
-        tuning = Tuning(study, workers, TrackedTrials.opened(config), config_dir)
+        tuning = Tuning(study, workers, TrackedTrials(study), config_dir)
         print(f"study {config.study}: {folder_of(config)}", flush=True)
         try:
             tuning.search()

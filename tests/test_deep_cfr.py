@@ -254,6 +254,17 @@ def test_without_linear_weights_all_samples_of_both_fits_count_the_same(memory):
     assert [seat.weight.tolist() for seat in seats_of(model, ReadoutConfig("ensemble"))] == [[1.0] * 4] * 2
 
 
+@pytest.mark.parametrize("memory", ["reservoir", "window"])
+def test_entries_are_drawn_as_each_fit_says(memory):
+    value, average = (RegressionConfig(2, 300, start="random", drawn=drawn) for drawn in ("by_weight", "uniformly"))
+    model = advanced(small_model(load("leduc"), memory=memory, traversals=50, value=value, average=average), 4)
+    (by_weight, *_), (uniformly, *_) = (model.begin_fit(which, 0, merged=False) for which in ("value", "average"))
+    assert len(by_weight.weight.unique()) == 1 < len(uniformly.weight.unique())
+    held = model.learner("value", 0).memory.state_dict()["iteration"].double()
+    mean = float(held.mean()) / 4 / 300 / model.game.num_actions
+    assert float(by_weight.weight[0]) == pytest.approx(mean, rel=1e-5)
+
+
 def test_when_no_advantage_is_positive_the_configured_fallback_plays():
     game = load("leduc")
     strategies = []
@@ -323,6 +334,10 @@ def test_capped_buffers_differ_between_seeds_and_players():
         (
             "leduc", {"memory": "aggregated", "value": RegressionConfig(1, 1, drawn="by_weight", start="random")},
             "sd_cfr", "algorithm.value.drawn is by_weight; nothing is drawn where algorithm.memory is aggregated",
+        ),
+        (
+            "leduc", {"loss_weight": "uniform", "value": RegressionConfig(1, 1, drawn="by_weight", start="random")},
+            "sd_cfr", "algorithm.value.drawn is by_weight; all entries weigh the same where algorithm.loss_weight is",
         ),
     ],
 )  # fmt: skip

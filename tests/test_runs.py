@@ -64,7 +64,7 @@ def test_what_is_left_follows_from_finished_runs(outputs):
     assert found[0].bytes is not None
     took = [evaluation_seconds(planned(*SMALL, f"seed={seed}", f"output_dir={outputs}").config) for seed in range(3)]
     assert found[0].evaluating == pytest.approx(sum(filter(None, took)) / 3 / 60)
-    assert " minutes of evaluations; " in outlook.totals(found, 1)
+    assert " minutes of evaluations in all; " in outlook.totals(found, 1)
     (once_more,) = outlook.outlooks(plan([*SMALL, f"output_dir={outputs}"], False).runs, outputs)
     assert once_more.evaluating == 0
     more = ["algorithm.value.more_steps=10", "seed=8", f"output_dir={outputs}"]

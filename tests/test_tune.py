@@ -251,13 +251,24 @@ def test_a_study_says_beforehand_what_is_left_and_shows_its_trials_in_mlflow(con
     client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
     _check_tracked_trials(client, stored(tmp_path))
     (experiment,) = client.search_experiments(filter_string="name = 'tune tiny'")
-    for run in client.search_runs([experiment.experiment_id]):
+    own = client.create_run(experiment.experiment_id).info.run_id
+    for run in client.search_runs([experiment.experiment_id], f"tags.`{TRIAL_TAG}` != ''"):
         client.delete_tag(run.info.run_id, TRIAL_TAG)  # As a kill leaves what it half made.
     assert tune.main(words) == 0
+    assert client.get_run(own).info.lifecycle_stage == "active", "somebody's own"
+    client.delete_run(own)
     _check_tracked_trials(client, stored(tmp_path))
+    elsewhere = [f"output_dir={tmp_path / 'other'}", f"tracking_uri=sqlite:///{tmp_path / 'mlflow.db'}"]
+    assert tune.main([*words[:1], *elsewhere, *words[2:]]) == 0
+    of_both = client.search_runs([experiment.experiment_id])
+    assert sorted(run.data.tags[TRIAL_TAG] for run in of_both) == ["0", "0", "1", "1"], "a study of its name is another"
+    client.delete_experiment(experiment.experiment_id)
+    capsys.readouterr()
+    assert tune.main([word.replace("trials=2", "trials=3") for word in words]) == 0
+    assert "warning: the MLflow UI lacks trials of tiny: the MLflow experiment" in capsys.readouterr().err
     capsys.readouterr()
     assert tune.main([*words, "--dry-run"]) == 0
-    assert "2 of 2 trial(s) ended, 0 begun\nleft: 0 trial(s)" in capsys.readouterr().out
+    assert "3 of 2 trial(s) ended, 0 begun\nleft: 0 trial(s)" in capsys.readouterr().out
 
 
 def _written(output: Path, key: str) -> float:

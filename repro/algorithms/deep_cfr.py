@@ -133,11 +133,11 @@ class DeepCFRConfig(AlgorithmConfig):
                     f"algorithm.{which}.precision is {regression.precision}, which needs device=cuda; device is "
                     f"{config.device}."
                 )
-            if self.memory == "aggregated" and regression.drawn != "uniformly":
-                yield (
-                    f"algorithm.{which}.drawn is {regression.drawn}; nothing is drawn where algorithm.memory is "
-                    "aggregated: leave it out."
-                )
+            if regression.drawn != "uniformly" and (self.memory == "aggregated" or not self.linear):
+                why = "nothing is drawn where algorithm.memory is aggregated"
+                if self.memory != "aggregated":
+                    why = "all entries weigh the same where algorithm.loss_weight is uniform"
+                yield f"algorithm.{which}.drawn is {regression.drawn}; {why}: leave it out."
         for name, readout in self.readouts.items():
             if readout.kind == "average_network" and self.average is None:
                 yield (

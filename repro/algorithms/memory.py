@@ -34,6 +34,10 @@ _MERGED = 8
 games there is less to merge, and sums over all infosets cost more than they save."""
 
 
+_Weigh = Callable[[Tensor], Tensor]
+"""Maps numbers of entries to what each counts in the loss."""
+
+
 class Memory(Protocol):
     """Where the samples of one player go, and where minibatches come from."""
 
@@ -108,7 +112,7 @@ def aggregated_bytes(columns: int, infosets: int) -> int:
 
 
 class Entries(ABC):
-    """Entries, up to a number of them, and uniformly drawn minibatches of those; subclasses say which are kept.
+    """Entries, up to a number of them, and minibatches drawn from those; subclasses say which are kept.
 
     Args:
         capacity: most entries held.
@@ -166,8 +170,15 @@ class Entries(ABC):
         # A minibatch holds many infosets several times, at times all of them. The squared loss depends only on each
         # infoset's total weight and mean target, so the step is taken on those: same gradient, less work.
         unit = scale / (iteration * batch_size * self.actions)
-        draws = self._draws(steps, batch_size, partial(self._by_weight if by_weight else self._uniformly, generator))
-        weigh = self._equally(unit) if by_weight else partial(self._weight, unit)
+        if by_weight:
+            # Once per fit, not per chunk: they read all entries.
+            iterations = self._iteration[: self.size]
+            draw = partial(self._by_weight, generator, int(iterations.max()))
+            mean = unit * float(iterations.mean(dtype=torch.float64))
+            weigh: _Weigh = lambda index: torch.full(index.shape, mean, device=index.device)  # noqa: E731
+        else:
+            draw, weigh = partial(self._uniformly, generator), partial(self._weight, unit)
+        draws = self._draws(steps, batch_size, draw)
         if merged and (self.count <= _FEW or 2 * self.count <= batch_size):
             if self._entries.device.type == "cpu" and not by_weight:
                 return Chunked(grouped_entries(self._entries, index, unit, self.count) for index in draws)
@@ -190,13 +201,13 @@ class Entries(ABC):
     def _uniformly(self, generator: torch.Generator, rows: int) -> Tensor:
         return torch.randint(self.size, (rows,), generator=generator, device=generator.device)
 
-    def _by_weight(self, generator: torch.Generator, rows: int) -> Tensor:
-        """Entries, each with a probability in proportion to its iteration.
+    def _by_weight(self, generator: torch.Generator, latest: int, rows: int) -> Tensor:
+        """Entries, each with a probability in proportion to its iteration, of which `latest` is the highest.
 
         By rejection, which reads two entries for one that it takes where iterations are spread evenly; a table of sums
         would have to be searched in as many places as a number of entries has digits.
         """
-        latest, taken, lack = int(self._iteration[: self.size].max()), list[Tensor](), rows
+        taken, lack = list[Tensor](), rows
         while lack:
             index = self._uniformly(generator, 2 * lack + 64)
             height = torch.rand(len(index), generator=generator, device=generator.device) * latest
@@ -207,30 +218,25 @@ class Entries(ABC):
     def _weight(self, unit: float, index: Tensor) -> Tensor:
         return self._iteration.index_select(0, index) * unit
 
-    def _equally(self, unit: float) -> Callable[[Tensor], Tensor]:
-        """What weighs entries that were drawn by weight: as much as entries do in the mean."""
-        mean = unit * float(self._iteration[: self.size].double().mean())
-        return lambda index: torch.full(index.shape, mean, device=index.device)
-
-    def _merged_one_by_one(self, draws: Iterator[Tensor], weigh: Callable[[Tensor], Tensor]) -> Iterator[Minibatch]:
+    def _merged_one_by_one(self, draws: Iterator[Tensor], weigh: _Weigh) -> Iterator[Minibatch]:
         for drawn in draws:
             infosets, weight, target = self._drawn(drawn.flatten(), weigh)
             rows = drawn.shape[1]
             split = (infosets.split(rows), weight.split(rows), target.split(rows, 1))
             yield from (self._merged(*columns) for columns in zip(*split, strict=True))
 
-    def _ungrouped(self, index: Tensor, weigh: Callable[[Tensor], Tensor]) -> ManySteps:
+    def _ungrouped(self, index: Tensor, weigh: _Weigh) -> ManySteps:
         """The entries `[steps, batch_size]`."""
         infosets, weight, target = self._drawn(index.flatten(), weigh)
         steps, targets = len(index), target.t().contiguous().view(*index.shape, -1)
         return ManySteps(steps, weight.view_as(index), targets, weight.new_zeros(steps), infosets.view_as(index))
 
-    def _drawn(self, index: Tensor, weigh: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    def _drawn(self, index: Tensor, weigh: _Weigh) -> tuple[Tensor, Tensor, Tensor]:
         """Infosets and weights `[rows]`, targets `[actions, rows]`."""
         infosets = self._infoset.index_select(0, index).long()
         return infosets, weigh(index), torch.stack([column.index_select(0, index) for column in self._target])
 
-    def _grouped(self, index: Tensor, weigh: Callable[[Tensor], Tensor]) -> ManySteps:
+    def _grouped(self, index: Tensor, weigh: _Weigh) -> ManySteps:
         """The entries `[steps, batch_size]`, summed per step and infoset."""
         steps = len(index)
         infosets, weight, target = self._drawn(index.flatten(), weigh)

@@ -172,7 +172,7 @@ def _no_choice(path: str) -> str:
     choices = GlobalHydra.instance().config_loader().get_group_options(group)
     choices = [name for name in choices if not name.startswith(_MADE_OF)]
     there = f"; there are {', '.join(choices)}" if choices else ""
-    if (_TARGETS / f"{choice}.md").is_file():
+    if group == "experiment" and (_TARGETS / f"{choice}.md").is_file():
         return f"bad configuration: Could not find '{path}'; {choice} is what `make {choice}` makes{there}."
     return f"bad configuration: Could not find '{path}'{did_you_mean(choice, choices)}{there}."
 

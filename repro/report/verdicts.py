@@ -13,12 +13,15 @@ from matplotlib.figure import Figure
 from paper_figures.claims import DID_NOT_HOLD, HELD
 from repro.published import SOURCES, Target, minutes_in_words
 
+_AFTER, _WITHOUT = "not after Holm's correction", "no p-value to correct"
 _KINDS = {
     "held": ("#0072b2", "#0072b2"),
-    "held, undecided after Holm's correction": ("#cfe5f3", "#0072b2"),
+    f"held, {_AFTER}": ("#cfe5f3", "#0072b2"),
+    f"held, {_WITHOUT}": ("#7fb8d8", "#7fb8d8"),
     "undecided": ("#dfe3e7", "#dfe3e7"),
     "not testable at this scale": ("#ffffff", "#c3cad1"),
-    "did not hold, undecided after Holm's correction": ("#fbdccb", "#c1440e"),
+    f"did not hold, {_WITHOUT}": ("#e09f80", "#e09f80"),
+    f"did not hold, {_AFTER}": ("#fbdccb", "#c1440e"),
     "did not hold": ("#c1440e", "#c1440e"),
 }
 """What a square says, in the order of a row: its face and its edge."""
@@ -30,9 +33,9 @@ _SOFT = "#5b6570"
 
 def kind(verdict: str, after_holm: str | None) -> str:
     """What the square of a claim says, from its verdict, and from that after Holm's correction if there is one."""
-    if verdict in (HELD, DID_NOT_HOLD) and after_holm not in (None, verdict):
-        return f"{verdict}, undecided after Holm's correction"
-    return verdict
+    if verdict not in (HELD, DID_NOT_HOLD) or after_holm == verdict:
+        return verdict
+    return f"{verdict}, {_WITHOUT if after_holm is None else _AFTER}"
 
 
 def row(target: Target) -> list[str]:
@@ -45,7 +48,7 @@ def row(target: Target) -> list[str]:
 
 
 def drawn(every: Sequence[Target]) -> bytes:
-    """The picture, as SVG; the same bytes for the same verdicts."""
+    """The picture, as SVG."""
     of_source = {source: [t for t in every if t.source == source] for source in SOURCES}
     longest = max(len(row(target)) for target in every)
     width = _LEFT + longest * _STEP + _RIGHT
@@ -72,9 +75,9 @@ def drawn(every: Sequence[Target]) -> bytes:
 
 def _legend(axes: Axes, width: float) -> list[tuple[float, float, str]]:
     """Its squares, as x, y and what they say, beside whose texts."""
-    columns, lines = (0.17, 1.4, 4.45), (0.17, 0.37)
+    columns, lines = (0.17, 1.5, 4.3, 6.9), (0.17, 0.37)
     places = [(x, y) for y in lines for x in columns]
-    order = [list(_KINDS)[number] for number in (0, 1, 2, 5, 4, 3)]
+    order = [list(_KINDS)[number] for number in (0, 1, 2, 3, 7, 6, 5, 4)]
     for (x, y), name in zip(places, order, strict=True):
         axes.text(x + 0.12, y, name, va="center_baseline")
     axes.text(width - 0.05, lines[1], "minutes", ha="right", va="center_baseline", color=_SOFT)

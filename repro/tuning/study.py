@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,9 @@ from repro.tracking.store import sqlite_uri
 from repro.tuning.config import Parameter, StudyConfig, definition, parameters
 
 LOCK, DATABASE = "lock", "study.db"
-DEFINITION, DEFAULT, KEYS = "definition", "default", "keys"
-"""User attributes: of a study, what it is of, and the default's values; of a trial, its trainings' keys."""
+DEFINITION, DEFAULT, IDENTITY, KEYS = "definition", "default", "identity", "keys"
+"""User attributes: of a study, what it is of, the default's values, and what tells it from others of its name; of a
+trial, its trainings' keys."""
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 _LOCKED_SECONDS = 100.0
 
@@ -70,10 +72,18 @@ class Study:
             # A process was killed between making a trial and drawing all of its values.
             study.tell(lost.number, state=TrialState.FAIL)
 
+    @property
+    def identity(self) -> str:
+        """What tells it from others of its name, which may be in the same MLflow store."""
+        known = self.study.user_attrs.get(IDENTITY)
+        if known is None:
+            known = uuid.uuid4().hex
+            self.study.set_user_attr(IDENTITY, known)
+        return str(known)
+
     def trials(self, *states: TrialState) -> list[FrozenTrial]:
         """Trials in some states, or all; those that were lost before they had values are left out."""
-        found = self.study.get_trials(deepcopy=False, states=states or None)
-        return [t for t in found if t.state is not TrialState.FAIL or t.params.keys() == self.space.keys()]
+        return _with_values(self.study.get_trials(deepcopy=False, states=states or None), self.space)
 
     @property
     def is_full(self) -> bool:
@@ -137,18 +147,31 @@ def opened(config: StudyConfig) -> Iterator[Study]:
 
 
 def counts(config: StudyConfig) -> tuple[int, int]:
-    """How many trials of a study have ended, and how many have begun; nothing is written.
+    """How many trials of a study have ended, and how many have begun, without those that were lost before they had
+    values; nothing is written.
 
     Raises:
-        ReproError: its database cannot be read.
+        ReproError: its database cannot be read, or is of another definition.
     """
     database = folder_of(config) / DATABASE
     if not database.exists():
         return 0, 0
     with told_as(lambda error: f"{database} cannot be opened as a study ({_line(error)})."):
-        study = optuna.load_study(study_name=config.study, storage=_storage(database))
-        states = [trial.state for trial in study.get_trials(deepcopy=False)]
+        storage = _storage(database)
+        if config.study not in optuna.get_all_study_names(storage):  # A kill came before it was made.
+            return 0, 0
+        study = optuna.load_study(study_name=config.study, storage=storage)
+        every = _with_values(
+            study.get_trials(deepcopy=False), [parameter.key for parameter in parameters(config.space)]
+        )
+    _check_definition(config, study)
+    states = [trial.state for trial in every]
     return sum(state in ENDED for state in states), states.count(TrialState.RUNNING)
+
+
+def _with_values(trials: Sequence[FrozenTrial], space: Collection[str]) -> list[FrozenTrial]:
+    """Those that were not lost before they had values."""
+    return [t for t in trials if t.state is not TrialState.FAIL or t.params.keys() == set(space)]
 
 
 def _storage(database: Path) -> optuna.storages.RDBStorage:
@@ -164,16 +187,25 @@ def _open(config: StudyConfig, folder: Path) -> Study:
         direction=StudyDirection[config.objective.direction.upper()],
     )  # fmt: skip
     study.sampler = _sampler(config, len(study.get_trials(deepcopy=False)))
+    _check_definition(config, study)
+    if DEFINITION not in study.user_attrs:
+        study.set_user_attr(DEFINITION, json.dumps(definition(config), sort_keys=True))
+    return Study(config, study)
+
+
+def _check_definition(config: StudyConfig, study: optuna.Study) -> None:
+    """Refuse a study that is there with another definition.
+
+    Raises:
+        ReproError: it names what differs.
+    """
     wanted, known = json.dumps(definition(config), sort_keys=True), study.user_attrs.get(DEFINITION)
-    if known is None:
-        study.set_user_attr(DEFINITION, wanted)
-    elif known != wanted:
+    if known is not None and known != wanted:
         before, now = json.loads(known), json.loads(wanted)
         differ = ", ".join(key for key in now if before.get(key) != now[key])
         raise ReproError(
             f"study is {config.study}, which is there with another {differ}; give this one another name (study=...)."
         )
-    return Study(config, study)
 
 
 def _sampler(config: StudyConfig, trials: int) -> optuna.samplers.BaseSampler:
