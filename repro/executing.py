@@ -261,7 +261,7 @@ def _execute_alone(
 
             record.state = do(configs, of, folder, record, title)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second.
-        record.state, record.message = INTERRUPTED, f"{kept(folder, record)}; repeat the command to continue"
+        record.state, record.message = INTERRUPTED, kept(folder, record)
         note(folder, record)
         raise KeyboardInterrupt from None
     except StorageError as error:
@@ -277,13 +277,13 @@ def _execute_alone(
 
 
 def kept(folder: Path, record: RunRecord) -> str:
-    """What is kept of a run that is interrupted."""
+    """What is kept of a run that is interrupted, and what comes of repeating the command."""
     if record.trained:
-        return "its training is finished and kept"
+        return "its training is finished and kept; repeat the command to continue"
     newest = checkpoints.newest(folder.parent / (record.checkpoints or folder.name))
     if newest is None:
-        return "there was no checkpoint yet"
-    return f"the checkpoint of iteration {newest} of {record.iterations} is kept"
+        return "there was no checkpoint yet; repeated, it begins anew"
+    return f"the checkpoint of iteration {newest} of {record.iterations} is kept; repeat the command to continue"
 
 
 def note(folder: Path, record: RunRecord) -> None:

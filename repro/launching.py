@@ -222,7 +222,7 @@ class Command:
                 continue
             if record.state == records.RUNNING:
                 record.state = INTERRUPTED
-                record.message = f"{kept(run.folder, record)}; repeat the command to continue"
+                record.message = kept(run.folder, record)
                 note(run.folder, record)
             if self._client is not None:
                 for config in run.configs:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures.claims import DID_NOT_HOLD, HELD
-from repro.published import SOURCES, Target, minutes_in_words
+from repro.published import SOURCES, Target
 
 _AFTER, _WITHOUT = "not after Holm's correction", "no p-value to correct"
 _KINDS = {
@@ -26,8 +26,8 @@ _KINDS = {
 }
 """What a square says, in the order of a row: its face and its edge."""
 
-_ROW, _GAP, _TOP, _LEFT, _RIGHT, _STEP = 0.2, 0.16, 0.6, 3.25, 0.7, 0.143
-"""Inches: of a row, above a source, above the rows, left and right of the squares, and from square to square."""
+_ROW, _GAP, _TOP, _LEFT, _STEP, _IN_A_LINE = 0.2, 0.16, 0.85, 3.25, 0.143, 40
+"""Inches: of a row, between sources, above the rows, left of squares, from one to the next; and squares in a line."""
 _SOFT = "#5b6570"
 
 
@@ -50,19 +50,19 @@ def row(target: Target) -> list[str]:
 def drawn(every: Sequence[Target]) -> bytes:
     """The picture, as SVG."""
     of_source = {source: [t for t in every if t.source == source] for source in SOURCES}
-    longest = max(len(row(target)) for target in every)
-    width = _LEFT + longest * _STEP + _RIGHT
-    height = _TOP + len(every) * _ROW + len(of_source) * _GAP
+    lines = sum(_lines(target) for target in every)
+    width = _LEFT + _IN_A_LINE * _STEP
+    height = _TOP + lines * _ROW + len(of_source) * _GAP
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "verdicts", "font.size": 7.5}):
         figure = Figure((width, height), facecolor="white")
         axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
         axes.set_axis_off()
-        squares = _legend(axes, width)
+        squares = _legend(axes)
         y = _TOP
         for targets in of_source.values():
             for target in targets:
-                squares += _labelled(axes, target, y, width)
-                y += _ROW
+                squares += _labelled(axes, target, y)
+                y += _lines(target) * _ROW
             y += _GAP
         for name, (face, edge) in _KINDS.items():
             at = [(x, y) for x, y, said in squares if said == name]
@@ -73,23 +73,30 @@ def drawn(every: Sequence[Target]) -> bytes:
     return file.getvalue()
 
 
-def _legend(axes: Axes, width: float) -> list[tuple[float, float, str]]:
+def _legend(axes: Axes) -> list[tuple[float, float, str]]:
     """Its squares, as x, y and what they say, beside whose texts."""
     columns, lines = (0.17, 1.5, 4.3, 6.9), (0.17, 0.37)
     places = [(x, y) for y in lines for x in columns]
     order = [list(_KINDS)[number] for number in (0, 1, 2, 3, 7, 6, 5, 4)]
     for (x, y), name in zip(places, order, strict=True):
         axes.text(x + 0.12, y, name, va="center_baseline")
-    axes.text(width - 0.05, lines[1], "minutes", ha="right", va="center_baseline", color=_SOFT)
+    axes.text(0.1, 0.62, "one square per claim", va="center_baseline", color=_SOFT)
+    axes.text(_LEFT - 0.12, 0.62, "scale", ha="right", va="center_baseline", color=_SOFT)
     return [(x, y, name) for (x, y), name in zip(places, order, strict=True)]
 
 
-def _labelled(axes: Axes, target: Target, y: float, width: float) -> list[tuple[float, float, str]]:
-    """The squares of a target, as x, y and what they say, in a row that has its name and costs."""
+def _labelled(axes: Axes, target: Target, y: float) -> list[tuple[float, float, str]]:
+    """The squares of a target, as x, y and what they say, in lines that begin with its name."""
     how: dict[str, Any] = {"va": "center_baseline", "color": _SOFT}
     axes.text(0.1, y, target.name, va="center_baseline", fontweight="bold")
     axes.text(1.42, y, target.item.partition(" and ")[0], **how)
     axes.text(_LEFT - 0.12, y, target.results[0].scale if target.results else "not run yet", ha="right", **how)
-    if target.results:
-        axes.text(width - 0.05, y, minutes_in_words(target.results[0]), ha="right", **how)
-    return [(_LEFT + number * _STEP, y, said) for number, said in enumerate(row(target))]
+    return [
+        (_LEFT + number % _IN_A_LINE * _STEP, y + number // _IN_A_LINE * _ROW, said)
+        for number, said in enumerate(row(target))
+    ]
+
+
+def _lines(target: Target) -> int:
+    """That its squares take."""
+    return max(1, -(-len(row(target)) // _IN_A_LINE))
