@@ -1,4 +1,4 @@
-"""What DCVN or DEVN predicts for a subgame of your own, beside the solver's values.
+"""What DCVN or DEVN predicts for a subgame of your own, beside the solver: `python -m repro.predict KEY ...`.
 
     python -m repro.predict KEY --board "Ah Kd 2c 7s 9h" --pot 4000 --ranges uniform --csv values.csv
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 
 import pytest
@@ -12,6 +13,9 @@ from repro.tracking import store
 from tests.browser_fixture import browser  # noqa: F401  (a fixture of all tests)
 
 torch.set_num_threads(1)
+# A make that a test starts would take over the variables of the one that started the tests, `make test JOBS=2`.
+for _name in ("MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "MFLAGS"):
+    os.environ.pop(_name, None)
 
 _CREATE = store._create_sqlite
 

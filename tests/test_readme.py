@@ -57,6 +57,15 @@ def test_nothing_is_done_to_a_target_that_was_not_named(command):
     assert f"TARGET is missing: make {command} TARGET=figure1" in done.stderr
 
 
+def test_the_list_of_commands_has_those_that_they_name():
+    done = subprocess.run([sys.executable, "-m", "repro"], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    listed = {line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")}
+    named = set(re.findall(r"python -m repro\.(\w+)", TEXT))
+    assert {"run", "compare", "bench"} <= named <= listed
+    assert all(line[13:].strip() for line in done.stdout.splitlines())
+
+
 def test_make_knows_the_variables_that_they_name():
     (known,) = re.findall(r"^VARIABLES := ((?:.*\\\n)*.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     named = {word for line in re.findall(r"\bmake [^`\n]*", TEXT) for word in re.findall(r"\b([A-Z_]+)=", line)}

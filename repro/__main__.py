@@ -1,0 +1,35 @@
+"""List the commands: `python -m repro`."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+_PACKAGE = Path(__file__).parent
+_INNER = ("processes",)
+"""Modules that this package itself starts."""
+
+
+def commands() -> dict[str, str]:
+    """Module -> the first line of what it says of itself, of all that can be started by hand; nothing is imported."""
+    files = [*_PACKAGE.glob("*.py"), *_PACKAGE.glob("*/__main__.py")]
+    said: dict[str, str] = {}
+    for file in sorted(files):
+        name = file.parent.name if file.name == "__main__.py" else file.stem
+        text = file.read_text()
+        if '__name__ == "__main__"' in text and file != Path(__file__) and name not in _INNER:
+            said[name] = (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
+    return said
+
+
+def main() -> int:
+    """Entry point; returns the exit status."""
+    for name, line in commands().items():
+        print(f"  {name:10} {line.replace('`', '')}")
+    print("`python -m repro.NAME --help` says more; figures are made by `make`, which lists them.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
