@@ -312,15 +312,12 @@ def test_minibatches_draw_uniformly_from_what_is_held():
     assert chi_square_is_plausible(float(((counts - expected) ** 2).sum() / expected), 49)
 
 
-def drawn_by_weight(memory: Memory, steps: int, batch_size: int, iteration: int, scale: float) -> list[Minibatch]:
-    return list(memory.minibatches(steps, batch_size, iteration, scale, seeded(5), by_weight=True))
-
-
 @pytest.mark.parametrize("count", [COUNT, MANY, 1000], ids=["all infosets", "those drawn", "every row"])
 def test_entries_drawn_by_weight_come_as_often_as_they_count(count, monkeypatch):
     monkeypatch.setattr(memory_module, "_FEW", COUNT)
     # Entries of iteration t sit at infoset t, the later ones more often.
     memory, last, steps, batch_size, scale = reservoir(400, count), 5, 40, 100, 2.0
+    memory.by_weight = True
     for t in range(1, last + 1):
         memory.add(InfosetSamples(torch.full((4 * t,), FIRST + t), torch.zeros(4 * t, ACTIONS)), t, seeded(t))
     share = torch.tensor([4.0 * t * t for t in range(last + 1)])
@@ -329,7 +326,7 @@ def test_entries_drawn_by_weight_come_as_often_as_they_count(count, monkeypatch)
     entries = torch.arange(1, last + 1).repeat_interleave(4 * torch.arange(1, last + 1))
     each = scale * float(entries.double().mean()) / last / (batch_size * ACTIONS)
     came = torch.zeros(COUNT)
-    for batch in drawn_by_weight(memory, steps, batch_size, last, scale):
+    for batch in minibatches(memory, steps, batch_size, last, scale):
         at = torch.arange(COUNT) if batch.infosets is None else batch.infosets
         came.index_add_(0, at, batch.weight[:, 0] / each)
     torch.testing.assert_close(came, came.round(), rtol=1e-4, atol=1e-3)
@@ -341,10 +338,12 @@ def test_entries_drawn_by_weight_come_as_often_as_they_count(count, monkeypatch)
 
 def test_entries_drawn_by_weight_give_the_same_loss_in_the_mean_and_less_spread():
     memory, outputs = filled(1000, 92), torch.randn(COUNT, ACTIONS, generator=seeded(3))
-    uniformly, by_weight = (
-        torch.stack([loss_of(batch, outputs) for batch in made]).double()
-        for made in (minibatches(memory, 4000, 16, 4), drawn_by_weight(memory, 4000, 16, 4, 1.0))
-    )
+
+    def losses(by_weight: bool) -> Tensor:
+        memory.by_weight = by_weight
+        return torch.stack([loss_of(batch, outputs) for batch in minibatches(memory, 4000, 16, 4)]).double()
+
+    uniformly, by_weight = losses(by_weight=False), losses(by_weight=True)
     error = float((uniformly.var() / 4000 + by_weight.var() / 4000).sqrt())
     assert abs(float(uniformly.mean() - by_weight.mean())) < 4 * error
     assert error < 0.02 * float(uniformly.mean())

@@ -133,11 +133,11 @@ class DeepCFRConfig(AlgorithmConfig):
                     f"algorithm.{which}.precision is {regression.precision}, which needs device=cuda; device is "
                     f"{config.device}."
                 )
-            if regression.drawn != "uniformly" and (self.memory == "aggregated" or not self.linear):
-                why = "nothing is drawn where algorithm.memory is aggregated"
-                if self.memory != "aggregated":
-                    why = "all entries weigh the same where algorithm.loss_weight is uniform"
-                yield f"algorithm.{which}.drawn is {regression.drawn}; {why}: leave it out."
+            said = f"algorithm.{which}.drawn is {regression.drawn}"
+            if regression.drawn != "uniformly" and self.memory == "aggregated":
+                yield f"{said}; nothing is drawn where algorithm.memory is aggregated: leave it out."
+            if regression.drawn != "uniformly" and not self.linear:
+                yield f"{said}; all entries weigh the same where algorithm.loss_weight is uniform: leave it out."
         for name, readout in self.readouts.items():
             if readout.kind == "average_network" and self.average is None:
                 yield (
@@ -340,10 +340,8 @@ class DeepCFR(Algorithm):
             "value": [self._adam(n, algorithm.value) for n in self.value_networks],
             "average": [self._adam(n, algorithm.average) for n in self.average_networks],
         }
-        self.value_memories = [self._new_memory(algorithm.value_capacity, p, self.value_columns) for p in range(2)]
-        self.strategy_memories = [
-            self._new_memory(algorithm.strategy_capacity, p, game.num_actions) for p in range(averages)
-        ]
+        self.value_memories = [self._new_memory("value", p, self.value_columns) for p in range(2)]
+        self.strategy_memories = [self._new_memory("average", p, game.num_actions) for p in range(averages)]
         self.policy_loss = 0.0
         self.history = {name: [History(), History()] for name in self.history_names()}
 
@@ -378,13 +376,15 @@ class DeepCFR(Algorithm):
         """Numbers that a value network is trained on per infoset."""
         return self.game.num_actions
 
-    def _new_memory(self, capacity: int, player: int, columns: int) -> Memory:
-        part = self.game.player_slice[player]
+    def _new_memory(self, which: str, player: int, columns: int) -> Memory:
+        """What the player's `value` or `average` network is fitted to."""
+        algorithm, part = self.algorithm, self.game.player_slice[player]
         shape = (part.start, part.stop - part.start, columns, self.game.device)
-        if self.algorithm.memory == "aggregated":
+        if algorithm.memory == "aggregated":
             return Aggregated(*shape)
-        kind = Window if self.algorithm.memory == "window" else Reservoir
-        return kind(capacity, *shape)
+        kind = Window if algorithm.memory == "window" else Reservoir
+        capacity = algorithm.value_capacity if which == "value" else algorithm.strategy_capacity
+        return kind(capacity, *shape, by_weight=algorithm.regressions[which].drawn == "by_weight")
 
     def optimizers(self) -> list[FlatAdam]:
         return self._adams["value"]
@@ -507,8 +507,7 @@ class DeepCFR(Algorithm):
         scale = 2.0 if self.algorithm.loss_weight == "2t/T" else 1.0
         scale *= self.ranks.count * learner.memory.stands_for / sum(stand_for)
         steps, rows = learner.regression.steps_at(self.iteration), learner.regression.batch_size
-        by_weight = learner.regression.drawn == "by_weight"
-        return learner.memory.minibatches(steps, rows, self.iteration_counts, scale, draw, merged, by_weight)
+        return learner.memory.minibatches(steps, rows, self.iteration_counts, scale, draw, merged)
 
     @contextmanager
     def explaining_divergence(self, which: str, player: int) -> Iterator[None]:

@@ -8,8 +8,7 @@ them. Entries count with their iteration; whoever wants all of them to count the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
@@ -34,10 +33,6 @@ _MERGED = 8
 games there is less to merge, and sums over all infosets cost more than they save."""
 
 
-_Weigh = Callable[[Tensor], Tensor]
-"""Maps numbers of entries to what each counts in the loss."""
-
-
 class Memory(Protocol):
     """Where the samples of one player go, and where minibatches come from."""
 
@@ -59,20 +54,11 @@ class Memory(Protocol):
         """
 
     def minibatches(
-        self,
-        steps: int,
-        batch_size: int,
-        iteration: int,
-        scale: float,
-        generator: torch.Generator,
-        merged: bool = True,
-        by_weight: bool = False,
+        self, steps: int, batch_size: int, iteration: int, scale: float, generator: torch.Generator, merged: bool = True
     ) -> Iterator[Minibatch]:
         """`steps` minibatches; each entry counts `scale * its iteration / iteration` (linear CFR).
 
         Rows of the same infoset may be `merged` into one where that saves work; otherwise there are `batch_size`.
-        Drawn `by_weight`, entries come as often as they count, and all rows count the same: as much as entries do in
-        the mean.
         """
         ...
 
@@ -119,9 +105,14 @@ class Entries(ABC):
         first, count: the player's infosets are `first .. first + count - 1`.
         actions: width of a target.
         device: where the entries live.
+        by_weight: whether entries are drawn as often as they count, and all rows of a minibatch count the same, as much
+            as entries do in the mean; or each as often as any other, and rows count with their iteration.
     """
 
-    def __init__(self, capacity: int, first: int, count: int, actions: int, device: torch.device | str) -> None:
+    def __init__(
+        self, capacity: int, first: int, count: int, actions: int, device: torch.device | str, by_weight: bool = False
+    ) -> None:
+        self.by_weight = by_weight
         self.capacity, self.first, self.count, self.actions = capacity, first, count, actions
         self.seen, self.size = 0, 0
         # Infoset, iteration and the targets' bits side by side, because entries are read in random order. On a CPU,
@@ -158,50 +149,34 @@ class Entries(ABC):
         self._target[:, slot] = targets.t()
 
     def minibatches(
-        self,
-        steps: int,
-        batch_size: int,
-        iteration: int,
-        scale: float,
-        generator: torch.Generator,
-        merged: bool = True,
-        by_weight: bool = False,
+        self, steps: int, batch_size: int, iteration: int, scale: float, generator: torch.Generator, merged: bool = True
     ) -> Iterator[Minibatch]:
         # A minibatch holds many infosets several times, at times all of them. The squared loss depends only on each
         # infoset's total weight and mean target, so the step is taken on those: same gradient, less work.
         unit = scale / (iteration * batch_size * self.actions)
-        if by_weight:
-            # Once per fit, not per chunk: they read all entries.
-            iterations = self._iteration[: self.size]
-            draw = partial(self._by_weight, generator, int(iterations.max()))
-            mean = unit * float(iterations.mean(dtype=torch.float64))
-            weigh: _Weigh = lambda index: torch.full(index.shape, mean, device=index.device)  # noqa: E731
-        else:
-            draw, weigh = partial(self._uniformly, generator), partial(self._weight, unit)
-        draws = self._draws(steps, batch_size, draw)
+        if self.by_weight:
+            unit *= float(self._iteration[: self.size].mean(dtype=torch.float64))
+        draws = self._draws(steps, batch_size, generator)
         if merged and (self.count <= _FEW or 2 * self.count <= batch_size):
-            if self._entries.device.type == "cpu" and not by_weight:
-                return Chunked(grouped_entries(self._entries, index, unit, self.count) for index in draws)
-            return Chunked(self._grouped(index, weigh) for index in draws)
+            return Chunked(self._grouped(index, unit) for index in draws)
         if merged and self.count <= _MERGED * batch_size:
-            return self._merged_one_by_one(draws, weigh)
-        return Chunked((self._ungrouped(index, weigh) for index in draws), named=True)
+            return self._merged_one_by_one(draws, unit)
+        return Chunked((self._ungrouped(index, unit) for index in draws), named=True)
 
-    def _draws(self, steps: int, batch_size: int, draw: Callable[[int], Tensor]) -> Iterator[Tensor]:
-        """`[steps, batch_size]` entries in all, some steps at a time.
-
-        Args:
-            draw: so many entries.
-        """
+    def _draws(self, steps: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
+        """`[steps, batch_size]` entries in all, some steps at a time."""
         chunk = max(1, _ROWS_AT_ONCE // batch_size)
+        latest = int(self._iteration[: self.size].max()) if self.by_weight else 0
         for start in range(0, steps, chunk):
             n = min(chunk, steps - start)
-            yield draw(n * batch_size).view(n, batch_size)
+            rows = n * batch_size
+            index = self._by_weight(rows, latest, generator) if self.by_weight else self._uniformly(rows, generator)
+            yield index.view(n, batch_size)
 
-    def _uniformly(self, generator: torch.Generator, rows: int) -> Tensor:
+    def _uniformly(self, rows: int, generator: torch.Generator) -> Tensor:
         return torch.randint(self.size, (rows,), generator=generator, device=generator.device)
 
-    def _by_weight(self, generator: torch.Generator, latest: int, rows: int) -> Tensor:
+    def _by_weight(self, rows: int, latest: int, generator: torch.Generator) -> Tensor:
         """Entries, each with a probability in proportion to its iteration, of which `latest` is the highest.
 
         By rejection, which reads two entries for one that it takes where iterations are spread evenly; a table of sums
@@ -209,37 +184,41 @@ class Entries(ABC):
         """
         taken, lack = list[Tensor](), rows
         while lack:
-            index = self._uniformly(generator, 2 * lack + 64)
+            index = self._uniformly(2 * lack + 64, generator)
             height = torch.rand(len(index), generator=generator, device=generator.device) * latest
             taken.append(index[height < self._iteration.index_select(0, index)][:lack])
             lack -= len(taken[-1])
         return torch.cat(taken)
 
-    def _weight(self, unit: float, index: Tensor) -> Tensor:
-        return self._iteration.index_select(0, index) * unit
-
-    def _merged_one_by_one(self, draws: Iterator[Tensor], weigh: _Weigh) -> Iterator[Minibatch]:
+    def _merged_one_by_one(self, draws: Iterator[Tensor], unit: float) -> Iterator[Minibatch]:
         for drawn in draws:
-            infosets, weight, target = self._drawn(drawn.flatten(), weigh)
+            infosets, weight, target = self._drawn(drawn.flatten(), unit)
             rows = drawn.shape[1]
             split = (infosets.split(rows), weight.split(rows), target.split(rows, 1))
             yield from (self._merged(*columns) for columns in zip(*split, strict=True))
 
-    def _ungrouped(self, index: Tensor, weigh: _Weigh) -> ManySteps:
+    def _ungrouped(self, index: Tensor, unit: float) -> ManySteps:
         """The entries `[steps, batch_size]`."""
-        infosets, weight, target = self._drawn(index.flatten(), weigh)
+        infosets, weight, target = self._drawn(index.flatten(), unit)
         steps, targets = len(index), target.t().contiguous().view(*index.shape, -1)
         return ManySteps(steps, weight.view_as(index), targets, weight.new_zeros(steps), infosets.view_as(index))
 
-    def _drawn(self, index: Tensor, weigh: _Weigh) -> tuple[Tensor, Tensor, Tensor]:
+    def _drawn(self, index: Tensor, unit: float) -> tuple[Tensor, Tensor, Tensor]:
         """Infosets and weights `[rows]`, targets `[actions, rows]`."""
         infosets = self._infoset.index_select(0, index).long()
-        return infosets, weigh(index), torch.stack([column.index_select(0, index) for column in self._target])
+        # Of those drawn by weight, `unit` is of an entry in the mean.
+        if self.by_weight:
+            weight = torch.full(index.shape, unit, device=index.device)
+        else:
+            weight = self._iteration.index_select(0, index) * unit
+        return infosets, weight, torch.stack([column.index_select(0, index) for column in self._target])
 
-    def _grouped(self, index: Tensor, weigh: _Weigh) -> ManySteps:
+    def _grouped(self, index: Tensor, unit: float) -> ManySteps:
         """The entries `[steps, batch_size]`, summed per step and infoset."""
+        if self._entries.device.type == "cpu" and not self.by_weight:
+            return grouped_entries(self._entries, index, unit, self.count)
         steps = len(index)
-        infosets, weight, target = self._drawn(index.flatten(), weigh)
+        infosets, weight, target = self._drawn(index.flatten(), unit)
         step = torch.arange(steps, device=infosets.device).repeat_interleave(index.shape[1])
         cell = step.mul_(self.count).add_(infosets)
         weighted = target * weight
@@ -358,16 +337,9 @@ class Aggregated:
         self._entries += len(rows)
 
     def minibatches(
-        self,
-        steps: int,
-        batch_size: int,
-        iteration: int,
-        scale: float,
-        generator: torch.Generator,
-        merged: bool = True,
-        by_weight: bool = False,
+        self, steps: int, batch_size: int, iteration: int, scale: float, generator: torch.Generator, merged: bool = True
     ) -> Iterator[Minibatch]:
-        del batch_size, generator, merged, by_weight
+        del batch_size, generator, merged
         mean = self._sum / self._weight.clamp(min=1)
         unit = scale / (iteration * self._entries * self.actions)
         constant = (self._squares - (self._weight * mean * mean).sum()) * unit

@@ -10,19 +10,19 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.claims import DID_NOT_HOLD, HELD
+from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from repro.published import SOURCES, Target
 
 _AFTER, _WITHOUT = "not after Holm's correction", "no p-value to correct"
 _KINDS = {
-    "held": ("#0072b2", "#0072b2"),
-    f"held, {_AFTER}": ("#cfe5f3", "#0072b2"),
-    f"held, {_WITHOUT}": ("#7fb8d8", "#7fb8d8"),
-    "undecided": ("#dfe3e7", "#dfe3e7"),
-    "not testable at this scale": ("#ffffff", "#c3cad1"),
-    f"did not hold, {_WITHOUT}": ("#e09f80", "#e09f80"),
-    f"did not hold, {_AFTER}": ("#fbdccb", "#c1440e"),
-    "did not hold": ("#c1440e", "#c1440e"),
+    HELD: ("#0072b2", "#0072b2"),
+    f"{HELD}, {_AFTER}": ("#cfe5f3", "#0072b2"),
+    f"{HELD}, {_WITHOUT}": ("#7fb8d8", "#7fb8d8"),
+    UNDECIDED: ("#dfe3e7", "#dfe3e7"),
+    NOT_TESTABLE: ("#ffffff", "#c3cad1"),
+    f"{DID_NOT_HOLD}, {_WITHOUT}": ("#e09f80", "#e09f80"),
+    f"{DID_NOT_HOLD}, {_AFTER}": ("#fbdccb", "#c1440e"),
+    DID_NOT_HOLD: ("#c1440e", "#c1440e"),
 }
 """What a square says, in the order of a row: its face and its edge."""
 
