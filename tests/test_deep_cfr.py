@@ -339,6 +339,10 @@ def test_capped_buffers_differ_between_seeds_and_players():
             "leduc", {"loss_weight": "uniform", "value": RegressionConfig(1, 1, drawn="by_weight", start="random")},
             "sd_cfr", "algorithm.value.drawn is by_weight; all entries weigh the same where algorithm.loss_weight is",
         ),
+        (
+            "leduc", {"average": RegressionConfig(1, 1, focus=0.5, start="random")}, "sd_cfr",
+            "algorithm.average.focus is 0.5; S-hat's outputs are probabilities: leave it out.",
+        ),
     ],
 )  # fmt: skip
 def test_configurations_that_cannot_be_are_refused(name, changes, architecture, sentence):

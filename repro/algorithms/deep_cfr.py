@@ -138,6 +138,7 @@ class DeepCFRConfig(AlgorithmConfig):
                 yield f"{said}; nothing is drawn where algorithm.memory is aggregated: leave it out."
             if regression.drawn != "uniformly" and not self.linear:
                 yield f"{said}; all entries weigh the same where algorithm.loss_weight is uniform: leave it out."
+        yield from self._focus_problems(config)
         for name, readout in self.readouts.items():
             if readout.kind == "average_network" and self.average is None:
                 yield (
@@ -147,6 +148,16 @@ class DeepCFRConfig(AlgorithmConfig):
         yield from self._strategy_problems(game)
         if self.boards is not None:
             yield from self._board_problems(config, game)
+
+    def _focus_problems(self, config: Config) -> Iterator[str]:
+        assert config.network is not None
+        if self.average is not None and self.average.focus is not None:
+            yield f"algorithm.average.focus is {self.average.focus}; S-hat's outputs are probabilities: leave it out."
+        if self.value.focus is not None and config.network.architecture == "dnet":
+            yield (
+                f"algorithm.value.focus is {self.value.focus}; the network dnet learns state values beside advantages, "
+                "so that it takes null only."
+            )
 
     def _board_problems(self, config: Config, game: Game) -> Iterator[str]:
         said = f"algorithm.boards is {self.boards}"
@@ -524,9 +535,11 @@ class DeepCFR(Algorithm):
     def _fit(self, which: str, player: int, last_step: Any = None) -> float:
         batches, learner = self.begin_fit(which, player), self.learner(which, player)
         steps, schedule = learner.regression.steps_at(self.iteration), learner.regression.schedule
-        how = {"steps": steps, "schedule": schedule, "last_step": last_step, "ranks": self.ranks}
+        how = {"steps": steps, "schedule": schedule, "focus": learner.regression.focus, "ranks": self.ranks}
         with self.explaining_divergence(which, player):
-            return self.strategies.fit_to(learner.network, learner.optimizer, batches, player, **how)
+            return self.strategies.fit_to(
+                learner.network, learner.optimizer, batches, player, last_step=last_step, **how
+            )
 
     def _counted_step(self, player: int) -> Any:
         """The fit's last optimiser step, taken so that Lightning's `global_step` counts fitted networks."""

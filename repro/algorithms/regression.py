@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from repro.algorithms.minibatches import Chunked, Minibatch
 from repro.algorithms.ranks import ALONE, Ranks
 from repro.networks.gradients import Gradients, gradients_of
+from repro.networks.losses import focus_gradient
 from repro.networks.optimizers import FlatAdam, FlatOptimizer
 from repro.networks.programs import CompiledSteps, if_compilable
 
@@ -49,6 +50,7 @@ def fit(
     penalty: Callable[[Minibatch, Tensor], Tensor] | None = None,
     compiled: Compiled | None = None,
     ranks: Ranks = ALONE,
+    focus: float | None = None,
 ) -> float:
     """Take one SGD step per minibatch.
 
@@ -62,35 +64,42 @@ def fit(
         log_loss: fit probabilities by the log loss, in nats, instead of by the squared error.
         penalty: gradient at the network's output, `[n, actions]` for a minibatch and that output, of what is added to
             the loss; not part of the loss returned.
-        compiled: takes the steps of minibatches that name their infosets, where their loss is the squared error alone;
-            of minibatches that do not, the compiled form is found here.
+        compiled: takes the steps of minibatches that name their infosets, where there is no penalty and no log loss,
+            with this `focus`; of minibatches that do not, the compiled form is found here.
         schedule: `constant`, or `cosine`: the learning rate falls to 0 along half a cosine.
         ranks: the processes that take the steps together, each with a minibatch of its own; the minibatch of a step is
             all of these, and the loss their mean.
+        focus: errors below zero count less (`repro.networks.losses`), in place of a penalty; None: all the same.
 
     Returns:
-        The weighted mean loss, averaged over the second half of the training; of each step's own weights, whatever the
-        fit leaves.
+        The weighted mean squared error, also where not all errors count the same, averaged over the second half of the
+        training; of each step's own weights, whatever the fit leaves.
 
     Raises:
         FloatingPointError: the loss or the parameters are no longer finite.
-        ValueError: `compiled` with another loss than the squared error.
+        ValueError: `compiled` or `focus` with a penalty or the log loss.
     """
-    if compiled is not None and (log_loss or penalty is not None):
-        raise ValueError("compiled steps have the squared error alone")
+    if (compiled is not None or focus is not None) and (log_loss or penalty is not None):
+        raise ValueError("compiled steps, and errors that count less below zero, are of the squared error alone")
     optimizer.reset()
     chunked = minibatches if isinstance(minibatches, Chunked) and not log_loss and penalty is None else None
     if chunked is not None and not chunked.named:
-        compiled = _compiled_steps(network, optimizer, features, legal)
+        compiled = _compiled_steps(network, optimizer, features, legal, focus)
     if chunked is not None and compiled is not None:
         loss = _fit_compiled(compiled, optimizer, chunked, steps, last_step, schedule, ranks)
     else:
         gradients = gradients_of(network, log_loss)
         if features is not None and legal is not None:
             gradients.prepare(features, legal)
+        if focus is not None:
+            penalty = partial(_focus_penalty, focus)
         loss = _fit_one_by_one(gradients, optimizer, minibatches, steps, last_step, log_loss, schedule, penalty, ranks)
     optimizer.finish()
     return loss
+
+
+def _focus_penalty(focus: float, batch: Minibatch, output: Tensor) -> Tensor:
+    return focus_gradient(output, batch.target, batch.weight, focus)
 
 
 def _fit_one_by_one(
@@ -125,12 +134,12 @@ def _fit_one_by_one(
 
 
 def _compiled_steps(
-    network: nn.Module, optimizer: FlatOptimizer, features: Tensor | None, legal: Tensor | None
+    network: nn.Module, optimizer: FlatOptimizer, features: Tensor | None, legal: Tensor | None, focus: float | None
 ) -> CompiledSteps | None:
     """The network's compiled steps on the CPU, if there is such a form of it."""
     if features is None or legal is None or features.device.type != "cpu" or not isinstance(optimizer, FlatAdam):
         return None
-    return if_compilable(CompiledSteps, network, optimizer, features, legal)
+    return if_compilable(CompiledSteps, network, optimizer, features, legal, focus)
 
 
 def _fit_compiled(

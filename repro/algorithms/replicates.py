@@ -106,6 +106,7 @@ class Replicates(Iterative):
                 regression.clip_norm,
                 regression.precision == "bf16",
                 regression.averaging,
+                regression.focus,
             )
         return self._stacks[which, player]
 

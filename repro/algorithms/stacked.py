@@ -16,6 +16,7 @@ from torch.func import functional_call, vmap
 from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.regression import is_read, mean_loss, rate_at
 from repro.networks.inputs import Inputs
+from repro.networks.losses import importance
 from repro.networks.optimizers import average_share
 
 _WARM_UP = 3
@@ -34,6 +35,7 @@ class StackedAdam:
         clip_norm: largest Euclidean norm of a network's gradient.
         bf16: multiply matrices in bfloat16.
         averaging: as of `repro.networks.optimizers.FlatAdam`.
+        focus: as of `repro.networks.losses.importance`; None: all errors count the same.
 
     Attributes:
         flat: `[count, parameters]`, each row in the order of `network.parameters()`.
@@ -41,12 +43,12 @@ class StackedAdam:
 
     def __init__(
         self, network: nn.Module, inputs: Inputs, count: int, batch_size: int, clip_norm: float, bf16: bool = False,
-        averaging: float | None = None,
+        averaging: float | None = None, focus: float | None = None,
     ) -> None:  # fmt: skip
         first = next(network.parameters())
         device, rows = first.device, (count, batch_size)
         self._network, self._inputs, self._clip_norm, self._bf16 = network, inputs, clip_norm, bf16
-        self._averaging, self._taken = averaging, 0
+        self._averaging, self._focus, self._taken = averaging, focus, 0
         self.flat = torch.zeros(count, sum(p.numel() for p in network.parameters()), device=device)
         self._gradient, self._mean, self._square = (torch.zeros_like(self.flat) for _ in range(3))
         self._average = None if averaging is None else torch.zeros_like(self.flat)
@@ -104,6 +106,8 @@ class StackedAdam:
             self._output.copy_(output)
             # The squared error's gradient, as the minibatch's weights have it.
             error = 2 * self._weight * (self._output - self._target)
+            if self._focus is not None:
+                error *= importance(self._output, self._focus)
             gradients = torch.autograd.grad(output, list(self._parameters.values()), error.to(output.dtype))
             torch.cat([g.flatten(1) for g in gradients], 1, out=self._gradient)
             norm = torch.linalg.vector_norm(self._gradient, dim=1, keepdim=True)

@@ -287,7 +287,7 @@ class Asked(Strategies):
     ) -> float:
         squared_error_alone = how.get("penalty") is None and not how.get("log_loss")
         if isinstance(batches, Chunked) and batches.named and squared_error_alone:
-            compiled = compiled_card_steps(network, optimizer, self.game, player)
+            compiled = compiled_card_steps(network, optimizer, self.game, player, how.get("focus"))
             if compiled is not None:
                 return fit(network, optimizer, batches, compiled=compiled, **how)
         return fit(network, optimizer, (self.with_inputs(b, player) for b in batches), **how)

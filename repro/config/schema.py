@@ -62,6 +62,9 @@ class RegressionConfig:
     # How entries of the memory come into minibatches: each as often as any other, and weighted in the loss, as in the
     # papers; or as often as it weighs, all with one weight (this suite's own option, the same loss in the mean).
     drawn: str = added(one_of("uniformly", "by_weight", default="uniformly"))
+    # An error in an advantage below zero counts less than above it, half of the way to least at so much below, in the
+    # targets' unit (this suite's own option, the same optimum: `repro.networks.losses`); null: all count the same.
+    focus: float | None = added(above(0, None))
     # A fit leaves the moving average of its steps' weights with this decay (1: their mean); null: the last ones.
     averaging: float | None = added(above_up_to(0, 1, None))
 

@@ -107,12 +107,16 @@ class CardSteps:
         network, optimizer: the optimiser holds the network's parameters.
         game: a Hold'em game on the CPU.
         player: whose infosets the minibatches are of; they count them from her first.
+        focus: as of `repro.networks.losses.importance`; None: all errors count the same.
 
     Raises:
         NotCompilableError: there is no compiled form of the network.
     """
 
-    def __init__(self, network: nn.Module, optimizer: FlatAdam, game: Game, player: int) -> None:
+    def __init__(
+        self, network: nn.Module, optimizer: FlatAdam, game: Game, player: int, focus: float | None = None
+    ) -> None:
+        self._focus = np.float32(focus or np.inf)
         features = holdem_features(game)
         self._network, self._optimizer = card_network_of(network, features.card_columns), optimizer
         self._features, self._first = features, game.player_slice[player].start
@@ -142,15 +146,18 @@ class CardSteps:
             raise ValueError("infosets are the other player's")
         card_steps.take_card_steps(
             self._network, self._states, self._legal, *optimizer.arrays(), int(state["step"]), rates,
-            float(optimizer.clip_norm), float(optimizer.averaging or 0), cards.view(*steps_and_rows, -1).numpy(),
-            numbers.view(steps_and_rows).numpy(), weight.numpy(), target.numpy(), updates, losses,
+            float(optimizer.clip_norm), float(optimizer.averaging or 0), self._focus,
+            cards.view(*steps_and_rows, -1).numpy(), numbers.view(steps_and_rows).numpy(), weight.numpy(),
+            target.numpy(), updates, losses,
         )  # fmt: skip
         state["step"] += min(updates, len(rates))
         return losses
 
 
-def compiled_card_steps(network: nn.Module, optimizer: FlatOptimizer, game: Game, player: int) -> CardSteps | None:
+def compiled_card_steps(
+    network: nn.Module, optimizer: FlatOptimizer, game: Game, player: int, focus: float | None = None
+) -> CardSteps | None:
     """Steps of a network that sees cards, if there is such a form of it."""
     if game.cards.features != "cards" or game.device.type != "cpu" or not isinstance(optimizer, FlatAdam):
         return None
-    return if_compilable(CardSteps, network, optimizer, game, player)
+    return if_compilable(CardSteps, network, optimizer, game, player, focus)

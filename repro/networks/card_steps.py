@@ -60,7 +60,7 @@ class CardNetwork(NamedTuple):
 @compiled_unchecked
 def take_card_steps(
     network: Any, states: Any, node_legal: Any, parameters: Any, gradient: Any, mean: Any, square: Any, average: Any,
-    done: Any, rates: Any, clip_norm: Any, decay: Any, cards: Any, nodes: Any, weights: Any, targets: Any,
+    done: Any, rates: Any, clip_norm: Any, decay: Any, focus: Any, cards: Any, nodes: Any, weights: Any, targets: Any,
     updates: Any, losses: Any,
 ) -> None:  # fmt: skip
     """Take steps, and write each one's loss before it was taken.
@@ -68,7 +68,7 @@ def take_card_steps(
     Args:
         network: a `CardNetwork`.
         states, node_legal: `[nodes, ...]` float32, the betting branch's inputs, and the legal mask.
-        parameters, gradient, mean, square, average, done, rates, clip_norm, decay, updates, losses: as of
+        parameters, gradient, mean, square, average, done, rates, clip_norm, decay, focus, updates, losses: as of
             `steps.take_steps`.
         cards: `[minibatches, rows, most]`: rows of the table *first*, `set * cards + card`; -1 where there is none.
         nodes: `[minibatches, rows]`.
@@ -96,8 +96,9 @@ def take_card_steps(
         for begin in range(0, rows, _BLOCK):
             block = slice(begin, begin + _BLOCK)
             losses[step] += _gradient_of_block(
-                network, node_legal, parameters, of_block, first, joined, cards[which, block], nodes[which, block],
-                weights[which, block], targets[which, block], outputs, slopes, matrix, scratch, d_first, d_joined,
+                network, node_legal, parameters, of_block, first, joined, focus, cards[which, block],
+                nodes[which, block], weights[which, block], targets[which, block], outputs, slopes, matrix, scratch,
+                d_first, d_joined,
             )  # fmt: skip
             gradient += of_block
         _joined_bets_back(network, parameters, gradient, of_bets, d_joined, d_bets)
@@ -111,8 +112,9 @@ def take_card_steps(
 
 @compiled_unchecked
 def _gradient_of_block(
-    network: Any, node_legal: Any, parameters: Any, gradient: Any, first: Any, joined: Any, cards: Any, nodes: Any,
-    weight: Any, target: Any, outputs: Any, slopes: Any, matrix: Any, scratch: Any, d_first: Any, d_joined: Any,
+    network: Any, node_legal: Any, parameters: Any, gradient: Any, first: Any, joined: Any, focus: Any, cards: Any,
+    nodes: Any, weight: Any, target: Any, outputs: Any, slopes: Any, matrix: Any, scratch: Any, d_first: Any,
+    d_joined: Any,
 ) -> Any:  # fmt: skip
     """The loss of some rows; its gradient is written, or, of the two tables that rows share, added to theirs."""
     table, joining, rows = network.layers, network.joining, len(nodes)
@@ -123,7 +125,7 @@ def _gradient_of_block(
     of_cards, d_cards = part(outputs, table, joining - 1, rows), part(slopes, table, joining - 1, rows)
     together, d_together = part(outputs, table, joining, rows), part(slopes, table, joining, rows)
     _forward_block(network, parameters, first, joined, cards, nodes, outputs, matrix, scratch)
-    loss = apply_head(table, network.head, float32(1), legal, legal, weight, target, outputs, slopes)
+    loss = apply_head(table, network.head, float32(1), focus, legal, legal, weight, target, outputs, slopes)
     for layer in range(len(table) - 1, joining, -1):
         backward(table, layer, blank, parameters, gradient, outputs, slopes, matrix, scratch[layer])
     for row in range(rows):

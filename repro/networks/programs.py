@@ -138,13 +138,16 @@ class CompiledSteps:
     Args:
         network, optimizer: the optimiser holds the network's parameters.
         features, legal: `[rows, ...]`, the table.
+        focus: as of `repro.networks.losses.importance`; None: all errors count the same.
 
     Raises:
         NotCompilableError: there is no compiled form of the network.
     """
 
-    def __init__(self, network: nn.Module, optimizer: FlatAdam, features: Tensor, legal: Tensor) -> None:
-        self._program, self._optimizer = program_of(network), optimizer
+    def __init__(
+        self, network: nn.Module, optimizer: FlatAdam, features: Tensor, legal: Tensor, focus: float | None = None
+    ) -> None:
+        self._program, self._optimizer, self._focus = program_of(network), optimizer, np.float32(focus or np.inf)
         self._inputs = np.ascontiguousarray(features.numpy()), np.ascontiguousarray(legal.numpy(), np.float32)
 
     def take(
@@ -163,7 +166,7 @@ class CompiledSteps:
         steps.take_steps(
             np.array(program.layers), np.array(program.head), np.float32(program.state_scale), features, legal,
             *optimizer.arrays(), int(state["step"]), rates, float(optimizer.clip_norm),
-            float(optimizer.averaging or 0), weight.numpy(), target.numpy(), updates, losses,
+            float(optimizer.averaging or 0), self._focus, weight.numpy(), target.numpy(), updates, losses,
         )  # fmt: skip
         state["step"] += min(updates, len(rates))
         return losses

@@ -17,6 +17,7 @@ from numba import float32
 
 from repro.engine.compiled import compiled_unchecked
 from repro.engine.sums import row_products, row_sums, sum_of_products
+from repro.networks.losses import LEAST
 
 # Columns of a network's table: what a layer is, the layer that it takes its input from (-1: the features), its width,
 # where its weights begin among the parameters (the bias follows), where its output begins among all outputs, per row;
@@ -30,8 +31,8 @@ MASKED_LINEAR, MASKED_SOFTMAX, DUELING, STATE_AND_ADVANTAGES = range(4)
 @compiled_unchecked
 def take_steps(
     table: Any, head: Any, state_scale: Any, features: Any, legal: Any, parameters: Any, gradient: Any, mean: Any,
-    square: Any, average: Any, done: Any, rates: Any, clip_norm: Any, decay: Any, weights: Any, targets: Any,
-    updates: Any, losses: Any,
+    square: Any, average: Any, done: Any, rates: Any, clip_norm: Any, decay: Any, focus: Any, weights: Any,
+    targets: Any, updates: Any, losses: Any,
 ) -> None:  # fmt: skip
     """Take steps, and write each one's loss before it was taken.
 
@@ -43,6 +44,7 @@ def take_steps(
         parameters, gradient, mean, square: `[parameters]` float32; Adam's moments, after `done` steps.
         average: `[parameters]`, of the weights after these steps, with this `decay`; of length 0: none is kept.
         rates: `[steps]` learning rates.
+        focus: as of `repro.networks.losses.importance`, float32; infinite: all errors count the same.
         weights, targets: `[minibatches, rows]`, `[minibatches, rows, actions]`; the last is used for all steps left.
         updates: how many of the steps are taken; of the others only the gradient is left.
         losses: `[steps]` float64, overwritten.
@@ -62,7 +64,7 @@ def take_steps(
         for layer in range(len(table)):
             forward(table, layer, features, parameters, outputs, matrix, scratch[layer])
         losses[step] = apply_head(
-            table, head, state_scale, legal, share, weights[which], targets[which], outputs, slopes
+            table, head, state_scale, focus, legal, share, weights[which], targets[which], outputs, slopes
         )
         for layer in range(len(table) - 1, -1, -1):
             backward(table, layer, features, parameters, gradient, outputs, slopes, matrix, scratch[layer])
@@ -194,28 +196,38 @@ def _normalise_back(dy: Any, y: Any, spread: Any, dx: Any) -> None:
 
 @compiled_unchecked
 def apply_head(
-    table: Any, head: Any, state_scale: Any, legal: Any, share: Any, weight: Any, target: Any, outputs: Any, slopes: Any
-) -> Any:
-    """The weighted squared error's sum; its gradient is left where the head's inputs came from."""
+    table: Any, head: Any, state_scale: Any, focus: Any, legal: Any, share: Any, weight: Any, target: Any, outputs: Any,
+    slopes: Any,
+) -> Any:  # fmt: skip
+    """The weighted squared error's sum; the loss's gradient is left where the head's inputs came from."""
     rows = len(legal)
     x, dx = part(outputs, table, head[1], rows), part(slopes, table, head[1], rows)
     v, dv = part(outputs, table, head[2], rows), part(slopes, table, head[2], rows)
     if head[0] == MASKED_LINEAR:
-        return _masked_linear(x, dx, legal, weight, target)
+        return _masked_linear(x, dx, legal, focus, weight, target)
     if head[0] == MASKED_SOFTMAX:
         return _masked_softmax(x, dx, legal, weight, target)
     if head[0] == DUELING:
-        return _dueling(x, dx, v, dv, legal, share, weight, target)
+        return _dueling(x, dx, v, dv, legal, share, focus, weight, target)
     return _state_and_advantages(x, dx, v, dv, legal, state_scale, weight, target)
 
 
 @compiled_unchecked
-def _masked_linear(x: Any, dx: Any, legal: Any, weight: Any, target: Any) -> Any:
+def _importance(output: Any, focus: Any) -> Any:
+    """`repro.networks.losses.importance`."""
+    if not output < 0:
+        return float32(1)
+    square = (output / focus) * (output / focus)
+    return float32(1) - float32(1 - LEAST) * square / (float32(1) + square)
+
+
+@compiled_unchecked
+def _masked_linear(x: Any, dx: Any, legal: Any, focus: Any, weight: Any, target: Any) -> Any:
     loss = float32(0)
     for i in range(len(x)):
         for a in range(x.shape[1]):
             error = x[i, a] * legal[i, a] - target[i, a]
-            dx[i, a] = float32(2) * weight[i] * error * legal[i, a]
+            dx[i, a] = float32(2) * weight[i] * error * legal[i, a] * _importance(x[i, a], focus)
             loss += weight[i] * error * error
     return loss
 
@@ -243,15 +255,18 @@ def _masked_softmax(x: Any, dx: Any, legal: Any, weight: Any, target: Any) -> An
 
 
 @compiled_unchecked
-def _dueling(x: Any, dx: Any, v: Any, dv: Any, legal: Any, share: Any, weight: Any, target: Any) -> Any:
+def _dueling(
+    x: Any, dx: Any, v: Any, dv: Any, legal: Any, share: Any, focus: Any, weight: Any, target: Any
+) -> Any:  # fmt: skip
     loss = float32(0)
     for i in range(len(x)):
         mean, total = float32(0), float32(0)
         for a in range(x.shape[1]):
             mean += x[i, a] * share[i, a]
         for a in range(x.shape[1]):
-            error = (x[i, a] + (v[i, 0] - mean)) * legal[i, a] - target[i, a]
-            dx[i, a] = float32(2) * weight[i] * error * legal[i, a]
+            output = x[i, a] + (v[i, 0] - mean)
+            error = output * legal[i, a] - target[i, a]
+            dx[i, a] = float32(2) * weight[i] * error * legal[i, a] * _importance(output, focus)
             total += dx[i, a]
             loss += weight[i] * error * error
         for a in range(x.shape[1]):
