@@ -128,17 +128,7 @@ class DeepCFRConfig(AlgorithmConfig):
     def problems(self, config: Config, game: Any) -> Iterator[str]:
         yield from purpose_problems(config.network, self.name, state_value=self.DUELING)
         for which, regression in self.regressions.items():
-            if regression.precision != "fp32" and config.device != "cuda":
-                yield (
-                    f"algorithm.{which}.precision is {regression.precision}, which needs device=cuda; device is "
-                    f"{config.device}."
-                )
-            said = f"algorithm.{which}.drawn is {regression.drawn}"
-            if regression.drawn != "uniformly" and self.memory == "aggregated":
-                yield f"{said}; nothing is drawn where algorithm.memory is aggregated: leave it out."
-            if regression.drawn != "uniformly" and not self.linear:
-                yield f"{said}; all entries weigh the same where algorithm.loss_weight is uniform: leave it out."
-        yield from self._focus_problems(config)
+            yield from self._regression_problems(which, regression, config)
         for name, readout in self.readouts.items():
             if readout.kind == "average_network" and self.average is None:
                 yield (
@@ -149,15 +139,25 @@ class DeepCFRConfig(AlgorithmConfig):
         if self.boards is not None:
             yield from self._board_problems(config, game)
 
-    def _focus_problems(self, config: Config) -> Iterator[str]:
-        assert config.network is not None
-        if self.average is not None and self.average.focus is not None:
-            yield f"algorithm.average.focus is {self.average.focus}; S-hat's outputs are probabilities: leave it out."
-        if self.value.focus is not None and config.network.architecture == "dnet":
+    def _regression_problems(self, which: str, regression: RegressionConfig, config: Config) -> Iterator[str]:
+        key = f"algorithm.{which}"
+        if regression.precision != "fp32" and config.device != "cuda":
+            yield f"{key}.precision is {regression.precision}, which needs device=cuda; device is {config.device}."
+        said = f"{key}.drawn is {regression.drawn}"
+        if regression.drawn != "uniformly" and self.memory == "aggregated":
+            yield f"{said}; nothing is drawn where algorithm.memory is aggregated: leave it out."
+        if regression.drawn != "uniformly" and not self.linear:
+            yield f"{said}; all entries weigh the same where algorithm.loss_weight is uniform: leave it out."
+        if regression.muon is not None and config.seeds is not None:
             yield (
-                f"algorithm.value.focus is {self.value.focus}; the network dnet learns state values beside advantages, "
-                "so that it takes null only."
+                f"{key}.muon is {regression.muon} and seeds {config.seeds}; of networks that are trained together Adam "
+                "moves all: leave one of them out."
             )
+        said = f"{key}.focus is {regression.focus}"
+        if regression.focus is not None and which == "average":
+            yield f"{said}; S-hat's outputs are probabilities: leave it out."
+        elif regression.focus is not None and config.network is not None and config.network.architecture == "dnet":
+            yield f"{said}; the network dnet learns state values beside advantages, so that it takes null only."
 
     def _board_problems(self, config: Config, game: Game) -> Iterator[str]:
         said = f"algorithm.boards is {self.boards}"
@@ -380,7 +380,7 @@ class DeepCFR(Algorithm):
 
     def _adam(self, network: nn.Module, regression: RegressionConfig | None) -> FlatAdam:
         assert regression is not None
-        return FlatAdam(network, regression.learning_rate, regression.clip_norm, regression.averaging)
+        return FlatAdam(network, regression.learning_rate, regression.clip_norm, regression.averaging, regression.muon)
 
     @property
     def value_columns(self) -> int:

@@ -65,6 +65,9 @@ class RegressionConfig:
     # An error in an advantage below zero counts less than above it, half of the way to least at so much below, in the
     # targets' unit (this suite's own option, the same optimum: `repro.networks.losses`); null: all count the same.
     focus: float | None = added(above(0, None))
+    # Matrices of hidden layers are moved by Muon, at this rate, and all else by Adam (this suite's own option:
+    # `repro.networks.muon`); null: all by Adam, as in the papers.
+    muon: float | None = added(above(0, None))
     # A fit leaves the moving average of its steps' weights with this decay (1: their mean); null: the last ones.
     averaging: float | None = added(above_up_to(0, 1, None))
 

@@ -16,6 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from repro.networks.muon import MOMENTUM, hidden_matrices, orthogonalised, stretch
+
 Float32: TypeAlias = NDArray[np.float32]
 
 
@@ -71,19 +73,32 @@ class FlatOptimizer(torch.optim.Optimizer):
 
 
 class FlatAdam(FlatOptimizer):
-    """Adam with clipping of the gradient's norm.
+    """Adam with clipping of the gradient's norm; of hidden layers' matrices, perhaps Muon instead.
 
     Args:
         network: as for `FlatOptimizer`.
         learning_rate: Adam's; the other constants are torch's defaults.
         clip_norm: largest Euclidean norm of the whole gradient.
         averaging: decay of the moving average of the weights that `finish` leaves; 1: their mean; None: none is kept.
+        muon: rate of Muon (`repro.networks.muon`), at Adam's initial `learning_rate`, with which it changes; None: Adam
+            moves all.
+
+    Attributes:
+        matrices: `[matrices, 3]`, as of `hidden_matrices`, those that Muon moves.
+        muon_share: Muon's rate over Adam's.
     """
 
     def __init__(
-        self, network: nn.Module, learning_rate: float, clip_norm: float = math.inf, averaging: float | None = None
+        self,
+        network: nn.Module,
+        learning_rate: float,
+        clip_norm: float = math.inf,
+        averaging: float | None = None,
+        muon: float | None = None,
     ) -> None:
         self.clip_norm, self.averaging = clip_norm, averaging
+        self.matrices = hidden_matrices(network)[: 0 if muon is None else None]
+        self.muon_share = (muon or 0.0) / learning_rate
         super().__init__(network, learning_rate)
 
     def reset(self) -> None:
@@ -113,15 +128,28 @@ class FlatAdam(FlatOptimizer):
         gradient, state = self._gradient, self.state[self.flat]
         # The kernel of torch.optim.Adam(fused=True) divides by `grad_scale`: clipping costs no pass of its own.
         scale = torch.linalg.vector_norm(gradient).div_(self.clip_norm).clamp_(min=1.0)
+        before = self.flat.data.clone() if len(self.matrices) else None
         torch._fused_adam_(
             [self.flat.data], [gradient], [state["exp_avg"]], [state["exp_avg_sq"]], [], [state["step"].add_(1)],
             lr=self.param_groups[0]["lr"], beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, amsgrad=False,
             maximize=False, grad_scale=scale,
         )  # fmt: skip
+        if before is not None:
+            self._move_matrices(before)
         if self.averaging is not None:
             # As a tensor, which a GPU is not waited for to tell.
             share = average_share(self.averaging, state["step"].double())
             self._average.lerp_(self.flat.data, share.float())
+
+    def _move_matrices(self, before: Tensor) -> None:
+        """Muon's step from the parameters `before`; Adam's has left the clipped gradient."""
+        rate = self.param_groups[0]["lr"] * self.muon_share
+        momentum = self.state[self.flat]["exp_avg"]
+        for begin, rows, columns in self.matrices.tolist():
+            part = slice(begin, begin + rows * columns)
+            along = self._gradient[part].lerp(momentum[part], MOMENTUM).view(rows, columns)
+            moved = before[part].view(rows, columns) - rate * stretch(rows, columns) * orthogonalised(along)
+            self.flat.data[part] = moved.flatten()
 
 
 class FlatSGD(FlatOptimizer):

@@ -166,7 +166,8 @@ class CompiledSteps:
         steps.take_steps(
             np.array(program.layers), np.array(program.head), np.float32(program.state_scale), features, legal,
             *optimizer.arrays(), int(state["step"]), rates, float(optimizer.clip_norm),
-            float(optimizer.averaging or 0), self._focus, weight.numpy(), target.numpy(), updates, losses,
+            float(optimizer.averaging or 0), optimizer.matrices, optimizer.muon_share, self._focus, weight.numpy(),
+            target.numpy(), updates, losses,
         )  # fmt: skip
         state["step"] += min(updates, len(rates))
         return losses

@@ -18,6 +18,7 @@ from numba import float32
 from repro.engine.compiled import compiled_unchecked
 from repro.engine.sums import row_products, row_sums, sum_of_products
 from repro.networks.losses import LEAST
+from repro.networks.muon import move_matrices
 
 # Columns of a network's table: what a layer is, the layer that it takes its input from (-1: the features), its width,
 # where its weights begin among the parameters (the bias follows), where its output begins among all outputs, per row;
@@ -31,8 +32,8 @@ MASKED_LINEAR, MASKED_SOFTMAX, DUELING, STATE_AND_ADVANTAGES = range(4)
 @compiled_unchecked
 def take_steps(
     table: Any, head: Any, state_scale: Any, features: Any, legal: Any, parameters: Any, gradient: Any, mean: Any,
-    square: Any, average: Any, done: Any, rates: Any, clip_norm: Any, decay: Any, focus: Any, weights: Any,
-    targets: Any, updates: Any, losses: Any,
+    square: Any, average: Any, done: Any, rates: Any, clip_norm: Any, decay: Any, matrices: Any, muon_share: Any,
+    focus: Any, weights: Any, targets: Any, updates: Any, losses: Any,
 ) -> None:  # fmt: skip
     """Take steps, and write each one's loss before it was taken.
 
@@ -44,6 +45,7 @@ def take_steps(
         parameters, gradient, mean, square: `[parameters]` float32; Adam's moments, after `done` steps.
         average: `[parameters]`, of the weights after these steps, with this `decay`; of length 0: none is kept.
         rates: `[steps]` learning rates.
+        matrices, muon_share: as of `FlatAdam`.
         focus: as of `repro.networks.losses.importance`, float32; infinite: all errors count the same.
         weights, targets: `[minibatches, rows]`, `[minibatches, rows, actions]`; the last is used for all steps left.
         updates: how many of the steps are taken; of the others only the gradient is left.
@@ -69,7 +71,7 @@ def take_steps(
         for layer in range(len(table) - 1, -1, -1):
             backward(table, layer, features, parameters, gradient, outputs, slopes, matrix, scratch[layer])
         if step < updates:
-            adam(parameters, gradient, mean, square, done + step + 1, rates[step], clip_norm)
+            update(parameters, gradient, mean, square, done + step + 1, rates[step], clip_norm, matrices, muon_share)
             add_to_average(average, parameters, decay, done + step + 1)
 
 
@@ -295,8 +297,20 @@ def _state_and_advantages(
 
 
 @compiled_unchecked
-def adam(parameters: Any, gradient: Any, mean: Any, square: Any, step: Any, rate: Any, clip_norm: Any) -> None:
-    """One step of Adam, the gradient's norm clipped; `step` counts from 1. torch's constants."""
+def update(
+    parameters: Any, gradient: Any, mean: Any, square: Any, step: Any, rate: Any, clip_norm: Any, matrices: Any,
+    muon_share: Any,
+) -> None:  # fmt: skip
+    """One step of Adam and, with the `matrices`, of Muon instead."""
+    before = parameters.copy() if len(matrices) > 0 else parameters
+    scale = _adam(parameters, gradient, mean, square, step, rate, clip_norm)
+    move_matrices(matrices, parameters, before, gradient, mean, scale, rate * muon_share)
+
+
+@compiled_unchecked
+def _adam(parameters: Any, gradient: Any, mean: Any, square: Any, step: Any, rate: Any, clip_norm: Any) -> Any:
+    """One step of Adam, the gradient's norm clipped; `step` counts from 1. torch's constants. Returns by what the
+    gradient was multiplied."""
     squares = sum_of_products(gradient, gradient)
     scale = float32(1 / max(np.sqrt(squares) / clip_norm, 1.0))
     length, root = float32(rate / (1 - 0.9**step)), float32(1 / np.sqrt(1 - 0.999**step))
@@ -305,6 +319,7 @@ def adam(parameters: Any, gradient: Any, mean: Any, square: Any, step: Any, rate
         mean[i] = float32(0.9) * mean[i] + float32(0.1) * g
         square[i] = float32(0.999) * square[i] + float32(0.001) * (g * g)
         parameters[i] -= length * mean[i] / (np.sqrt(square[i]) * root + float32(1e-8))
+    return scale
 
 
 @compiled_unchecked
