@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,14 +44,15 @@ SWEEPS = (
     _one_thing("width", "network.card_width=64,192", "network.card_width=64,192"),
     _one_thing("average", "algorithm.value.schedule=constant algorithm.value.averaging=0.99,0.998"),
     _one_thing("boards", "algorithm.boards=300,1500", "algorithm.boards=2,5"),
+    _one_thing("muon", "algorithm.value.muon=null,0.02 algorithm.value.focus=null,0.2"),
 )  # fmt: skip
 
 NAMES = {"start": "start and schedule", "rate": "learning rate", "rows": "rows of a minibatch", "width": "card width",
-         "average": "weights averaged, constant rate", "boards": "boards, exactly"}  # fmt: skip
+         "average": "weights averaged, constant rate", "boards": "boards, exactly", "muon": "Muon's rate, focus"}  # fmt: skip
 """Of what is varied alone."""
 
 _COLOURS = {"grid": "#0072B2", "start": "#D55E00", "rate": "#009E73", "rows": "#CC79A7", "width": "#E69F00",
-            "average": "#56B4E9", "boards": "#000000"}  # fmt: skip
+            "average": "#56B4E9", "boards": "#000000", "muon": "#7B3294"}  # fmt: skip
 
 _BESIDE = {"0.99": (-5, -4), "0.998": (8, -3), "0.003": (5, -9)}
 """Where labels stand that would lie on one another, in points from what they name."""
@@ -81,13 +83,19 @@ class Setting:
     @property
     def label(self) -> str:
         """Its values, for readers."""
-        return ", ".join(f"{value:,}" if isinstance(value, int) else str(value) for value in self.where.values())
+        return ", ".join(map(_shown, self.where.values()))
+
+
+def _shown(value: float | str) -> str:
+    if value == math.inf:
+        return "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 _COLUMNS = {
     "grid": ("traversals", "value_steps"), "start": ("value_start", "value_schedule"), "rate": ("value_learning_rate",),
     "rows": ("value_batch_size",), "width": ("network_card_width",), "average": ("value_averaging",),
-    "boards": ("boards",),
+    "boards": ("boards",), "muon": ("value_muon", "value_focus"),
 }  # fmt: skip
 
 
@@ -203,6 +211,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     start = {s.label: s.unexplained for s in settings(data, "start")}
     falling, constant = start["previous, cosine"], start["previous, constant"]
     few, many = settings(data, "boards")
+    both, muon, focus, adam = settings(data, "muon")
     averaged = settings(data, "average")[-1]
     pairs = (
         ("samples", "More traversals leave less unexplained", at(most, long), at(fewest, long),
@@ -226,8 +235,21 @@ def claims(data: pd.DataFrame) -> list[Claim]:
          many.unexplained, falling, f"{many.label} boards"),
         ("few_boards", "Exact samples of few boards leave more unexplained than as many samples of deals", falling,
          few.unexplained, f"{few.label} boards"),
+        ("muon", "Fits with Muon leave less unexplained than with Adam", muon.unexplained, adam.unexplained,
+         "at equal steps"),
     )  # fmt: skip
-    return [_less(data, *pair) for pair in pairs]
+    nearer = (
+        ("focus", "Errors that count less below zero bring the strategies nearer", focus, adam, "with Adam"),
+        ("muon_nearer", "Muon brings the strategies nearer", muon, adam, "at equal steps"),
+        ("both", "Muon brings them nearer where errors count less below zero, too", both, focus, "at equal steps"),
+    )
+    return [
+        *(_less(data, *pair) for pair in pairs),
+        *(
+            _less(data, name, text, a.distance, b.distance, note, "of the probability")
+            for name, text, a, b, note in nearer
+        ),
+    ]
 
 
 def _larger(data: pd.DataFrame, sweep: str, text: str) -> tuple[str, str, pd.Series, pd.Series, str]:
@@ -236,10 +258,13 @@ def _larger(data: pd.DataFrame, sweep: str, text: str) -> tuple[str, str, pd.Ser
     return sweep, text, larger.unexplained, smaller.unexplained, f"{larger.label} minus {smaller.label}"
 
 
-def _less(data: pd.DataFrame, name: str, text: str, lower: pd.Series, higher: pd.Series, note: str) -> Claim:
+def _less(
+    data: pd.DataFrame, name: str, text: str, lower: pd.Series, higher: pd.Series, note: str,
+    unit: str = "of the variance",
+) -> Claim:  # fmt: skip
     measured = difference(lower, higher)
     return Claim(
-        name, text, "ours", unless_smoke(data, below(measured, 0)), measured, "of the variance",
+        name, text, "ours", unless_smoke(data, below(measured, 0)), measured, unit,
         note=f"{note}; Welch's interval; holds if below 0",
     )  # fmt: skip
 
