@@ -48,7 +48,8 @@ SWEEPS = (
 )  # fmt: skip
 
 NAMES = {"start": "start and schedule", "rate": "learning rate", "rows": "rows of a minibatch", "width": "card width",
-         "average": "weights averaged, constant rate", "boards": "boards, exactly", "muon": "Muon's rate, focus"}  # fmt: skip
+         "average": "weights averaged, constant rate", "boards": "boards, exactly",
+         "muon": "Muon's rate, focus"}  # fmt: skip
 """Of what is varied alone."""
 
 _COLOURS = {"grid": "#0072B2", "start": "#D55E00", "rate": "#009E73", "rows": "#CC79A7", "width": "#E69F00",

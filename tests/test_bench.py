@@ -56,6 +56,7 @@ def test_quick_benchmark_writes_every_row(tmp_path):
         "seven_card_strength",
         "fhp_sgd_step",
         "fhp_sgd_step_products",
+        "fhp_sgd_step_muon",
         "bfloat16_products_64",
         "bfloat16_products_192",
         "fhp_limit_answers",

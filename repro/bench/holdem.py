@@ -35,14 +35,14 @@ _HANDS = 20_000
 _BATCH = {"cpu": 1024, "cuda": 10_000}
 """Rows of a minibatch; on a GPU the paper's."""
 
-_RATE, _TOGETHER = 1e-3, 16
-"""The learning rate, and how many of our steps are taken in one call, as in a fit."""
+_RATE, _MUON_RATE, _TOGETHER = 1e-3, 0.02, 16
+"""The learning rates, and how many of our steps are taken in one call, as in a fit."""
 
 
 def rows(effort: Effort) -> list[Row]:
     """All benchmarks of this module."""
     return [
-        showdown(effort), seven_cards(effort), sgd_step(effort), sgd_step_products(effort),
+        showdown(effort), seven_cards(effort), sgd_step(effort), sgd_step_products(effort), sgd_step_muon(effort),
         *(bfloat16_products(effort, width) for width in (64, 192)), table_of_answers(effort),
     ]  # fmt: skip
 
@@ -159,8 +159,24 @@ def sgd_step(effort: Effort) -> Row:
     return Row("fhp_sgd_step", our_rate, peer_rate, "steps/s", our_rate / peer_rate, note)
 
 
+def sgd_step_muon(effort: Effort) -> Row:
+    """A step with Muon for the matrices of hidden layers on the CPU, beside one with Adam for all."""
+    game = load("fhp")
+    given = problem(game)
+    ours, adam = (_steps_of_runs(paper_network(game), given, game, muon)[0] for muon in (_MUON_RATE, None))
+    for steps in (ours, adam):
+        steps(1)
+    our_rate, peer_rate = interleaved(
+        lambda: _TOGETHER * per_second(lambda: ours(_TOGETHER), effort.tabular_seconds),
+        lambda: _TOGETHER * per_second(lambda: adam(_TOGETHER), effort.tabular_seconds),
+        effort.repetitions,
+    )
+    note = f"batch {len(given.infosets)}; peer: Adam alone"
+    return Row("fhp_sgd_step_muon", our_rate, peer_rate, "steps/s", our_rate / peer_rate, note)
+
+
 def _steps_of_runs(
-    network: Network, given: Problem, game: Game
+    network: Network, given: Problem, game: Game, muon: float | None = None
 ) -> tuple[Callable[[int], object], Callable[[], Tensor]]:
     """Steps as runs take them on this device, and the parameters after them."""
     batch = given.batch
@@ -173,7 +189,7 @@ def _steps_of_runs(
                 adam.step([batch], _RATE)
 
         return step, lambda: adam.flat[0]
-    flat = FlatAdam(network, _RATE, 1.0)
+    flat = FlatAdam(network, _RATE, 1.0, muon=muon)
     compiled = CardSteps(network, flat, game, 0)
 
     def take(steps: int) -> None:
