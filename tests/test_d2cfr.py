@@ -360,6 +360,7 @@ def test_state_values_go_with_the_strategies(name, parameters, changes, sentence
             "algorithm.rectified is samples; where strategies are asked, as in",
         ),
         ("algorithm=deep_cfr network=dnet", "network.architecture is dnet"),
+        ("algorithm.value.focus=0.5", "algorithm.value.focus is 0.5; the network dnet learns state values beside"),
     ],
 )
 def test_bad_configuration_is_refused(overrides, sentence):

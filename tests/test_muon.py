@@ -9,14 +9,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from repro.config import NetworkConfig, RegressionConfig
+from repro.games import load
 from repro.networks.card_programs import CardSteps
 from repro.networks.muon import MOMENTUM, hidden_matrices, orthogonalised, stretch
 from repro.networks.optimizers import FlatAdam
 from repro.networks.programs import CompiledSteps
 from tests import test_card_steps, test_steps
+from tests.helpers.deep_cfr import small_config
 from tests.helpers.draws import seeded
 from tests.helpers.holdem import small_game
 from tests.helpers.networks import SHAPES, build, problem
+from tests.helpers.training import config_of
 
 RATE, MUON_RATE, CLIP_NORM = 3e-3, 2e-2, 0.5
 
@@ -135,3 +139,13 @@ def test_without_matrices_to_move_it_is_adam():
 
 def test_matrices_that_are_tall_are_moved_further():
     assert (stretch(8, 32), stretch(32, 32), stretch(128, 32)) == (1, 1, 2)
+
+
+def test_muon_is_refused_where_seeds_are_trained_together():
+    algorithm = small_config(value=RegressionConfig(1, 1, start="random", muon=0.02))
+    problems = [
+        list(algorithm.problems(config_of(algorithm, NetworkConfig("sd_cfr", 8), seeds=seeds), load("leduc")))
+        for seeds in (None, [0, 1])
+    ]
+    assert problems[0] == []
+    assert "algorithm.value.muon is 0.02 and seeds [0, 1]; of networks that are trained together" in problems[1][0]
