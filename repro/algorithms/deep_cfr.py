@@ -148,11 +148,6 @@ class DeepCFRConfig(AlgorithmConfig):
             yield f"{said}; nothing is drawn where algorithm.memory is aggregated: leave it out."
         if regression.drawn != "uniformly" and not self.linear:
             yield f"{said}; all entries weigh the same where algorithm.loss_weight is uniform: leave it out."
-        if regression.muon is not None and config.seeds is not None:
-            yield (
-                f"{key}.muon is {regression.muon} and seeds {config.seeds}; of networks that are trained together Adam "
-                "moves all: leave one of them out."
-            )
         said = f"{key}.focus is {regression.focus}"
         if regression.focus is not None and which == "average":
             yield f"{said}; S-hat's outputs are probabilities: leave it out."
@@ -535,11 +530,11 @@ class DeepCFR(Algorithm):
     def _fit(self, which: str, player: int, last_step: Any = None) -> float:
         batches, learner = self.begin_fit(which, player), self.learner(which, player)
         steps, schedule = learner.regression.steps_at(self.iteration), learner.regression.schedule
-        how = {"steps": steps, "schedule": schedule, "focus": learner.regression.focus, "ranks": self.ranks}
         with self.explaining_divergence(which, player):
             return self.strategies.fit_to(
-                learner.network, learner.optimizer, batches, player, last_step=last_step, **how
-            )
+                learner.network, learner.optimizer, batches, player, steps=steps, schedule=schedule,
+                last_step=last_step, ranks=self.ranks, focus=learner.regression.focus,
+            )  # fmt: skip
 
     def _counted_step(self, player: int) -> Any:
         """The fit's last optimiser step, taken so that Lightning's `global_step` counts fitted networks."""

@@ -107,6 +107,7 @@ class Replicates(Iterative):
                 regression.precision == "bf16",
                 regression.averaging,
                 regression.focus,
+                None if regression.muon is None else regression.muon / regression.learning_rate,
             )
         return self._stacks[which, player]
 

@@ -17,6 +17,7 @@ from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.regression import is_read, mean_loss, rate_at
 from repro.networks.inputs import Inputs
 from repro.networks.losses import importance
+from repro.networks.muon import hidden_matrices, moved
 from repro.networks.optimizers import average_share
 
 _WARM_UP = 3
@@ -24,7 +25,7 @@ _WARM_UP = 3
 
 
 class StackedAdam:
-    """Adam on the weighted squared error of `count` networks, each with its own minibatches and clipping.
+    """Adam (and Muon) on the weighted squared error of `count` networks, each with its own minibatches and clipping.
 
     Args:
         network: the architecture; its parameters are not used.
@@ -36,6 +37,7 @@ class StackedAdam:
         bf16: multiply matrices in bfloat16.
         averaging: as of `repro.networks.optimizers.FlatAdam`.
         focus: as of `repro.networks.losses.importance`; None: all errors count the same.
+        muon_over_adam: Muon's rate over Adam's, for the matrices of hidden layers; None: Adam moves all.
 
     Attributes:
         flat: `[count, parameters]`, each row in the order of `network.parameters()`.
@@ -44,11 +46,14 @@ class StackedAdam:
     def __init__(
         self, network: nn.Module, inputs: Inputs, count: int, batch_size: int, clip_norm: float, bf16: bool = False,
         averaging: float | None = None, focus: float | None = None,
+        muon_over_adam: float | None = None,
     ) -> None:  # fmt: skip
         first = next(network.parameters())
         device, rows = first.device, (count, batch_size)
         self._network, self._inputs, self._clip_norm, self._bf16 = network, inputs, clip_norm, bf16
         self._averaging, self._focus, self._taken = averaging, focus, 0
+        self._muon_over_adam = muon_over_adam
+        self._matrices = hidden_matrices(network)[: 0 if muon_over_adam is None else None]
         self.flat = torch.zeros(count, sum(p.numel() for p in network.parameters()), device=device)
         self._gradient, self._mean, self._square = (torch.zeros_like(self.flat) for _ in range(3))
         self._average = None if averaging is None else torch.zeros_like(self.flat)
@@ -112,10 +117,16 @@ class StackedAdam:
             torch.cat([g.flatten(1) for g in gradients], 1, out=self._gradient)
             norm = torch.linalg.vector_norm(self._gradient, dim=1, keepdim=True)
             self._gradient.div_(norm.div_(self._clip_norm).clamp_(min=1.0))
+            before = self.flat.clone() if len(self._matrices) else None
             torch._fused_adam_(
                 [self.flat], [self._gradient], [self._mean], [self._square], [], [self._step_number.add_(1)],
                 lr=self._rate, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, amsgrad=False, maximize=False,
             )  # fmt: skip
+            if before is not None:
+                assert self._muon_over_adam is not None
+                rate = self._rate * self._muon_over_adam
+                for part, matrix in moved(self._matrices, before, self._gradient, self._mean, rate):
+                    self.flat[:, part] = matrix
             if self._average is not None:
                 self._average.lerp_(self.flat, self._share)
 

@@ -63,8 +63,8 @@ class RegressionConfig:
     # papers; or as often as it weighs, all with one weight (this suite's own option, the same loss in the mean).
     drawn: str = added(one_of("uniformly", "by_weight", default="uniformly"))
     # An error in an advantage below zero counts less than above it, half of the way to least at so much below, in the
-    # targets' unit (this suite's own option, the same optimum: `repro.networks.losses`); null: all count the same.
-    focus: float | None = added(above(0, None))
+    # targets' unit (this suite's own option: `repro.networks.losses`); null: all count the same.
+    focus: float | None = added(at_least(1e-6, None))
     # Matrices of hidden layers are moved by Muon, at this rate, and all else by Adam (this suite's own option:
     # `repro.networks.muon`); null: all by Adam, as in the papers.
     muon: float | None = added(above(0, None))

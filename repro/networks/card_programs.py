@@ -146,7 +146,7 @@ class CardSteps:
             raise ValueError("infosets are the other player's")
         card_steps.take_card_steps(
             self._network, self._states, self._legal, *optimizer.arrays(), int(state["step"]), rates,
-            float(optimizer.clip_norm), float(optimizer.averaging or 0), optimizer.matrices, optimizer.muon_share,
+            float(optimizer.clip_norm), float(optimizer.averaging or 0), optimizer.matrices, optimizer.muon_over_adam,
             self._focus,
             cards.view(*steps_and_rows, -1).numpy(), numbers.view(steps_and_rows).numpy(), weight.numpy(),
             target.numpy(), updates, losses,

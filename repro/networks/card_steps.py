@@ -60,7 +60,7 @@ class CardNetwork(NamedTuple):
 @compiled_unchecked
 def take_card_steps(
     network: Any, states: Any, node_legal: Any, parameters: Any, gradient: Any, mean: Any, square: Any, average: Any,
-    done: Any, rates: Any, clip_norm: Any, decay: Any, matrices: Any, muon_share: Any, focus: Any, cards: Any,
+    done: Any, rates: Any, clip_norm: Any, decay: Any, matrices: Any, muon_over_adam: Any, focus: Any, cards: Any,
     nodes: Any, weights: Any, targets: Any, updates: Any, losses: Any,
 ) -> None:  # fmt: skip
     """Take steps, and write each one's loss before it was taken.
@@ -68,7 +68,7 @@ def take_card_steps(
     Args:
         network: a `CardNetwork`.
         states, node_legal: `[nodes, ...]` float32, the betting branch's inputs, and the legal mask.
-        parameters, gradient, mean, square, average, done, rates, clip_norm, decay, matrices, muon_share, focus,
+        parameters, gradient, mean, square, average, done, rates, clip_norm, decay, matrices, muon_over_adam, focus,
             updates, losses: as of `steps.take_steps`.
         cards: `[minibatches, rows, most]`: rows of the table *first*, `set * cards + card`; -1 where there is none.
         nodes: `[minibatches, rows]`.
@@ -106,7 +106,9 @@ def take_card_steps(
             backward(bets, layer, states, parameters, gradient, bet_outputs, bet_slopes, bet_matrix, bet_scratch[layer])
         _first_of_cards_back(network, parameters, gradient, embedded, d_first)
         if step < updates:
-            update(parameters, gradient, mean, square, done + step + 1, rates[step], clip_norm, matrices, muon_share)
+            update(
+                parameters, gradient, mean, square, done + step + 1, rates[step], clip_norm, matrices, muon_over_adam
+            )
             add_to_average(average, parameters, decay, done + step + 1)
 
 

@@ -1,18 +1,19 @@
-"""The loss of value networks in which errors below zero count less than above it: an option of this suite's own.
+"""The loss of value networks in which errors below zero count less than above it: this suite's own option.
 
-Regret matching looks at advantages above zero alone, and in Flop Hold'em nearly all of their squares is of actions that
-are worse by several blinds, of which it makes no difference by how many. So an error in an output x below zero is given
-a smaller importance here, `1 - (1 - LEAST) s / (1 + s)` with `s = (x / focus)^2`, and 1 above zero.
+Regret matching plays advantages above zero in proportion and none below it, where there is one above. But most of what
+networks have to fit is below: in limit Flop Hold'em, on the path of exact Linear CFR, 63% of the advantages' variance
+after 60 iterations is of the 2% that are below -4 big blinds. So an error in an output x below zero has a smaller
+importance here, `1 - (1 - LEAST) s / (1 + s)` with `s = (x / focus)^2`, for 1 above zero.
 
-The importance depends on the output, not on the target, and multiplies the squared error's gradient, `x - target`. What
-is minimised is therefore a Bregman divergence, whose second derivative it is, and as for the squared error the best
-output is the mean of the targets [Banerjee, Guo and Wang 2005, On the optimality of conditional expectation as a
-Bregman predictor]: Deep CFR's fits aim at the same advantages as without it.
+The importance depends on the output, not on the target, and multiplies the squared error's gradient, `x - target`. The
+loss is therefore the Bregman divergence of a convex function whose second derivative it is, and as for the squared error
+an infoset's best output is the mean of its targets [Banerjee, Guo and Wang 2005, On the optimality of conditional
+expectation as a Bregman predictor]. What changes is where a network that cannot have all of them, or has not yet, errs.
+An output far below zero whose target is above it comes back slowly.
 """
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 LEAST = 0.02
@@ -26,8 +27,8 @@ def importance(output: Tensor, focus: float) -> Tensor:
         output: advantages, of any shape.
         focus: how far below zero importance has fallen half of the way to `LEAST`, in the targets' unit.
     """
-    square = (output / focus).square()
-    return torch.where(output < 0, 1 - (1 - LEAST) * square / (1 + square), 1.0)
+    square = (output.clamp(max=0) / focus).square()
+    return 1 - (1 - LEAST) * square / (1 + square)
 
 
 def focus_gradient(output: Tensor, target: Tensor, weight: Tensor, focus: float) -> Tensor:

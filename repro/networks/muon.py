@@ -1,9 +1,10 @@
 """Muon [Jordan et al. 2024] for the matrices of hidden layers, beside Adam for all else: this suite's own option.
 
-A matrix is moved along the nearest orthogonal one to its momentum, as found by five Newton-Schulz iterations, so that
-directions in which gradients are small are learned as fast as those in which they are large. It is `torch.optim.Muon`
-without weight decay, in float32 where that multiplies in bfloat16; its momentum is 0.9, so that its buffer is Adam's
-first moment. Embeddings, biases and outputs are Adam's, as its authors advise.
+A matrix is moved along about the nearest orthogonal one to its momentum, as found by five Newton-Schulz iterations, so
+that directions in which gradients are small are learned nearly as fast as those in which they are large. It is
+`torch.optim.Muon` without weight decay, in float32 where that multiplies in bfloat16; its momentum is 0.9, so that its
+buffer is Adam's first moment. Adam's are embeddings, biases and the layers that give outputs; first layers with a bias,
+such as that of the betting branch, are moved by Muon.
 """
 
 from __future__ import annotations
@@ -18,10 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from repro.engine.compiled import compiled_unchecked
+from repro.networks.modules import Network
 
 MOMENTUM = 0.9
-_FEWEST = 8
-"""Rows and columns that a hidden layer's matrix has at the least: an output has one row per action."""
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 _ITERATIONS = 5
 
@@ -32,9 +32,14 @@ def hidden_matrices(network: nn.Module) -> NDArray[np.int64]:
     for parameter in network.parameters():
         begins[parameter] = begin
         begin += parameter.numel()
-    layers = [m for m in network.modules() if isinstance(m, nn.Linear) and m.bias is not None]
+    parts = [network]
+    if isinstance(network, Network):
+        # What gives outputs: the branches of the head, or where that has no layers the body.
+        parts = list(network.head.children()) or [network.body]
+    outputs = {[m for m in part.modules() if isinstance(m, nn.Linear)][-1] for part in parts}
+    layers = [m for m in network.modules() if isinstance(m, nn.Linear) and m.bias is not None and m not in outputs]
     found = [(begins[m.weight], m.out_features, m.in_features) for m in layers]
-    return np.array([each for each in found if min(each[1:]) >= _FEWEST], np.int64).reshape(-1, 3)
+    return np.array(found, np.int64).reshape(-1, 3)
 
 
 def stretch(rows: int, columns: int) -> float:
@@ -42,40 +47,58 @@ def stretch(rows: int, columns: int) -> float:
     return math.sqrt(max(1.0, rows / columns))
 
 
-def orthogonalised(matrix: Tensor) -> Tensor:
-    """About the nearest orthogonal matrix: its singular values are between 0.5 and 1.5."""
-    x = matrix.T if matrix.shape[0] > matrix.shape[1] else matrix
-    x = x / torch.linalg.matrix_norm(x).clamp(min=1e-7)
+def orthogonalised(matrices: Tensor) -> Tensor:
+    """`[..., rows, columns]` likewise: about the nearest orthogonal ones. Singular values that are not nearly 0, beside
+    the others, become about 1 (0.7 to 1.2); those that are stay smaller."""
+    tall = matrices.shape[-2] > matrices.shape[-1]
+    x = matrices.mT if tall else matrices
+    x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp(min=1e-7)
     for _ in range(_ITERATIONS):
-        gram = x @ x.T
+        gram = x @ x.mT
         x = _A * x + (_B * gram + _C * (gram @ gram)) @ x
-    return x.T if matrix.shape[0] > matrix.shape[1] else x
+    return x.mT if tall else x
+
+
+def moved(
+    matrices: NDArray[np.int64], before: Tensor, gradient: Tensor, momentum: Tensor, rate: Tensor | float
+) -> list[tuple[slice, Tensor]]:
+    """Where each matrix is among the parameters, and what Muon's step makes of it.
+
+    Args:
+        matrices: as of `hidden_matrices`.
+        before, gradient, momentum: `[..., parameters]`: before the step, clipped, and with this gradient in it.
+    """
+    found = []
+    for begin, rows, columns in matrices.tolist():
+        part = slice(begin, begin + rows * columns)
+        along = gradient[..., part].lerp(momentum[..., part], MOMENTUM).unflatten(-1, (rows, columns))
+        step = rate * stretch(rows, columns) * orthogonalised(along).flatten(-2)
+        found.append((part, before[..., part] - step))
+    return found
 
 
 @compiled_unchecked
 def move_matrices(matrices: Any, parameters: Any, before: Any, gradient: Any, mean: Any, scale: Any, rate: Any) -> None:
-    """Take Muon's step with the hidden matrices, whose gradients are in `mean` already.
+    """`moved`, compiled: writes the hidden matrices of `parameters`, which Adam has moved from `before`.
 
     Args:
-        matrices: as of `hidden_matrices`.
-        parameters, before: `[parameters]`, of which Adam has moved all, and as they were before.
-        gradient, mean: `[parameters]`; the gradient times `scale` is what was clipped.
+        gradient, mean: `[parameters]`; the gradient times `scale` is what was clipped, and is in the mean already.
     """
     for k in range(len(matrices)):
         begin, rows, columns = matrices[k]
-        tall, size = rows > columns, rows * columns
+        tall = rows > columns
         short, long = min(rows, columns), max(rows, columns)
         x = np.empty((short, long), np.float32)
         squares = float32(0)
         for i in range(rows):
             for j in range(columns):
                 at = begin + i * columns + j
-                update = float32(MOMENTUM) * mean[at] + float32(1 - MOMENTUM) * scale * gradient[at]
-                squares += update * update
+                along = float32(MOMENTUM) * mean[at] + float32(1 - MOMENTUM) * scale * gradient[at]
+                squares += along * along
                 if tall:
-                    x[j, i] = update
+                    x[j, i] = along
                 else:
-                    x[i, j] = update
+                    x[i, j] = along
         x /= max(np.sqrt(squares), float32(1e-7))
         for _ in range(_ITERATIONS):
             gram = np.dot(x, x.T)
@@ -83,11 +106,11 @@ def move_matrices(matrices: Any, parameters: Any, before: Any, gradient: Any, me
             for i in range(short):
                 for j in range(short):
                     polynomial[i, j] = float32(_C) * polynomial[i, j] + float32(_B) * gram[i, j]
-            moved = np.dot(polynomial, x)
+            more = np.dot(polynomial, x)
             for i in range(short):
                 for j in range(long):
-                    x[i, j] = float32(_A) * x[i, j] + moved[i, j]
+                    x[i, j] = float32(_A) * x[i, j] + more[i, j]
         length = float32(rate * np.sqrt(max(1.0, rows / columns)))
-        for i in range(size):
+        for i in range(rows * columns):
             orthogonal = x[i % columns, i // columns] if tall else x[i // columns, i % columns]
             parameters[begin + i] = before[begin + i] - length * orthogonal

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from repro.networks.muon import MOMENTUM, hidden_matrices, orthogonalised, stretch
+from repro.networks.muon import hidden_matrices, moved
 
 Float32: TypeAlias = NDArray[np.float32]
 
@@ -85,7 +85,7 @@ class FlatAdam(FlatOptimizer):
 
     Attributes:
         matrices: `[matrices, 3]`, as of `hidden_matrices`, those that Muon moves.
-        muon_share: Muon's rate over Adam's.
+        muon_over_adam: the one's rate over the other's.
     """
 
     def __init__(
@@ -97,8 +97,8 @@ class FlatAdam(FlatOptimizer):
         muon: float | None = None,
     ) -> None:
         self.clip_norm, self.averaging = clip_norm, averaging
-        self.matrices = hidden_matrices(network)[: 0 if muon is None else None]
-        self.muon_share = (muon or 0.0) / learning_rate
+        self.matrices = np.empty((0, 3), np.int64) if muon is None else hidden_matrices(network)
+        self.muon_over_adam = (muon or 0.0) / learning_rate
         super().__init__(network, learning_rate)
 
     def reset(self) -> None:
@@ -135,21 +135,14 @@ class FlatAdam(FlatOptimizer):
             maximize=False, grad_scale=scale,
         )  # fmt: skip
         if before is not None:
-            self._move_matrices(before)
+            # The kernel leaves the gradient as it was clipped.
+            rate = self.param_groups[0]["lr"] * self.muon_over_adam
+            for part, matrix in moved(self.matrices, before, gradient, state["exp_avg"], rate):
+                self.flat.data[part] = matrix
         if self.averaging is not None:
             # As a tensor, which a GPU is not waited for to tell.
             share = average_share(self.averaging, state["step"].double())
             self._average.lerp_(self.flat.data, share.float())
-
-    def _move_matrices(self, before: Tensor) -> None:
-        """Muon's step from the parameters `before`; Adam's has left the clipped gradient."""
-        rate = self.param_groups[0]["lr"] * self.muon_share
-        momentum = self.state[self.flat]["exp_avg"]
-        for begin, rows, columns in self.matrices.tolist():
-            part = slice(begin, begin + rows * columns)
-            along = self._gradient[part].lerp(momentum[part], MOMENTUM).view(rows, columns)
-            moved = before[part].view(rows, columns) - rate * stretch(rows, columns) * orthogonalised(along)
-            self.flat.data[part] = moved.flatten()
 
 
 class FlatSGD(FlatOptimizer):

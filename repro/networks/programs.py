@@ -148,6 +148,8 @@ class CompiledSteps:
         self, network: nn.Module, optimizer: FlatAdam, features: Tensor, legal: Tensor, focus: float | None = None
     ) -> None:
         self._program, self._optimizer, self._focus = program_of(network), optimizer, np.float32(focus or np.inf)
+        if focus is not None and self._program.head[0] not in (steps.MASKED_LINEAR, steps.DUELING):
+            raise ValueError("errors count less below zero only where all outputs are advantages")
         self._inputs = np.ascontiguousarray(features.numpy()), np.ascontiguousarray(legal.numpy(), np.float32)
 
     def take(
@@ -166,7 +168,7 @@ class CompiledSteps:
         steps.take_steps(
             np.array(program.layers), np.array(program.head), np.float32(program.state_scale), features, legal,
             *optimizer.arrays(), int(state["step"]), rates, float(optimizer.clip_norm),
-            float(optimizer.averaging or 0), optimizer.matrices, optimizer.muon_share, self._focus, weight.numpy(),
+            float(optimizer.averaging or 0), optimizer.matrices, optimizer.muon_over_adam, self._focus, weight.numpy(),
             target.numpy(), updates, losses,
         )  # fmt: skip
         state["step"] += min(updates, len(rates))

@@ -32,7 +32,7 @@ MASKED_LINEAR, MASKED_SOFTMAX, DUELING, STATE_AND_ADVANTAGES = range(4)
 @compiled_unchecked
 def take_steps(
     table: Any, head: Any, state_scale: Any, features: Any, legal: Any, parameters: Any, gradient: Any, mean: Any,
-    square: Any, average: Any, done: Any, rates: Any, clip_norm: Any, decay: Any, matrices: Any, muon_share: Any,
+    square: Any, average: Any, done: Any, rates: Any, clip_norm: Any, decay: Any, matrices: Any, muon_over_adam: Any,
     focus: Any, weights: Any, targets: Any, updates: Any, losses: Any,
 ) -> None:  # fmt: skip
     """Take steps, and write each one's loss before it was taken.
@@ -45,7 +45,7 @@ def take_steps(
         parameters, gradient, mean, square: `[parameters]` float32; Adam's moments, after `done` steps.
         average: `[parameters]`, of the weights after these steps, with this `decay`; of length 0: none is kept.
         rates: `[steps]` learning rates.
-        matrices, muon_share: as of `FlatAdam`.
+        matrices, muon_over_adam: as of `FlatAdam`.
         focus: as of `repro.networks.losses.importance`, float32; infinite: all errors count the same.
         weights, targets: `[minibatches, rows]`, `[minibatches, rows, actions]`; the last is used for all steps left.
         updates: how many of the steps are taken; of the others only the gradient is left.
@@ -71,7 +71,9 @@ def take_steps(
         for layer in range(len(table) - 1, -1, -1):
             backward(table, layer, features, parameters, gradient, outputs, slopes, matrix, scratch[layer])
         if step < updates:
-            update(parameters, gradient, mean, square, done + step + 1, rates[step], clip_norm, matrices, muon_share)
+            update(
+                parameters, gradient, mean, square, done + step + 1, rates[step], clip_norm, matrices, muon_over_adam
+            )
             add_to_average(average, parameters, decay, done + step + 1)
 
 
@@ -299,12 +301,12 @@ def _state_and_advantages(
 @compiled_unchecked
 def update(
     parameters: Any, gradient: Any, mean: Any, square: Any, step: Any, rate: Any, clip_norm: Any, matrices: Any,
-    muon_share: Any,
+    muon_over_adam: Any,
 ) -> None:  # fmt: skip
     """One step of Adam and, with the `matrices`, of Muon instead."""
     before = parameters.copy() if len(matrices) > 0 else parameters
     scale = _adam(parameters, gradient, mean, square, step, rate, clip_norm)
-    move_matrices(matrices, parameters, before, gradient, mean, scale, rate * muon_share)
+    move_matrices(matrices, parameters, before, gradient, mean, scale, rate * muon_over_adam)
 
 
 @compiled_unchecked
