@@ -54,6 +54,13 @@ def test_a_dry_run_says_the_state_of_every_run_and_touches_nothing(outputs, caps
     assert lines[-1].startswith("3 training(s): 1 finished, 1 to continue, 1 new; about ")
 
 
+def test_of_what_is_finished_it_is_said_that_nothing_is_to_be_done(outputs, capsys):
+    assert run.main(["-m", *SMALL, "seed=0,1", f"output_dir={outputs}", "--dry-run"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("2 training(s): all are finished, nothing is to be done; they take ")
+    assert "minutes" not in last
+
+
 @pytest.mark.exhaustive
 def test_what_is_left_follows_from_finished_runs(outputs):
     (known,) = (e.seconds() for e in outlook._examples(outputs) if e.name == f"run {key_of(*SMALL)}")
