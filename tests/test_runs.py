@@ -314,6 +314,7 @@ def test_a_run_done_again_is_the_same_and_another_is_not(outputs, tmp_path, caps
     assert compare.main([key_of(*SMALL)[:8], key_of(*SMALL, "algorithm.traversals=150"), *words]) == 1
     out = capsys.readouterr().out
     assert "  algorithm.traversals: 200 | 150" in out
+    assert "left out" not in out
     assert "code that determines A has changed since:" in out
 
 
@@ -325,6 +326,7 @@ def test_two_algorithms_are_compared_by_their_only_read_outs(tmp_path, capsys):
     words = ["--output", str(tmp_path)]
     assert compare.main([key_of(*cfr), key_of(*plus), *words]) == 1
     out = capsys.readouterr().out
+    assert out.splitlines()[:2] == ["configuration:", "  algorithm.name: cfr | cfr_plus"]
     table = next(line for line in out.splitlines() if "exploitability" in line and " | " in line)
     assert table.split()[:4] == ["cfr", "|", "cfr_plus", "exploitability"]
     assert "0 of 2" in table
@@ -337,7 +339,9 @@ def test_two_algorithms_are_compared_by_their_only_read_outs(tmp_path, capsys):
 def test_several_seeds_are_compared_by_their_means(outputs, capsys):
     seeds = [key_of(*SMALL, f"seed={seed}") for seed in range(3)]
     assert compare.main([",".join(seeds[:2]), ",".join(seeds[1:]), "--output", str(outputs)]) == 0
-    assert "B minus A with Welch's 95% interval" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "B minus A with Welch's 95% interval" in out
+    assert "  left out there: seeds that only A has (0)\n  left out there: seeds that only B has (2)\n" in out
     other = key_of(*SMALL, "algorithm.traversals=150")
     assert compare.main([f"{seeds[0]},{other}", seeds[1], "--output", str(outputs)]) == 2
     assert "its runs must differ in their seeds alone" in capsys.readouterr().err
