@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import shutil
 
 import pandas as pd
@@ -221,6 +222,20 @@ def test_a_run_that_cannot_be_read_is_told_and_left_out_and_one_found_finished_i
     assert "cannot be read, it is left out" in told.err
     assert "abc000000000" in told.out
     assert "abd000000000" not in told.out
+
+
+def test_a_run_is_listed_with_its_exploitability_whatever_was_measured_of_it_last(outputs, tmp_path, capsys):
+    key = key_of(*SMALL)
+    shutil.copytree(run_folder(outputs, key), run_folder(tmp_path, key))
+    assert runs.main(["--output", str(tmp_path)]) == 0
+    listed = capsys.readouterr().out
+    assert re.search(r" sd_cfr \d+, deep_cfr \d+ mA/g ", listed)
+    against = "+evaluation.match.opponents.other=/deep_cfr"
+    assert evaluate.run([key, "evaluation=match", against, "evaluation.match.readouts=[sd_cfr]"], str(tmp_path)) == 0
+    assert "sd_cfr against other" in records.read(run_folder(tmp_path, key)).headline
+    capsys.readouterr()
+    assert runs.main(["--output", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == listed
 
 
 # -- exports ---------------------------------------------------------------------------------------------------------
