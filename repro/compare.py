@@ -45,6 +45,7 @@ from repro.tracking.record import load_json
 _ALL_DIGITS = 17
 """That tell any float64 from any other one."""
 _CODE = ("git_commit", "git_dirty")
+_FIRST = ("algorithm.name", "game.name")
 _RUN = ["readout", "evaluation_key", "metric", "step"]
 _SHORT = 12
 
@@ -53,9 +54,9 @@ _SHORT = 12
 
 
 def settings(a: Sequence[Entry], b: Sequence[Entry]) -> Iterator[str]:
-    """A line per hyperparameter that differs, and the seeds."""
+    """A line per hyperparameter that differs, the game and the algorithm before the others, and the seeds."""
     flat_a, flat_b = a[0].hyperparameters, b[0].hyperparameters
-    for key in sorted(flat_a.keys() | flat_b.keys()):
+    for key in sorted(flat_a.keys() | flat_b.keys(), key=lambda key: (key not in _FIRST, key)):
         one, other = (flat.get(key, "no such key") for flat in (flat_a, flat_b))
         if one != other:
             yield f"{key}: {one} | {other}"
@@ -236,6 +237,9 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
         status = int(same < total)
         which = f"results of the seeds that both have ({_listed(sorted(seeds))}), at iterations that both have"
         print(f"{which}: {same} of {total} numbers are the same")
+        for name, side in (("A", a), ("B", b)):
+            if alone := sorted(set(side.seed) - seeds):
+                print(f"  left out there: seeds that only {name} has ({_listed(alone)})")
         table = Table("read-out", "metric", "the same", "least digits", "first apart", "iteration", "A", "B", box=None)
         for row in shown[every | (shown.readout != TRAINING)].to_dict("records"):
             digits = "all" if row["digits"] == _ALL_DIGITS else str(row["digits"])

@@ -64,7 +64,7 @@ def make(names: Sequence[str], options: Options, where: Elsewhere | None = None)
             status = status or 1
             continue
         _show(target, plan, _collect_and_draw(target, plan, options), options)
-        print(f"{target} at scale {options.scale}: done, {(time.monotonic() - started) / 60:.1f} minutes so far")
+        print(f"{target} at scale {options.scale}: done after {(time.monotonic() - started) / 60:.1f} minutes")
     return status
 
 

@@ -333,6 +333,9 @@ def totals(planned: Sequence[Outlook], jobs: int) -> str:
     for each in planned:
         state = each.state.partition(" from iteration")[0]
         states[state] = states.get(state, 0) + 1
+    if set(states) == {FINISHED}:
+        held = sum(each.bytes or 0.0 for each in planned) / 1e9
+        return f"{len(planned)} training(s): all are finished, nothing is to be done; they take {held:.2f} GB of disk"
     counted = ", ".join(f"{count} {state}" for state, count in states.items())
     known = [each.minutes for each in planned if each.minutes is not None]
     all_left, at_once = _sum(known, 1), _sum(known, jobs)

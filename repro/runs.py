@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,10 +11,47 @@ from rich.table import Table
 
 from repro import catalogue
 from repro.arguments import Parser
+from repro.catalogue import Entry
+from repro.config.checks import game_for_checks
+from repro.errors import ReproError
+from repro.evaluation.measures import Exploitability
 from repro.faults import faults_told
 from repro.planned import Run, labels
 from repro.stopping import stoppable
 from repro.tracking.progress import console
+from repro.tracking.record import load_json
+from repro.tracking.rows import EvaluationRows
+
+_METRIC = Exploitability.HEADLINE
+
+
+def _result(entry: Entry) -> str:
+    """A run's exploitability where that was measured, whatever was measured last; otherwise what was said last."""
+    said, measured = entry.record.headline or entry.record.message, _exploitabilities(entry)
+    if not measured:
+        return said
+    try:
+        found = Exploitability().headline(game_for_checks(entry.config), measured)
+    except ReproError as error:
+        print(f"warning: {entry.key} is shown without its exploitability, which has no unit: {error}", file=sys.stderr)
+        return said
+    return said if found in said else found
+
+
+def _exploitabilities(entry: Entry) -> dict[str, dict[str, float]]:
+    """By read-out, the training's own before those that were added, the newest; the exact one if there is one."""
+    newest: dict[str, tuple[tuple[int, float], float]] = {}
+    for path in (entry.folder / "evaluations").glob("*.json"):
+        rows = EvaluationRows(entry.folder, path.stem)
+        last = max((step for step, metrics in rows.rows.items() if _METRIC in metrics), default=None)
+        if rows.damaged or last is None:
+            continue
+        about = load_json(path)
+        boards = about["evaluation"].get("boards")
+        name, rank = about["readout"]["name"], (last, math.inf if boards is None else boards)
+        newest[name] = max(newest.get(name, (rank, 0.0)), (rank, rows.rows[last][_METRIC]))
+    own = [name for name in entry.config.algorithm.readouts if name in newest]
+    return {name: {_METRIC: newest[name][1]} for name in [*own, *sorted(newest.keys() - set(own))]}
 
 
 @stoppable("")
@@ -30,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for entry, label in zip(found, named, strict=True):
         record = entry.record
         minutes, reached = f"{record.wall_seconds / 60:.1f}", f"{record.iteration}/{entry.config.algorithm.iterations}"
-        table.add_row(entry.key, label, entry.state, reached, minutes, record.headline or record.message)
+        table.add_row(entry.key, label, entry.state, reached, minutes, _result(entry))
     console(sys.stdout).print(table)
     print(f"{len(found)} run(s)")
     return 0

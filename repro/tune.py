@@ -173,13 +173,30 @@ def run(words: Sequence[str], config_dir: str | None, dry_run: bool = False) -> 
 
     names, overrides = [w for w in words if "=" not in w], [w for w in words if "=" in w]
     if len(names) != 1:
-        raise ReproError(f"NAME is {' '.join(names)!r}; it must be one file in conf/tune.")
+        given = f"is {' '.join(names)!r}" if names else "is missing"
+        raise ReproError(
+            "\n  ".join([f"NAME {given}; it must be one of the studies in conf/tune:", *_studies(config_dir)])
+        )
     study = config_of.read([f"tune={names[0]}", *overrides], config_dir)
     default = config_of.runs(study, [], study.seeds, config_dir)
     _check_space(study, config_dir)
     if dry_run:
         return _foresee(study, default, config_dir)
     return _tune(study, default[0], config_dir)
+
+
+def _studies(config_dir: str | None) -> list[str]:
+    """A line per study that there is: its name, and the first comment of its file, which says what it is."""
+    from repro.config.composed import CONF  # noqa: PLC0415
+
+    folders = [CONF, *([] if config_dir is None else [Path(config_dir)])]
+    files = {path.stem: path for folder in folders for path in sorted(folder.glob("tune/*.yaml"))}
+    lines = []
+    for name, path in files.items():
+        comments = [line.lstrip("# ") for line in path.read_text().splitlines() if line.startswith("#")]
+        about = [comment for comment in comments if comment and not comment.startswith("@package")]
+        lines.append(": ".join([name, *about[:1]]))
+    return lines
 
 
 def _check_space(study: StudyConfig, config_dir: str | None) -> None:
@@ -254,7 +271,7 @@ def _tune(config: StudyConfig, default: Config, config_dir: str | None) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, 1 if a trial did not end or failed, 2 if the request was at fault."""
     parser = Parser(prog="python -m repro.tune", description=__doc__)
-    parser.add_argument("words", metavar="NAME | KEY=VALUE", nargs="+", help="a file in conf/tune, and changes of it")
+    parser.add_argument("words", metavar="NAME | KEY=VALUE", nargs="*", help="a file in conf/tune, and changes of it")
     parser.add_argument("--config-dir", "-cd", help="a folder of further configurations, as for repro.run")
     parser.add_argument("--dry-run", action="store_true", help="say what is left of the study; do nothing")
     options = parser.parse_intermixed_args(arguments)

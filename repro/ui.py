@@ -229,6 +229,22 @@ def _check_port(port: int) -> None:
             ) from error
 
 
+def _check_output(output: Path) -> None:
+    """Refuse a folder that nothing was ever run in, before a store is made there.
+
+    Raises:
+        ReproError: it is one.
+    """
+    from repro.tracking.store import DATABASE  # noqa: PLC0415
+    from repro.trained import run_folder  # noqa: PLC0415
+
+    if not ((output / DATABASE).exists() or run_folder(output, "").is_dir()):
+        raise ReproError(
+            f"--output (OUTPUT of make ui) is {str(output)!r}, where nothing was ever run; it must be the output "
+            "folder of a run."
+        )
+
+
 def server_command(uri: str, port: int) -> tuple[list[str], Mapping[str, str]]:
     """The command that serves the UI of a store on this machine alone, and its environment."""
     where = ["--backend-store-uri", uri, "--host", _HOST, "--port", str(port)]
@@ -240,6 +256,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     from repro.tracking.store import default_uri, open_store  # noqa: PLC0415
 
     _check_port(arguments.port)
+    _check_output(arguments.output)
     output = arguments.output.absolute()
     uri = default_uri(output)
     client = open_store(uri)

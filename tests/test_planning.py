@@ -234,6 +234,21 @@ def test_one_bad_value_in_a_sweep_stops_all_of_it_before_any_work(tmp_path):
     assert not (tmp_path / "never").exists()
 
 
+@pytest.mark.parametrize("override", ["seed=0,1", "algorithm.traversals=range(1,4)", "algorithm=cfr,cfr_plus"])
+def test_several_values_without_m_are_refused_in_one_sentence(tmp_path, override):
+    done = call_here(override, f"output_dir={tmp_path / 'never'}")
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: {override}: several values need -m, as in python -m repro.run -m {shlex.quote(override)}; a list is "
+        "one value, in brackets, such as [0,1].\n"
+    )
+    assert not (tmp_path / "never").exists()
+
+
+def test_a_list_and_a_text_with_a_comma_are_one_value():
+    assert configs("seeds=[0,1]", "output_dir='a,b'", multirun=False)[1].seed == 1
+
+
 def test_an_unfinished_list_is_one_sentence(tmp_path):
     done = call_here("-m", "seed=[1", f"output_dir={tmp_path}")
     assert done.returncode == 2

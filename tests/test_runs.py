@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import shutil
 
 import pandas as pd
@@ -52,6 +53,13 @@ def test_a_dry_run_says_the_state_of_every_run_and_touches_nothing(outputs, caps
     assert " new " in new
     assert "and 2 more" in new, "known from three finished seeds"
     assert lines[-1].startswith("3 training(s): 1 finished, 1 to continue, 1 new; about ")
+
+
+def test_of_what_is_finished_it_is_said_that_nothing_is_to_be_done(outputs, capsys):
+    assert run.main(["-m", *SMALL, "seed=0,1", f"output_dir={outputs}", "--dry-run"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("2 training(s): all are finished, nothing is to be done; they take ")
+    assert "minutes" not in last
 
 
 @pytest.mark.exhaustive
@@ -216,6 +224,20 @@ def test_a_run_that_cannot_be_read_is_told_and_left_out_and_one_found_finished_i
     assert "abd000000000" not in told.out
 
 
+def test_a_run_is_listed_with_its_exploitability_whatever_was_measured_of_it_last(outputs, tmp_path, capsys):
+    key = key_of(*SMALL)
+    shutil.copytree(run_folder(outputs, key), run_folder(tmp_path, key))
+    assert runs.main(["--output", str(tmp_path)]) == 0
+    listed = capsys.readouterr().out
+    assert re.search(r" sd_cfr \d+, deep_cfr \d+ mA/g ", listed)
+    against = "+evaluation.match.opponents.other=/deep_cfr"
+    assert evaluate.run([key, "evaluation=match", against, "evaluation.match.readouts=[sd_cfr]"], str(tmp_path)) == 0
+    assert "sd_cfr against other" in records.read(run_folder(tmp_path, key)).headline
+    capsys.readouterr()
+    assert runs.main(["--output", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == listed
+
+
 # -- exports ---------------------------------------------------------------------------------------------------------
 
 
@@ -307,6 +329,7 @@ def test_a_run_done_again_is_the_same_and_another_is_not(outputs, tmp_path, caps
     assert compare.main([key_of(*SMALL)[:8], key_of(*SMALL, "algorithm.traversals=150"), *words]) == 1
     out = capsys.readouterr().out
     assert "  algorithm.traversals: 200 | 150" in out
+    assert "left out" not in out
     assert "code that determines A has changed since:" in out
 
 
@@ -318,6 +341,7 @@ def test_two_algorithms_are_compared_by_their_only_read_outs(tmp_path, capsys):
     words = ["--output", str(tmp_path)]
     assert compare.main([key_of(*cfr), key_of(*plus), *words]) == 1
     out = capsys.readouterr().out
+    assert out.splitlines()[:2] == ["configuration:", "  algorithm.name: cfr | cfr_plus"]
     table = next(line for line in out.splitlines() if "exploitability" in line and " | " in line)
     assert table.split()[:4] == ["cfr", "|", "cfr_plus", "exploitability"]
     assert "0 of 2" in table
@@ -330,7 +354,9 @@ def test_two_algorithms_are_compared_by_their_only_read_outs(tmp_path, capsys):
 def test_several_seeds_are_compared_by_their_means(outputs, capsys):
     seeds = [key_of(*SMALL, f"seed={seed}") for seed in range(3)]
     assert compare.main([",".join(seeds[:2]), ",".join(seeds[1:]), "--output", str(outputs)]) == 0
-    assert "B minus A with Welch's 95% interval" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "B minus A with Welch's 95% interval" in out
+    assert "  left out there: seeds that only A has (0)\n  left out there: seeds that only B has (2)\n" in out
     other = key_of(*SMALL, "algorithm.traversals=150")
     assert compare.main([f"{seeds[0]},{other}", seeds[1], "--output", str(outputs)]) == 2
     assert "its runs must differ in their seeds alone" in capsys.readouterr().err

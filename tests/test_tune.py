@@ -109,13 +109,25 @@ def test_what_cannot_be_meant_is_refused_in_one_sentence(conf, tmp_path, overrid
         ),
         (["tiny", "+space.seed={kind: int, low: 1, high: 2}"], "space has seed, which is no hyperparameter; seeds and"),
         (["tinny"], "Could not find 'tune/tinny'; there are "),
-        ([], "NAME is ''"),
+        (
+            [],
+            "NAME is missing; it must be one of the studies in conf/tune:\n  leduc_deep_cfr: Deep CFR on Leduc",
+        ),
+        (["tiny", "tiny"], "NAME is 'tiny tiny'; it must be one of the studies in conf/tune:\n  leduc_deep_cfr: "),
     ],
 )
 def test_and_so_is_what_the_runs_cannot_be(conf, tmp_path, words, sentence, capsys):
     assert tune.main([*words, f"output_dir={tmp_path / 'never'}", "--config-dir", conf]) == 2
     assert sentence in capsys.readouterr().err
     assert not (tmp_path / "never").exists()
+
+
+def test_without_a_name_the_studies_are_listed_a_line_each(conf, capsys):
+    assert tune.main(["--config-dir", conf]) == 2
+    first, *listed = capsys.readouterr().err.splitlines()
+    assert first == "error: NAME is missing; it must be one of the studies in conf/tune:"
+    assert listed[0].startswith("  leduc_deep_cfr: Deep CFR on Leduc after a million nodes")
+    assert listed[-1] == "  tiny", "the user's own, of which its file says nothing"
 
 
 @pytest.mark.slow

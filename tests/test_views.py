@@ -380,3 +380,17 @@ def test_what_make_ui_cannot_do_is_told_in_one_sentence(tmp_path):
         ui.links_to(client, "figur1", Options("laptop", tmp_path, 1, "cpu", False), 5000)
     with pytest.raises(ReproError, match="--port is 0; it must be from 1 to 65535"):
         ui._check_port(0)
+
+
+def test_the_ui_of_a_folder_that_nothing_was_run_in_is_refused_and_makes_none(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ui, "_until_stopped", lambda *_: 0)
+    for folder in (tmp_path / "none", tmp_path):
+        monkeypatch.setattr("sys.argv", ["ui", "--output", str(folder), "--port", "5998"])
+        assert ui.main() == 2
+        assert capsys.readouterr().err == (
+            f"error: --output (OUTPUT of make ui) is {str(folder)!r}, where nothing was ever run; it must be the "
+            "output folder of a run.\n"
+        )
+    assert not list(tmp_path.iterdir())
+    open_store(default_uri(tmp_path))
+    assert ui.main() == 0

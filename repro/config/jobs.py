@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 from itertools import islice, product
 
@@ -17,12 +18,24 @@ MOST_RUNS = 10_000
 
 
 def jobs_of(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
-    """The overrides of each job, without what is about launching; of a key that is given twice the last counts."""
+    """The overrides of each job, without what is about launching; of a key that is given twice the last counts.
+
+    Raises:
+        ReproError: several values are given where there is one job, or a sweep has none, or too many.
+    """
+    loader = GlobalHydra.instance().config_loader()
+    parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(overrides))
     if not multirun:
+        for override in parsed:
+            if override.is_sweep_override():
+                line = str(override.input_line)
+                raise ReproError(
+                    f"{line}: several values need -m, as in python -m repro.run -m {shlex.quote(line)}; a list is one "
+                    "value, in brackets, such as [0,1]."
+                )
         return [[line for line in overrides if not is_about_launching(line)]]
     values: dict[str, list[str]] = {}
-    loader = GlobalHydra.instance().config_loader()
-    for override in OverridesParser.create(config_loader=loader).parse_overrides(list(overrides)):
+    for override in parsed:
         key = override.get_key_element()
         if is_about_launching(key):
             continue

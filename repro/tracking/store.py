@@ -31,6 +31,8 @@ from repro.stopping import is_stopping
 
 PATIENCE_SECONDS = 300.0
 """How long a database is waited for that another process has locked."""
+DATABASE = "mlflow.db"
+"""The SQLite file in an output folder."""
 _PATIENCE_WHEN_STOPPING_SECONDS = 5.0
 _LOOK_EVERY_SECONDS = 0.5
 _SQLITE, _SQLITE_DRIVER = "sqlite:///", "sqlite+pysqlite:///"
@@ -41,7 +43,7 @@ _FIRST_REQUEST = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_T
 
 def default_uri(output_dir: Path) -> str:
     """The SQLite file in the output folder, by absolute path."""
-    return sqlite_uri(output_dir.resolve() / "mlflow.db")
+    return sqlite_uri(output_dir.resolve() / DATABASE)
 
 
 def sqlite_uri(path: Path) -> str:
