@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.helpers.figures import cells, number, rows, verdicts
 BASE = {
     "network_card_width": 64, "traversals": 300_000, "value_batch_size": 2048, "value_learning_rate": 0.001,
     "value_schedule": "cosine", "value_start": "previous", "value_steps": 1000,
+    "value_muon": math.inf, "value_focus": math.inf,
 }  # fmt: skip
 OTHERS = {
     ("previous", "cosine"): 0.2, ("previous", "constant"): 0.3, ("random", "cosine"): 0.4, ("random", "constant"): 0.5,
@@ -29,13 +31,18 @@ ALONE: dict[str, dict[str, dict[Any, float]]] = {
     "boards": {"boards": {300: 0.4, 1500: 0.1}},
 }
 """By sweep and column, what each value leaves unexplained."""
+STEPS = {
+    (math.inf, math.inf): (0.2, 0.6), (0.02, math.inf): (0.1, 0.45),
+    (math.inf, 0.2): (0.3, 0.3), (0.02, 0.2): (0.4, 0.15),
+}  # fmt: skip
+"""By Muon's rate and focus, what is left unexplained, and the strategies' distance."""
 
 
-def runs(sweep: str, unexplained: float, **changed: Any) -> pd.DataFrame:
+def runs(sweep: str, unexplained: float, distance: float | None = None, **changed: Any) -> pd.DataFrame:
     where: dict[str, Any] = {**BASE, **changed, "sweep": sweep, "algorithm": "guided_deep_cfr"}
     return pd.concat([
         rows("training", "unexplained", {1: 3 * unexplained, 2: unexplained}, **where),
-        rows("training", "strategy_distance", {1: 0.5, 2: unexplained / 2}, **where),
+        rows("training", "strategy_distance", {1: 0.5, 2: distance or unexplained / 2}, **where),
         rows("training", "wall_seconds", {1: 4.0, 2: 10.0}, **where),
         rows("sd_cfr", "exploitability", {1: 900.0, 2: 800.0}, **where),
     ])  # fmt: skip
@@ -51,6 +58,10 @@ def made_up(
         constant = {"value_schedule": "constant"} if sweep == "average" else {}
         for column, values in columns.items():
             frames += [runs(sweep, alone(value), **constant, **{column: each}) for each, value in values.items()]
+    frames += [
+        runs("muon", alone(left), alone(distance), value_muon=muon, value_focus=focus)
+        for (muon, focus), (left, distance) in STEPS.items()
+    ]
     return pd.concat(frames, ignore_index=True)
 
 
@@ -96,7 +107,7 @@ def test_what_all_others_are_varied_from_is_drawn_once():
     left, right = module.draw(expected()).axes
     assert [text.get_text() for text in right.texts] == [
         "previous, constant", "random, constant", "random, cosine", "0.003", "512", "192", "0.99", "0.998",
-        "300", "1,500",
+        "300", "1,500", "0.02, 0.2", "0.02, none", "none, 0.2",
     ]  # fmt: skip
     assert {line.get_label() for line in left.get_lines()} >= {"the mean advantage"}
     assert len(left.containers) == 2

@@ -150,7 +150,7 @@ def batch_legal(batches: list[Minibatch]) -> Tensor:
     return torch.stack([b.inputs[1] for b in batches if b.inputs is not None])
 
 
-def test_infinite_focus_is_the_squared_error_bit_by_bit():
+def test_a_focus_far_away_is_the_squared_error_bit_by_bit():
     game = small_game()
     ends = []
     for focus in (None, 1e30):
@@ -160,6 +160,13 @@ def test_infinite_focus_is_the_squared_error_bit_by_bit():
         CardSteps(network, optimizer, game, 0, focus).take(weight, target, np.full(3, RATE), 3, infosets)
         ends.append(optimizer.flat.detach())
     assert torch.equal(*ends)
+
+
+def test_compiled_steps_with_a_state_value_are_refused():
+    x, legal, _, _ = problem(SHAPES[1])
+    network = test_steps.dnet(SHAPES[1])
+    with pytest.raises(ValueError, match="all outputs are advantages"):
+        CompiledSteps(network, FlatAdam(network, RATE), x, legal, FOCUS)
 
 
 def test_a_penalty_and_a_focus_are_refused():

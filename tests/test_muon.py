@@ -9,18 +9,22 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from repro.config import NetworkConfig, RegressionConfig
+from repro.algorithms.minibatches import Minibatch
+from repro.algorithms.regression import fit
+from repro.algorithms.stacked import StackedAdam, fit_together
+from repro.config import RegressionConfig
 from repro.games import load
 from repro.networks.card_programs import CardSteps
+from repro.networks.inputs import holdem_features
 from repro.networks.muon import MOMENTUM, hidden_matrices, orthogonalised, stretch
 from repro.networks.optimizers import FlatAdam
 from repro.networks.programs import CompiledSteps
 from tests import test_card_steps, test_steps
-from tests.helpers.deep_cfr import small_config
+from tests.helpers.deep_cfr import small_model
 from tests.helpers.draws import seeded
 from tests.helpers.holdem import small_game
 from tests.helpers.networks import SHAPES, build, problem
-from tests.helpers.training import config_of
+from tests.helpers.training import advanced
 
 RATE, MUON_RATE, CLIP_NORM = 3e-3, 2e-2, 0.5
 
@@ -125,10 +129,47 @@ def assert_alike(together: FlatAdam, single: FlatAdam) -> None:
     assert float(difference.median()) < 1e-6
 
 
+def test_networks_trained_together_are_those_trained_alone():
+    game = small_game()
+    features = holdem_features(game)
+    networks = [test_card_steps.built(game, 24, average=False) for _ in range(2)]
+    infosets, weight, target = test_card_steps.minibatches(game, 0, steps=4, rows=64)
+    batches = [
+        Minibatch(i, w[:, None], t, torch.zeros(()), features.rows(i))
+        for i, w, t in zip(infosets, weight, target, strict=True)
+    ]
+    optimizers = [FlatAdam(network, RATE, CLIP_NORM, muon=MUON_RATE) for network in networks]
+    stacked = StackedAdam(networks[0], features.fixed_rows, 2, 64, CLIP_NORM, muon_over_adam=MUON_RATE / RATE)
+    stacked.load([o.flat.detach() for o in optimizers])
+    begin = optimizers[0].flat.detach().clone()
+    fit_together(
+        stacked, ([batch, other] for batch, other in zip(batches, batches[::-1], strict=True)), 4, RATE, "cosine"
+    )
+    fit(networks[0], optimizers[0], batches, 4, schedule="cosine")
+    fit(networks[1], optimizers[1], batches[::-1], 4, schedule="cosine")
+    for row, optimizer in zip(stacked.flat, optimizers, strict=True):
+        expected = (optimizer.flat - begin).detach()
+        torch.testing.assert_close(row - begin, expected, rtol=0, atol=1e-3 * float(expected.abs().max()))
+    assert float((stacked.flat[0] - stacked.flat[1]).abs().max()) > RATE / 10
+
+
+@pytest.mark.parametrize("strategies", ["listed", "asked"])
+def test_a_training_is_moved_by_muon(strategies):
+    game = load("leduc") if strategies == "listed" else load("fhp", ranks=6, suits=3)
+    ends = []
+    for muon in (None, MUON_RATE, MUON_RATE):
+        value = RegressionConfig(3, 64, start="random", muon=muon)
+        model = small_model(game, strategies=strategies, traversals=300, value=value, average=None, readouts={})
+        advanced(model, 2)
+        ends.append(model.learner("value", 0).optimizer.flat.detach().clone())
+    assert torch.equal(*ends[1:])
+    assert not torch.equal(*ends[:2])
+
+
 def test_without_matrices_to_move_it_is_adam():
     ends: list[Tensor] = []
     for muon in (None, MUON_RATE):
-        network = build("value", "fc", 1, SHAPES[2])
+        network = build("value", "fc", 0, SHAPES[2])
         optimizer = FlatAdam(network, RATE, CLIP_NORM, muon=muon)
         assert not len(optimizer.matrices)
         set_gradients([network], seeded(2))
@@ -139,13 +180,3 @@ def test_without_matrices_to_move_it_is_adam():
 
 def test_matrices_that_are_tall_are_moved_further():
     assert (stretch(8, 32), stretch(32, 32), stretch(128, 32)) == (1, 1, 2)
-
-
-def test_muon_is_refused_where_seeds_are_trained_together():
-    algorithm = small_config(value=RegressionConfig(1, 1, start="random", muon=0.02))
-    problems = [
-        list(algorithm.problems(config_of(algorithm, NetworkConfig("sd_cfr", 8), seeds=seeds), load("leduc")))
-        for seeds in (None, [0, 1])
-    ]
-    assert problems[0] == []
-    assert "algorithm.value.muon is 0.02 and seeds [0, 1]; of networks that are trained together" in problems[1][0]
