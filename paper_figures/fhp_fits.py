@@ -55,7 +55,7 @@ NAMES = {"start": "start and schedule", "rate": "learning rate", "rows": "rows o
 _COLOURS = {"grid": "#0072B2", "start": "#D55E00", "rate": "#009E73", "rows": "#CC79A7", "width": "#E69F00",
             "average": "#56B4E9", "boards": "#000000", "muon": "#7B3294"}  # fmt: skip
 
-_BESIDE = {"0.99": (-5, -4), "0.998": (8, -3), "0.003": (5, -9)}
+_BESIDE = {"0.99": (-5, -4), "0.998": (8, -3), "0.003": (5, -9), "0.02, none": (-5, -9), "0.02, 0.2": (-5, 3)}
 """Where labels stand that would lie on one another, in points from what they name."""
 
 

@@ -57,9 +57,9 @@ def made_up(
     for sweep, columns in ALONE.items():
         constant = {"value_schedule": "constant"} if sweep == "average" else {}
         for column, values in columns.items():
-            frames += [runs(sweep, alone(value), **constant, **{column: each}) for each, value in values.items()]
+            frames += [runs(sweep, alone(value), None, **constant, **{column: each}) for each, value in values.items()]
     frames += [
-        runs("muon", alone(left), alone(distance), value_muon=muon, value_focus=focus)
+        runs("muon", alone(left), distance=alone(distance), value_muon=muon, value_focus=focus)
         for (muon, focus), (left, distance) in STEPS.items()
     ]
     return pd.concat(frames, ignore_index=True)
