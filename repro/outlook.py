@@ -23,7 +23,7 @@ from typing import Any
 
 from paper_figures import page
 from repro import catalogue, leftovers, staleness
-from repro.config.keys import flatten, hyperparameters, multiplying, training_key
+from repro.config.keys import added_defaults, flatten, hyperparameters, multiplying, training_key
 from repro.config.schema import Config
 from repro.disk import most_bytes
 from repro.measuring import evaluation_of, evaluation_seconds, is_done, is_measured
@@ -300,10 +300,13 @@ def _nearest(config: Config, examples: Sequence[Example]) -> list[tuple[Example,
     are only published and no nearer.
     """
     flat, multiplies = hyperparameters(config), set(multiplying(config.algorithm, "algorithm."))
+    before = dict(added_defaults(config.algorithm, "algorithm."))
     by_rank: dict[tuple[float, ...], list[tuple[Example, Likeness]]] = {}
     for example in (e for e in examples if all(e.flat.get(key) == flat.get(key) for key in _SAME)):
         is_this = training_key(config) in example.runs
-        likeness = _ALIKE if is_this else Likeness.of(flat, example, multiplies)
+        # What an earlier version left does not name keys that were added since.
+        known = replace(example, flat={**before, **example.flat})
+        likeness = _ALIKE if is_this else Likeness.of(flat, known, multiplies)
         by_rank.setdefault((*likeness.rank, example.folder is None), []).append((example, likeness))
     return by_rank[min(by_rank)] if by_rank else []
 

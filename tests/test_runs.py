@@ -126,6 +126,16 @@ def test_among_trainings_with_other_steps_the_nearest_says_how_long(tmp_path):
     assert found.minutes == pytest.approx((10 * 60 / 90, 10))
 
 
+@pytest.mark.parametrize(
+    ("overrides", "source"), [([], "old"), (["algorithm.value.focus=0.5"], "old, different in algorithm.value.focus")]
+)
+def test_a_key_that_was_added_since_is_one_in_which_older_trainings_differ(tmp_path, overrides, source):
+    (config,) = configs(*SMALL, "seed=7", *overrides, f"output_dir={tmp_path}", multirun=False)
+    before = {key: value for key, value in EXAMPLE.flat.items() if not key.endswith(".focus")}
+    assert len(before) < len(EXAMPLE.flat)
+    assert outlook._outlook("label", config, [outlook.Example("old", before, lambda: {30: 600.0})]).source == source
+
+
 def test_a_run_that_another_process_does_is_seen(outputs):
     folder = run_folder(outputs, key_of(*SMALL))
     with (folder / "lock").open("w") as lock:

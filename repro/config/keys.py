@@ -140,6 +140,16 @@ def multiplying(value: Any, prefix: str = "") -> Iterator[str]:
             yield from multiplying(now, f"{prefix}{each.name}.")
 
 
+def added_defaults(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The dotted keys of a configuration, or a part of it, that were `added`, and their defaults, as it was before."""
+    for each in fields(value):
+        now = getattr(value, each.name)
+        if each.metadata.get("added"):
+            yield f"{prefix}{each.name}", each.default
+        elif is_dataclass(now):
+            yield from added_defaults(now, f"{prefix}{each.name}.")
+
+
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested mappings to one level with dotted keys."""
     flat: dict[str, Any] = {}

@@ -62,8 +62,9 @@ class RegressionConfig:
     # How entries of the memory come into minibatches: each as often as any other, and weighted in the loss, as in the
     # papers; or as often as it weighs, all with one weight (this suite's own option, the same loss in the mean).
     drawn: str = added(one_of("uniformly", "by_weight", default="uniformly"))
-    # An error in an advantage below zero counts less than above it, half of the way to least at so much below, in the
-    # targets' unit (this suite's own option: `repro.networks.losses`); null: all count the same.
+    # An error in an advantage below zero counts less than above it: at so much below, in the targets' unit (chips over
+    # `regret_unit`), about a half, far below a fiftieth (this suite's own option: `repro.networks.losses`); null: all
+    # count the same.
     focus: float | None = added(at_least(1e-6, None))
     # Matrices of hidden layers are moved by Muon, at this rate, and all else by Adam (this suite's own option:
     # `repro.networks.muon`); null: all by Adam, as in the papers.
