@@ -54,7 +54,7 @@ _SHORT = 12
 
 
 def settings(a: Sequence[Entry], b: Sequence[Entry]) -> Iterator[str]:
-    """A line per hyperparameter that differs, the game and the algorithm before the others, and the seeds."""
+    """A line per hyperparameter that differs, the algorithm and the game before the others, and the seeds."""
     flat_a, flat_b = a[0].hyperparameters, b[0].hyperparameters
     for key in sorted(flat_a.keys() | flat_b.keys(), key=lambda key: (key not in _FIRST, key)):
         one, other = (flat.get(key, "no such key") for flat in (flat_a, flat_b))

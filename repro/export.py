@@ -31,8 +31,7 @@ from repro.config.checks import TRAINING
 from repro.errors import ReproError
 from repro.faults import faults_told
 from repro.stopping import stoppable
-from repro.tracking.record import load_json
-from repro.tracking.rows import EvaluationRows, TrainingRows
+from repro.tracking.rows import TrainingRows, stored_evaluations
 
 _MEASURED = ("readout", "evaluation", "evaluation_key", *frame.MEASURED)
 
@@ -64,16 +63,11 @@ def measurements(entry: Entry) -> Iterator[tuple[str, str, str, str, int, float]
     for step, metrics in TrainingRows(entry.folder).read().items():
         for metric, value in metrics.items():
             yield TRAINING, TRAINING, "", metric, step, value
-    for path in sorted((entry.folder / "evaluations").glob("*.json")):
-        content = load_json(path)
-        rows = EvaluationRows(entry.folder, path.stem)
-        if rows.damaged or not isinstance(content, dict):
-            print(f"warning: {path} is damaged; what it held is missing.", file=sys.stderr)
-            continue
-        readout, evaluation = (str(content[part]["name"]) for part in ("readout", "evaluation"))
-        for step, metrics in sorted(rows.rows.items()):
+    for stored in stored_evaluations(entry.folder):
+        readout, evaluation = (str(stored.about[part]["name"]) for part in ("readout", "evaluation"))
+        for step, metrics in sorted(stored.rows.items()):
             for metric, value in metrics.items():
-                yield readout, evaluation, path.stem, metric, step, value
+                yield readout, evaluation, stored.key, metric, step, value
 
 
 def run(words: Sequence[str], output: Path, to: Path, unfinished: bool) -> None:

@@ -19,8 +19,7 @@ from repro.faults import faults_told
 from repro.planned import Run, labels
 from repro.stopping import stoppable
 from repro.tracking.progress import console
-from repro.tracking.record import load_json
-from repro.tracking.rows import EvaluationRows
+from repro.tracking.rows import stored_evaluations
 
 _METRIC = Exploitability.HEADLINE
 
@@ -41,15 +40,13 @@ def _result(entry: Entry) -> str:
 def _exploitabilities(entry: Entry) -> dict[str, dict[str, float]]:
     """By read-out, the training's own before those that were added, the newest; the exact one if there is one."""
     newest: dict[str, tuple[tuple[int, float], float]] = {}
-    for path in (entry.folder / "evaluations").glob("*.json"):
-        rows = EvaluationRows(entry.folder, path.stem)
-        last = max((step for step, metrics in rows.rows.items() if _METRIC in metrics), default=None)
-        if rows.damaged or last is None:
+    for stored in stored_evaluations(entry.folder):
+        last = max((step for step, metrics in stored.rows.items() if _METRIC in metrics), default=None)
+        if last is None:
             continue
-        about = load_json(path)
-        boards = about["evaluation"].get("boards")
-        name, rank = about["readout"]["name"], (last, math.inf if boards is None else boards)
-        newest[name] = max(newest.get(name, (rank, 0.0)), (rank, rows.rows[last][_METRIC]))
+        boards, name = stored.about["evaluation"].get("boards"), stored.about["readout"]["name"]
+        rank = (last, math.inf if boards is None else boards)
+        newest[name] = max(newest.get(name, (rank, 0.0)), (rank, stored.rows[last][_METRIC]))
     own = [name for name in entry.config.algorithm.readouts if name in newest]
     return {name: {_METRIC: newest[name][1]} for name in [*own, *sorted(newest.keys() - set(own))]}
 

@@ -162,11 +162,13 @@ def test_a_focus_far_away_is_the_squared_error_bit_by_bit():
     assert torch.equal(*ends)
 
 
-def test_compiled_steps_with_a_state_value_are_refused():
+def test_compiled_steps_of_other_outputs_than_advantages_are_refused():
     x, legal, _, _ = problem(SHAPES[1])
-    network = test_steps.dnet(SHAPES[1])
+    with_values, average = test_steps.dnet(SHAPES[1]), test_card_steps.built(small_game(), 24, average=True)
     with pytest.raises(ValueError, match="all outputs are advantages"):
-        CompiledSteps(network, FlatAdam(network, RATE), x, legal, FOCUS)
+        CompiledSteps(with_values, FlatAdam(with_values, RATE), x, legal, FOCUS)
+    with pytest.raises(ValueError, match="all outputs are advantages"):
+        CardSteps(average, FlatAdam(average, RATE), small_game(), 0, FOCUS)
 
 
 def test_a_penalty_and_a_focus_are_refused():

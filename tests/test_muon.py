@@ -139,7 +139,15 @@ def test_networks_trained_together_are_those_trained_alone():
         for i, w, t in zip(infosets, weight, target, strict=True)
     ]
     optimizers = [FlatAdam(network, RATE, CLIP_NORM, muon=MUON_RATE) for network in networks]
-    stacked = StackedAdam(networks[0], features.fixed_rows, 2, 64, CLIP_NORM, muon_over_adam=MUON_RATE / RATE)
+    stacked = StackedAdam(
+        networks[0],
+        features.fixed_rows,
+        2,
+        64,
+        CLIP_NORM,
+        matrices=optimizers[0].matrices,
+        muon_over_adam=MUON_RATE / RATE,
+    )
     stacked.load([o.flat.detach() for o in optimizers])
     begin = optimizers[0].flat.detach().clone()
     fit_together(

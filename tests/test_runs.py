@@ -19,6 +19,7 @@ from repro.measuring import evaluation_seconds
 from repro.planned import Run, labels
 from repro.planning import plan
 from repro.tracking import record as records
+from repro.tracking.rows import stored_evaluations
 from repro.trained import full_key, run_folder
 from tests.helpers.commands import SMALL, configs, executed, key_of, killed_after, planned
 
@@ -370,3 +371,15 @@ def test_several_seeds_are_compared_by_their_means(outputs, capsys):
     other = key_of(*SMALL, "algorithm.traversals=150")
     assert compare.main([f"{seeds[0]},{other}", seeds[1], "--output", str(outputs)]) == 2
     assert "its runs must differ in their seeds alone" in capsys.readouterr().err
+
+
+def test_a_stored_evaluation_that_does_not_say_what_it_is_of_is_told_and_left_out(tmp_path, capsys):
+    (tmp_path / "evaluations").mkdir()
+    named = {"readout": {"name": "sd_cfr"}, "evaluation": {"name": "exploitability"}}
+    for key, content in {"good": named, "nameless": {"readout": {"name": "sd_cfr"}}, "list": []}.items():
+        stored = {**content, "rows": {"3": {"exploitability": 1.5}}} if isinstance(content, dict) else content
+        (tmp_path / "evaluations" / f"{key}.json").write_text(json.dumps(stored))
+    (found,) = stored_evaluations(tmp_path)
+    assert (found.key, found.about["readout"]["name"], found.rows) == ("good", "sd_cfr", {3: {"exploitability": 1.5}})
+    told = capsys.readouterr().err
+    assert [told.count(f"{key}.json is damaged") for key in ("good", "nameless", "list")] == [0, 1, 1]

@@ -93,7 +93,8 @@ class Replicates(Iterative):
         """What trains these networks: made (and on a CUDA device captured) once."""
         if (which, player) not in self._stacks:
             run, first = next(self._runs()), self.game.player_slice[player].start
-            regression, inputs = run.learner(which, player).regression, fixed_inputs(self.game)
+            learner, inputs = run.learner(which, player), fixed_inputs(self.game)
+            regression, optimizer = learner.regression, learner.optimizer
 
             def of_player(rows: Tensor) -> tuple[Tensor, Tensor]:
                 return inputs(rows + first)
@@ -107,7 +108,8 @@ class Replicates(Iterative):
                 regression.precision == "bf16",
                 regression.averaging,
                 regression.focus,
-                None if regression.muon is None else regression.muon / regression.learning_rate,
+                optimizer.matrices,
+                optimizer.muon_over_adam,
             )
         return self._stacks[which, player]
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
@@ -17,7 +19,7 @@ from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.regression import is_read, mean_loss, rate_at
 from repro.networks.inputs import Inputs
 from repro.networks.losses import importance
-from repro.networks.muon import hidden_matrices, moved
+from repro.networks.muon import NO_MATRICES, moved
 from repro.networks.optimizers import average_share
 
 _WARM_UP = 3
@@ -37,7 +39,7 @@ class StackedAdam:
         bf16: multiply matrices in bfloat16.
         averaging: as of `repro.networks.optimizers.FlatAdam`.
         focus: as of `repro.networks.losses.importance`; None: all errors count the same.
-        muon_over_adam: Muon's rate over Adam's, for the matrices of hidden layers; None: Adam moves all.
+        matrices, muon_over_adam: as of `FlatAdam`; without, Adam moves all.
 
     Attributes:
         flat: `[count, parameters]`, each row in the order of `network.parameters()`.
@@ -46,14 +48,13 @@ class StackedAdam:
     def __init__(
         self, network: nn.Module, inputs: Inputs, count: int, batch_size: int, clip_norm: float, bf16: bool = False,
         averaging: float | None = None, focus: float | None = None,
-        muon_over_adam: float | None = None,
+        matrices: NDArray[np.int64] = NO_MATRICES, muon_over_adam: float = 0.0,
     ) -> None:  # fmt: skip
         first = next(network.parameters())
         device, rows = first.device, (count, batch_size)
         self._network, self._inputs, self._clip_norm, self._bf16 = network, inputs, clip_norm, bf16
         self._averaging, self._focus, self._taken = averaging, focus, 0
-        self._muon_over_adam = muon_over_adam
-        self._matrices = hidden_matrices(network)[: 0 if muon_over_adam is None else None]
+        self._matrices, self._muon_over_adam = matrices, muon_over_adam
         self.flat = torch.zeros(count, sum(p.numel() for p in network.parameters()), device=device)
         self._gradient, self._mean, self._square = (torch.zeros_like(self.flat) for _ in range(3))
         self._average = None if averaging is None else torch.zeros_like(self.flat)
@@ -123,7 +124,6 @@ class StackedAdam:
                 lr=self._rate, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, amsgrad=False, maximize=False,
             )  # fmt: skip
             if before is not None:
-                assert self._muon_over_adam is not None
                 rate = self._rate * self._muon_over_adam
                 for part, matrix in moved(self._matrices, before, self._gradient, self._mean, rate):
                     self.flat[:, part] = matrix

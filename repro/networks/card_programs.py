@@ -17,7 +17,7 @@ from repro.networks.holdem_features import HoldemFeatures
 from repro.networks.inputs import holdem_features
 from repro.networks.modules import MaskedLinear, MaskedSoftmax, Merge, Network
 from repro.networks.optimizers import FlatAdam, FlatOptimizer
-from repro.networks.programs import NotCompilableError, Program, if_compilable
+from repro.networks.programs import NotCompilableError, Program, compiled_focus, if_compilable
 
 
 def card_network_of(network: nn.Module, columns: NDArray[np.int64]) -> CardNetwork:
@@ -116,9 +116,9 @@ class CardSteps:
     def __init__(
         self, network: nn.Module, optimizer: FlatAdam, game: Game, player: int, focus: float | None = None
     ) -> None:
-        self._focus = np.float32(focus or np.inf)
         features = holdem_features(game)
         self._network, self._optimizer = card_network_of(network, features.card_columns), optimizer
+        self._focus = compiled_focus(focus, int(self._network.head[0]))
         self._features, self._first = features, game.player_slice[player].start
         own = (game.tree.player == player).nonzero().flatten()
         self._states, self._legal = features.state[own].numpy(), game.tree.legal[own].float().numpy()

@@ -1,8 +1,7 @@
 """The loss of value networks in which errors below zero count less than above it: this suite's own option.
 
-Regret matching plays advantages above zero in proportion and none below it, where there is one above. But most of what
-networks have to fit is below: in limit Flop Hold'em, on the path of exact Linear CFR, 63% of the advantages' variance
-after 60 iterations is of the 2% that are below -4 big blinds (one run, 100 flops). So an error in an output x below
+Regret matching plays advantages above zero in proportion and none below it, where there is one above. But the largest
+that networks have to fit are below it: of actions that lose a pot, by as much as that. So an error in an output x below
 zero has a smaller importance here, `1 - (1 - LEAST) s / (1 + s)` with `s = (x / focus)^2`, for 1 above zero.
 
 The importance depends on the output, not on the target, and multiplies the squared error's gradient, `x - target`. The

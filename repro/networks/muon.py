@@ -9,7 +9,6 @@ such as that of the betting branch, are moved by Muon.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,8 @@ from repro.engine.compiled import compiled_unchecked
 from repro.networks.modules import Network
 
 MOMENTUM = 0.9
+NO_MATRICES: NDArray[np.int64] = np.empty((0, 3), np.int64)
+"""Where Adam moves all."""
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 _ITERATIONS = 5
 
@@ -42,9 +43,10 @@ def hidden_matrices(network: nn.Module) -> NDArray[np.int64]:
     return np.array(found, np.int64).reshape(-1, 3)
 
 
-def stretch(rows: int, columns: int) -> float:
+@compiled_unchecked
+def stretch(rows: Any, columns: Any) -> Any:
     """What a matrix of this shape is moved by more than the rate."""
-    return math.sqrt(max(1.0, rows / columns))
+    return np.sqrt(max(1.0, rows / columns))
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
@@ -110,7 +112,7 @@ def move_matrices(matrices: Any, parameters: Any, before: Any, gradient: Any, me
             for i in range(short):
                 for j in range(long):
                     x[i, j] = float32(_A) * x[i, j] + more[i, j]
-        length = float32(rate * np.sqrt(max(1.0, rows / columns)))
+        length = float32(rate * stretch(rows, columns))
         for i in range(rows * columns):
             orthogonal = x[i % columns, i // columns] if tall else x[i // columns, i % columns]
             parameters[begin + i] = before[begin + i] - length * orthogonal

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from repro.networks.muon import hidden_matrices, moved
+from repro.networks.muon import NO_MATRICES, hidden_matrices, moved
 
 Float32: TypeAlias = NDArray[np.float32]
 
@@ -97,7 +97,7 @@ class FlatAdam(FlatOptimizer):
         muon: float | None = None,
     ) -> None:
         self.clip_norm, self.averaging = clip_norm, averaging
-        self.matrices = np.empty((0, 3), np.int64) if muon is None else hidden_matrices(network)
+        self.matrices = NO_MATRICES if muon is None else hidden_matrices(network)
         self.muon_over_adam = (muon or 0.0) / learning_rate
         super().__init__(network, learning_rate)
 

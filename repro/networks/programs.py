@@ -132,6 +132,17 @@ def _branches(program: Program, first: nn.Sequential, second: nn.Sequential, tru
     return last, program.sequence(second, trunk)
 
 
+def compiled_focus(focus: float | None, head: int) -> np.float32:
+    """A focus as compiled loops take it.
+
+    Raises:
+        ValueError: there is one, and the head's outputs are not all advantages.
+    """
+    if focus is not None and head not in (steps.MASKED_LINEAR, steps.DUELING):
+        raise ValueError("errors count less below zero only where all outputs are advantages")
+    return np.float32(np.inf if focus is None else focus)
+
+
 class CompiledSteps:
     """SGD steps of a network on all rows of a table at once.
 
@@ -147,9 +158,8 @@ class CompiledSteps:
     def __init__(
         self, network: nn.Module, optimizer: FlatAdam, features: Tensor, legal: Tensor, focus: float | None = None
     ) -> None:
-        self._program, self._optimizer, self._focus = program_of(network), optimizer, np.float32(focus or np.inf)
-        if focus is not None and self._program.head[0] not in (steps.MASKED_LINEAR, steps.DUELING):
-            raise ValueError("errors count less below zero only where all outputs are advantages")
+        self._program, self._optimizer = program_of(network), optimizer
+        self._focus = compiled_focus(focus, self._program.head[0])
         self._inputs = np.ascontiguousarray(features.numpy()), np.ascontiguousarray(legal.numpy(), np.float32)
 
     def take(

@@ -10,7 +10,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -151,3 +151,16 @@ class EvaluationRows:
         seconds, rows = (dict(sorted(each.items())) for each in (self.seconds, self.rows))
         content = {**self.about, "made_with": self.made_with, "seconds": seconds, "rows": rows}
         durable.write(self.path, json.dumps(content).encode())
+
+
+def stored_evaluations(folder: Path) -> Iterator[EvaluationRows]:
+    """What was measured of a training, a file each, `about` as the file has it; one that is damaged is told, and left
+    out."""
+    for path in sorted((folder / "evaluations").glob("*.json")):
+        content = load_json(path)
+        rows = EvaluationRows(folder, path.stem, content if isinstance(content, dict) else {})
+        named = (rows.about.get(part) for part in ("readout", "evaluation"))
+        if rows.damaged or not all(isinstance(part, dict) and "name" in part for part in named):
+            print(f"warning: {path} is damaged; what it held is missing.", file=sys.stderr)
+        else:
+            yield rows
