@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from repro.planned import Run
 
 ROOT = Path(__file__).resolve().parents[1]
-SCALES = ("smoke", "laptop", "night", "paper")
+SCALES = ("smoke", "laptop", "gpu", "night", "paper")
 ALL = "figures"
 """Names all targets."""
 

@@ -60,11 +60,12 @@ class StackedAdam:
         self._average = None if averaging is None else torch.zeros_like(self.flat)
         self._step_number, self._rate = torch.zeros((), device=device), torch.zeros((), device=device)
         self._share = torch.zeros((), device=device)
+        # One network alone is called as it is, which takes half as many operations.
         self._parameters: dict[str, Tensor] = {}
-        begin = 0
+        begin, counts = 0, () if count == 1 else (count,)
         for name, p in network.named_parameters():
             part = slice(begin, begin := begin + p.numel())
-            self._parameters[name] = self.flat[:, part].view(count, *p.shape).requires_grad_()
+            self._parameters[name] = self.flat[:, part].view(*counts, *p.shape).requires_grad_()
         infosets = torch.zeros(rows, dtype=torch.int64, device=device)
         actions = inputs(infosets[0, :1])[1].shape[1]
         self._infosets = infosets
@@ -102,12 +103,20 @@ class StackedAdam:
         """`[count]` weighted squared errors that the last step met."""
         return ((self._output - self._target).square() * self._weight).sum((1, 2))
 
+    def _outputs(self, x: Tensor, legal: Tensor) -> Tensor:
+        """`[count, batch_size, actions]` of all rows, network by network."""
+        count = len(self.flat)
+        if count == 1:
+            return functional_call(self._network, self._parameters, (x, legal))[None]
+        rows = (part.unflatten(0, (count, -1)) for part in (x, legal))
+        return vmap(lambda p, *its: functional_call(self._network, p, its))(self._parameters, *rows)
+
     def _step(self) -> None:
         count = len(self.flat)
-        x, legal = (part.unflatten(0, (count, -1)) for part in self._inputs(self._infosets.flatten()))
+        x, legal = self._inputs(self._infosets.flatten())
         autocast = torch.autocast(self.flat.device.type, torch.bfloat16, enabled=self._bf16, cache_enabled=False)
         with torch.enable_grad(), autocast:
-            output = vmap(lambda p, *rows: functional_call(self._network, p, rows))(self._parameters, x, legal)
+            output = self._outputs(x, legal)
         with torch.no_grad():
             self._output.copy_(output)
             # The squared error's gradient, as the minibatch's weights have it.
@@ -115,7 +124,7 @@ class StackedAdam:
             if self._focus is not None:
                 error *= importance(self._output, self._focus)
             gradients = torch.autograd.grad(output, list(self._parameters.values()), error.to(output.dtype))
-            torch.cat([g.flatten(1) for g in gradients], 1, out=self._gradient)
+            torch.cat([g.reshape(count, -1) for g in gradients], 1, out=self._gradient)
             norm = torch.linalg.vector_norm(self._gradient, dim=1, keepdim=True)
             self._gradient.div_(norm.div_(self._clip_norm).clamp_(min=1.0))
             before = self.flat.clone() if len(self._matrices) else None

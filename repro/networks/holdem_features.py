@@ -12,6 +12,7 @@ can be in the hundreds; there it is `log(1 + fraction)`.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -23,6 +24,8 @@ from repro.games.holdem import HoldemCards
 from repro.networks.features import FeatureColumns
 
 _PER_POSITION = 3
+
+_CELLS_AT_ONCE = 1 << 17
 
 
 class HoldemFeatures:
@@ -84,18 +87,42 @@ class HoldemFeatures:
         return x, self.game.tree.legal.index_select(0, node)
 
     def fixed_rows(self, infosets: Tensor) -> tuple[Tensor, Tensor]:
-        """`rows`, by operations that are the same for all infosets: none waits for the device, all can be captured."""
+        """`rows`, by operations that are the same for all infosets: none waits for the device, all can be captured.
+
+        Where the cells of all rounds are listed, what they show is looked up.
+        """
         node, cell = self.game.locate(infosets)
-        x = torch.zeros(len(node), self.columns.count, device=node.device)
+        state, legal = self.state.index_select(0, node), self.game.tree.legal.index_select(0, node)
         round_ = self.game.tree.round.index_select(0, node)
+        if self._shown is not None:
+            first, shown = self._shown
+            return torch.cat([state, shown.index_select(0, first.take(round_) + cell).float()], 1), legal
+        x = torch.zeros(len(node), self.columns.count, device=node.device)
         for r in range(self.game.tree.rounds):
             in_round = round_ == r
             shown = torch.zeros_like(x)
             # Rows of other rounds show some cell or other, and count nothing.
             self._show_cards(shown, r, torch.where(in_round, cell, 0))
             x += shown * in_round[:, None]
-        x[:, self.columns.state] = self.state.index_select(0, node)
-        return x, self.game.tree.legal.index_select(0, node)
+        x[:, self.columns.state] = state
+        return x, legal
+
+    @cached_property
+    def _shown(self) -> tuple[Tensor, Tensor] | None:
+        """Per round its first row, `[rounds]`, and what each cell shows in the card columns, `[cells of all rounds,
+        columns]` uint8; None where some round's are not listed."""
+        listed = [cards for cards in self._listed if cards is not None]
+        if len(listed) < len(self._listed):
+            return None
+        first = torch.tensor([0, *(len(cards) for cards in listed)], device=self.state.device).cumsum(0)
+        cards = slice(self.columns.state.stop, self.columns.count)
+        shown = torch.zeros(int(first[-1]), cards.stop - cards.start, dtype=torch.uint8, device=self.state.device)
+        for r, begin in enumerate(first[:-1].tolist()):
+            for cells in torch.arange(len(listed[r]), device=self.state.device).split(_CELLS_AT_ONCE):
+                x = torch.zeros(len(cells), self.columns.count, device=cells.device)
+                self._show_cards(x, r, cells)
+                shown[begin + cells] = x[:, cards].to(torch.uint8)
+        return first[:-1], shown
 
     def numbered_cards(self, infosets: Tensor) -> tuple[Tensor, Tensor]:
         """`[n]` infosets -> `[n, most]` int32, `set * deck + card` or -1 for none, and `[n]` betting nodes."""

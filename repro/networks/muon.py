@@ -53,11 +53,13 @@ def orthogonalised(matrices: Tensor) -> Tensor:
     """`[..., rows, columns]` likewise: about the nearest orthogonal ones. Singular values that are not nearly 0, beside
     the others, become about 1 (0.7 to 1.2); those that are stay smaller."""
     tall = matrices.shape[-2] > matrices.shape[-1]
-    x = matrices.mT if tall else matrices
+    flat = matrices.mT if tall else matrices
+    x = flat.flatten(0, -3) if flat.ndim > 2 else flat[None]
     x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp(min=1e-7)
     for _ in range(_ITERATIONS):
         gram = x @ x.mT
-        x = _A * x + (_B * gram + _C * (gram @ gram)) @ x
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=_B, alpha=_C), x, beta=_A)
+    x = x.view_as(flat)
     return x.mT if tall else x
 
 
@@ -70,12 +72,18 @@ def moved(
         matrices: as of `hidden_matrices`.
         before, gradient, momentum: `[..., parameters]`: before the step, clipped, and with this gradient in it.
     """
-    found = []
-    for begin, rows, columns in matrices.tolist():
-        part = slice(begin, begin + rows * columns)
-        along = gradient[..., part].lerp(momentum[..., part], MOMENTUM).unflatten(-1, (rows, columns))
-        step = rate * stretch(rows, columns) * orthogonalised(along).flatten(-2)
-        found.append((part, before[..., part] - step))
+    parts = [slice(begin, begin + rows * columns) for begin, rows, columns in matrices.tolist()]
+    along, lying = gradient.lerp(momentum, MOMENTUM), []
+    for part, (_, rows, columns) in zip(parts, matrices.tolist(), strict=True):
+        matrix = along[..., part].unflatten(-1, (rows, columns))
+        lying.append(matrix.mT if rows > columns else matrix)
+    # All of them in one product after the other: zeros around a matrix stay, and change nothing in it.
+    most = [max(matrix.shape[side] for matrix in lying) for side in (-2, -1)]
+    padded = [nn.functional.pad(m, (0, most[1] - m.shape[-1], 0, most[0] - m.shape[-2])) for m in lying]
+    steps, found = rate * orthogonalised(torch.stack(padded)), list[tuple[slice, Tensor]]()
+    for part, (_, rows, columns), step in zip(parts, matrices.tolist(), steps, strict=True):
+        upright = (step.mT if rows > columns else step)[..., :rows, :columns]
+        found.append((part, torch.sub(before[..., part], upright.flatten(-2), alpha=stretch(rows, columns))))
     return found
 
 

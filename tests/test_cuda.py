@@ -1,0 +1,125 @@
+"""What runs on a GPU: the same steps as on the CPU, and every experiment. Skipped where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from repro.algorithms.stacked import StackedAdam, fit_together
+from repro.config.checks import game_for_checks
+from repro.engine.sampling import SamplingEngine
+from repro.games import load
+from repro.networks.holdem_features import HoldemFeatures
+from repro.networks.modules import average_network, value_network
+from repro.networks.muon import NO_MATRICES, hidden_matrices
+from repro.planning import plan
+from repro.policies.network import Uniform
+from repro.tracking import record as records
+from repro.trained import Trained
+from tests.helpers.commands import call, executed, key_of, results
+from tests.helpers.holdem import NETWORK
+from tests.test_stacked import GAMES, minibatches
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
+
+EXPERIMENTS = sorted(path.stem for path in (Path(__file__).parents[1] / "conf" / "experiment").glob("*.yaml"))
+FOR_THE_CPU = {"fhp_fits"}
+"""Those whose algorithm says so."""
+
+
+@pytest.mark.parametrize("name", GAMES)
+@pytest.mark.parametrize("build", [value_network, average_network])
+@pytest.mark.parametrize(
+    "options", [{}, {"averaging": 0.9}, {"focus": 0.2}, {"muon_over_adam": 7.0}, {"bf16": True}], ids=str
+)
+def test_replayed_steps_are_those_of_the_cpu(name: str, build: Any, options: dict[str, Any]):
+    """Of three networks, each with its own minibatches, from the same start and in two fits."""
+    rows, steps, found = 64, 20, []
+    there = [SamplingEngine(g := load(name, **GAMES[name])).external_sampling(  # type: ignore[arg-type]
+        Uniform(g), 0, 100, torch.Generator().manual_seed(0)
+    ).advantages.infosets]  # fmt: skip
+    batches = [minibatches(there[0], seed, steps, rows) for seed in range(3)]
+    for device in ("cpu", "cuda"):
+        game = load(name, device=device, **GAMES[name])  # type: ignore[arg-type]
+        features = HoldemFeatures(game)
+        torch.manual_seed(0)
+        networks = [build(NETWORK, features.columns, 3) for _ in range(3)]
+        matrices = hidden_matrices(networks[0]) if "muon_over_adam" in options else NO_MATRICES
+        start = [torch.cat([p.detach().flatten() for p in n.parameters()]).to(device) for n in networks]
+        moved = [[_on(batch, device) for batch in of_one] for of_one in batches]
+        stacked = StackedAdam(
+            networks[0].to(device), features.fixed_rows, 3, rows, 0.1, matrices=matrices, **options
+        )  # fmt: skip
+        for _ in range(2):
+            stacked.load(start)
+            losses = fit_together(stacked, zip(*moved, strict=True), steps, 1e-3, "cosine")
+        found.append((losses, (stacked.flat - torch.stack(start)).cpu()))
+    (expected_losses, expected), (losses, ours) = found
+    assert losses == pytest.approx(expected_losses, rel=0.02 if options.get("bf16") else 1e-3)
+    assert float((ours - expected).norm()) < (0.3 if options.get("bf16") else 0.02) * float(expected.norm())
+
+
+def _on(batch: Any, device: str) -> Any:
+    return type(batch)(*(part.to(device) for part in (batch.infosets, batch.weight, batch.target, batch.constant)))
+
+
+@pytest.mark.parametrize("name", ["leduc", "fhp_limit", "hunl_pot"])
+def test_traversals_are_of_the_same_distribution(name: str):
+    """Regrets of the uniform strategy, summed per betting node: their means are the CPU's, to five standard errors."""
+    traversals, means, errors = 20_000, [], []
+    for device in ("cpu", "cuda"):
+        game = load(name, device=device)
+        draw = torch.Generator(device).manual_seed(0)
+        found = SamplingEngine(game).external_sampling(Uniform(game), 0, traversals, draw).advantages
+        node = game.locate(found.infosets)[0].cpu()
+        target = found.targets.cpu().double()
+        count = torch.bincount(node, minlength=game.tree.nodes)[:, None]
+        sums, squares = (torch.zeros(game.tree.nodes, target.shape[1]).double() for _ in range(2))
+        sums.index_add_(0, node, target)
+        squares.index_add_(0, node, target.square())
+        often = (count > 1000).flatten()
+        mean = (sums / count)[often]
+        means.append(mean)
+        errors.append(((squares / count)[often] - mean.square()).clamp(min=0).div(count[often]).sqrt())
+    assert means[0].shape == means[1].shape
+    assert bool(((means[0] - means[1]).abs() <= 5 * (errors[0].square() + errors[1].square()).sqrt() + 1e-6).all())
+
+
+@pytest.mark.parametrize("experiment", [e for e in EXPERIMENTS if e not in FOR_THE_CPU])
+def test_every_experiment_runs_there(tmp_path: Path, experiment: str):
+    done = call(f"experiment={experiment}", "scale=smoke", "device=cuda", f"output_dir={tmp_path}")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+
+
+SMALL = (
+    "game=fhp", "game.ranks=5", "game.suits=2", "algorithm=sd_cfr_and_deep_cfr", "network=deep_cfr",
+    "network.width=16", "network.card_width=16", "algorithm.iterations=6", "algorithm.traversals=2000",
+    "algorithm.strategies=asked", "algorithm.value.steps=100", "algorithm.value.batch_size=256",
+    "algorithm.average.steps=100", "algorithm.average.batch_size=256", "algorithm.snapshot_every=3",
+    "algorithm.value_capacity=50000", "algorithm.strategy_capacity=50000",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_what_is_learned_is_as_good_as_on_the_cpu(tmp_path: Path, seeds: int):
+    together = "seed=0" if seeds == 1 else "seeds=[0,1]"
+    ends = {}
+    for device in ("cpu", "cuda"):
+        asked = (*SMALL, f"device={device}", f"output_dir={tmp_path}")
+        assert executed(*asked, together) == records.FINISHED
+        found = results(tmp_path, (*asked, f"seed={','.join(map(str, range(seeds)))}") if seeds > 1 else asked)
+        last = found[(found.metric == "exploitability") & (found.step == 6)]
+        ends[device] = last.groupby("readout").value.mean()
+    assert dict(ends["cuda"]) == pytest.approx(dict(ends["cpu"]), rel=0.35)
+
+
+def test_a_training_made_there_is_measured_on_the_cpu(tmp_path: Path):
+    asked = (*SMALL, "device=cuda", f"output_dir={tmp_path}")
+    assert executed(*asked) == records.FINISHED
+    trained = Trained.open(tmp_path, key_of(*asked))
+    (run,) = plan([*asked, "device=cpu"], multirun=False).runs
+    game = game_for_checks(run.config)
+    assert trained.other(game, "deep_cfr").seats() is not None
