@@ -41,6 +41,7 @@ SWEEPS = (
         {
             "laptop": "algorithm.iterations=50",
             "night": "algorithm.iterations=100",
+            "gpu": "algorithm.iterations=150",
             "smoke": "game.ranks=6 game.suits=3 algorithm.iterations=5 algorithm.snapshot_every=1",
         },
     ),

@@ -29,7 +29,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from repro.config import checks, composed
-from repro.config.checks import check_with_game, game_for_checks, readout_of, settings
+from repro.config.checks import check_device, check_with_game, game_for_checks, readout_of, settings
 from repro.config.composed import check_choices, check_keys, one_sentence
 from repro.config.game_defaults import with_defaults
 from repro.config.jobs import is_about_launching, jobs_of
@@ -156,7 +156,8 @@ def check_scale(sweep: Sweep) -> None:
 
 
 def check_sizes(runs: Iterable[Run], given: float | None = None) -> None:
-    """Refuse runs whose values, used to the full, need more memory than whoever is to do them has.
+    """Refuse runs whose values, used to the full, need more memory than whoever is to do them has; or a GPU, if that is
+    this machine, has none and is to train.
 
     Args:
         given: bytes that a cluster gives each of its jobs; None: this machine does them.
@@ -167,6 +168,8 @@ def check_sizes(runs: Iterable[Run], given: float | None = None) -> None:
     for run in runs:
         for config in run.configs:
             trains = config.force or not records.read(folder_of(config)).trained
+            if trains and given is None:
+                check_device(config)
             check_memory(config, game_for_checks(config), trains, given)
 
 

@@ -9,25 +9,26 @@ import pytest
 import torch
 
 from repro.algorithms.stacked import StackedAdam, fit_together
-from repro.config.checks import game_for_checks
 from repro.engine.sampling import SamplingEngine
 from repro.games import load
 from repro.networks.holdem_features import HoldemFeatures
 from repro.networks.modules import average_network, value_network
 from repro.networks.muon import NO_MATRICES, hidden_matrices
-from repro.planning import plan
 from repro.policies.network import Uniform
 from repro.tracking import record as records
-from repro.trained import Trained
-from tests.helpers.commands import call, executed, key_of, results
+from tests.helpers.commands import call, executed, results
 from tests.helpers.holdem import NETWORK
-from tests.test_stacked import GAMES, minibatches
+from tests.test_stacked import GAMES, game_of, met, minibatches
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
 
 EXPERIMENTS = sorted(path.stem for path in (Path(__file__).parents[1] / "conf" / "experiment").glob("*.yaml"))
 FOR_THE_CPU = {"fhp_fits"}
 """Those whose algorithm says so."""
+OTHERWISE = {"fhp_abstractions": "algorithm.buckets=50", "hunl_blueprint": "algorithm.buckets=20"}
+"""What sweeps change on the small decks of scale smoke."""
+AFTER = {"devn": "devn_data", "leaves": "leaves_data"}
+"""The experiment that solves the subgames that another learns from."""
 
 
 @pytest.mark.parametrize("name", GAMES)
@@ -38,10 +39,7 @@ FOR_THE_CPU = {"fhp_fits"}
 def test_replayed_steps_are_those_of_the_cpu(name: str, build: Any, options: dict[str, Any]):
     """Of three networks, each with its own minibatches, from the same start and in two fits."""
     rows, steps, found = 64, 20, []
-    there = [SamplingEngine(g := load(name, **GAMES[name])).external_sampling(  # type: ignore[arg-type]
-        Uniform(g), 0, 100, torch.Generator().manual_seed(0)
-    ).advantages.infosets]  # fmt: skip
-    batches = [minibatches(there[0], seed, steps, rows) for seed in range(3)]
+    batches = [minibatches(met(game_of(name)), seed, steps, rows) for seed in range(3)]
     for device in ("cpu", "cuda"):
         game = load(name, device=device, **GAMES[name])  # type: ignore[arg-type]
         features = HoldemFeatures(game)
@@ -90,8 +88,10 @@ def test_traversals_are_of_the_same_distribution(name: str):
 
 @pytest.mark.parametrize("experiment", [e for e in EXPERIMENTS if e not in FOR_THE_CPU])
 def test_every_experiment_runs_there(tmp_path: Path, experiment: str):
-    done = call(f"experiment={experiment}", "scale=smoke", "device=cuda", f"output_dir={tmp_path}")
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    for name in (*([AFTER[experiment]] if experiment in AFTER else []), experiment):
+        otherwise = [OTHERWISE[name]] if name in OTHERWISE else []
+        done = call(f"experiment={name}", "scale=smoke", "device=cuda", f"output_dir={tmp_path}", *otherwise)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
 
 
 SMALL = (
@@ -114,12 +114,3 @@ def test_what_is_learned_is_as_good_as_on_the_cpu(tmp_path: Path, seeds: int):
         last = found[(found.metric == "exploitability") & (found.step == 6)]
         ends[device] = last.groupby("readout").value.mean()
     assert dict(ends["cuda"]) == pytest.approx(dict(ends["cpu"]), rel=0.35)
-
-
-def test_a_training_made_there_is_measured_on_the_cpu(tmp_path: Path):
-    asked = (*SMALL, "device=cuda", f"output_dir={tmp_path}")
-    assert executed(*asked) == records.FINISHED
-    trained = Trained.open(tmp_path, key_of(*asked))
-    (run,) = plan([*asked, "device=cpu"], multirun=False).runs
-    game = game_for_checks(run.config)
-    assert trained.other(game, "deep_cfr").seats() is not None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 
 import pytest
+import torch
 from mlflow import MlflowClient
 
 from repro import evaluate, training
@@ -45,6 +47,21 @@ def outputs(tmp_path_factory):
         assert executed(*SMALL, f"seed={seed}", f"output_dir={output}") == records.FINISHED
     assert executed(*HOLDEM, f"output_dir={output}") == records.FINISHED
     return output
+
+
+@pytest.mark.usefixtures("_nothing_trains")
+def test_what_was_trained_on_a_gpu_is_measured_where_there_is_none(outputs, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    there = ("device=cuda", "evaluation=[exploitability,strategy]")
+    trained = run_folder(tmp_path, key_of(*SMALL, "device=cuda"))
+    # A finished run's folder as a machine with a GPU leaves it.
+    shutil.copytree(run_folder(outputs, key_of(*SMALL)), trained)
+    (trained / "config.yaml").unlink()
+    assert executed(*SMALL, *there, f"output_dir={tmp_path}") == records.FINISHED
+    found = results(tmp_path, (*SMALL, *there))
+    assert {"exploitability", "strategy"} <= {metric.partition("/")[0] for metric in found.metric}
+    refused = call_here(*SMALL, "device=cuda", "seed=7", f"output_dir={tmp_path}")
+    assert refused.stderr == "error: device is 'cuda', but torch finds no GPU here; cpu always works.\n"
 
 
 @pytest.mark.usefixtures("_nothing_trains")

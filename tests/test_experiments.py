@@ -19,9 +19,11 @@ from tests.helpers.commands import configs
 
 TARGETS = sorted(path.stem for path in (CONF.parent / "paper_figures").glob("*.md"))
 SCALES = ("smoke", "laptop", "paper")
-NIGHT = ("fhp_limit", "figure2", "figure4", "figure5", "figure13", "table1", "table2")
-"""Targets that have a scale between laptop and paper."""
-PLANNED = [(target, scale) for target in TARGETS for scale in (*SCALES, *(["night"] if target in NIGHT else []))]
+BETWEEN = {"fhp_limit": ("gpu", "night")} | dict.fromkeys(
+    ("figure2", "figure4", "figure5", "figure13", "table1", "table2"), ("night",)
+)
+"""Scales between laptop and paper of targets that have some."""
+PLANNED = [(target, scale) for target in TARGETS for scale in (*SCALES, *BETWEEN.get(target, ()))]
 FILES = sorted(CONF.rglob("*.yaml"))
 
 

@@ -213,7 +213,7 @@ def test_ctrl_c_stops_everything(done, tmp_path, monkeypatch, capsys):
         (["figure1", "--jobs", "1000000"], "error: --jobs is 1000000; it must be from 1 to 1024."),
         (
             ["figure1", "--scale", "smok"],
-            "--scale is 'smok'; it must be one of smoke, laptop, night, paper (did you mean",
+            "--scale is 'smok'; it must be one of smoke, laptop, gpu, night, paper (did you mean",
         ),
         (
             ["figure1", "--draw", "--output", "nowhere", "--scale", "smoke"],
@@ -299,7 +299,7 @@ def test_where_a_sweep_comes_from_is_told_once(monkeypatch):
         (["table1", "--sweep", "turn", "--plan"], "--sweep is 'turn'; table1 has one sweep, leave it out."),
         (["table3", "--scale", "night"], "table3 has no scale night; it has smoke, laptop, paper."),
         (["table1", "--scale", "smoke", "--seeds", "9"], "--seeds is 9; table1 has 2 at the most at scale smoke."),
-        (["table1", "--scale", "smoke", "--publish"], "--scale is 'smoke', which judges nothing; publish laptop, "),
+        (["table1", "--scale", "smoke", "--publish"], "--scale is 'smoke', which judges nothing; publish another"),
         (["table4", "--sweep", "turn", "--draw"], "--sweep runs and draws here, beside what is published; leave"),
         (
             ["table4", "--sweep", "turn", "--on", "local"],

@@ -374,7 +374,7 @@ def test_a_store_of_an_earlier_version_gets_names_and_a_view_when_it_is_asked_fo
 
 def test_what_make_ui_cannot_do_is_told_in_one_sentence(tmp_path):
     client = open_store(default_uri(tmp_path))
-    with pytest.raises(ReproError, match="--scale is 'laptpo'; it must be one of smoke, laptop, night, paper"):
+    with pytest.raises(ReproError, match="--scale is 'laptpo'; it must be one of smoke, laptop, gpu, night, paper"):
         ui.links_to(client, "figure1", Options("laptpo", tmp_path, 1, "cpu", False), 5000)
     with pytest.raises(ReproError, match="target 'figur1' is unknown"):
         ui.links_to(client, "figur1", Options("laptop", tmp_path, 1, "cpu", False), 5000)

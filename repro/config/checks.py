@@ -108,6 +108,21 @@ def game_of(config: Config) -> Any:
     return config.algorithm.load(config.game, config.device)
 
 
+def has_device(config: Config) -> bool:
+    """Whether this machine has the device that a run asks for."""
+    return config.device == "cpu" or torch.cuda.is_available()
+
+
+def check_device(config: Config) -> None:
+    """Check that a run can train here. What is trained elsewhere already is measured anywhere.
+
+    Raises:
+        ReproError: its device is not there.
+    """
+    if not has_device(config):
+        raise ReproError(f"device is {config.device!r}, but torch finds no GPU here; cpu always works.")
+
+
 @lru_cache(maxsize=32)
 def _loaded(algorithm: type[AlgorithmConfig], game: str) -> Any:
     return algorithm.load(json.loads(game))
@@ -150,8 +165,6 @@ def readout_of(name: str, readout: Any) -> ReadoutConfig:
 def _problems(config: Config) -> Iterator[str]:
     """What is wrong whatever the algorithm and the game: keys that would have no effect, or lack one."""
     algorithm, network = config.algorithm, config.network
-    if config.device == "cuda" and not torch.cuda.is_available():
-        yield "device is 'cuda', but torch finds no GPU here; cpu always works."
     if config.system_metrics and config.tracking_uri == LATER:
         yield (
             f"system_metrics is true, which is told while a run goes on, but tracking_uri is {LATER}, as for jobs of a "
