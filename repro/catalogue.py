@@ -83,7 +83,7 @@ class Entry:
         """Whether its configuration can be read; where it cannot, as with a key that has gone, that is told."""
         try:
             return bool(self.config)
-        except (ReproError, OmegaConfBaseException, ValueError, TypeError) as error:
+        except (ReproError, ImportError, OmegaConfBaseException, ValueError, TypeError) as error:
             why = " ".join(str(error).split())
             print(f"warning: {self.folder / CONFIG} cannot be read, it is left out ({why}).", file=sys.stderr)
             return False

@@ -46,7 +46,7 @@ from repro.executing import COMMAND_PROCESS, execute, planned, without_force, wr
 from repro.launching import Command, prepare_output
 from repro.measuring import is_done, is_measured
 from repro.planned import Run, labels, stages, union
-from repro.planning import check_sizes, composed_cluster
+from repro.planning import check_here, check_sizes, composed_cluster
 from repro.stopping import asked_by, hangups_held_back, received, stop_if_asked, stopped_by_signals
 from repro.tracking import record as records
 from repro.tracking.progress import console
@@ -141,7 +141,7 @@ def submit(runs: Sequence[Run], where: Elsewhere, jobs: int, again: str, config_
     if due:
         memory: Any = (settings.parameters or {}).get("mem_gb")
         if settings.executor == "local":
-            check_sizes(due)
+            check_here(due)
         elif isinstance(memory, int | float):  # Otherwise what jobs get is not known here, or submitit refuses it.
             check_sizes(due, given=float(memory) * _GIB)
     going = _going(_latest_jobs(output))
@@ -300,7 +300,7 @@ def do_part(runs: Sequence[Run], part: tuple[int, int], jobs: int, again: str) -
     print(f"part {k} of {n}: {len(own)} run(s), {len(mine)} to be done now", flush=True)
     status = 0
     if mine:
-        check_sizes(mine)
+        check_here(mine)
         launcher = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"]
         status = Command(output, mine[0].config.tracking_uri, launcher).do([mine])
     if left:

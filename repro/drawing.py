@@ -195,7 +195,7 @@ def publish(target: str, options: Options) -> None:
             no finding, or it lacks seeds that are published, and `force` does not say that they may go.
     """
     if options.scale == "smoke":
-        raise ReproError("--scale is 'smoke', which judges nothing; publish another.")
+        raise ReproError("--scale is 'smoke', which judges nothing; its data are not published.")
     source, results = options.folder(target), results_of(target, options.scale)
     if not (source / "claims.json").exists():
         raise ReproError(

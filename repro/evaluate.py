@@ -90,7 +90,7 @@ def measure_file(path: Path, overrides: Sequence[str], output: str, config_dir: 
     import torch  # noqa: PLC0415  (as above)
     from rich.table import Table  # noqa: PLC0415
 
-    from repro.config.checks import game_for_checks  # noqa: PLC0415
+    from repro.config.checks import game_of  # noqa: PLC0415
     from repro.evaluation.base import Subject  # noqa: PLC0415
     from repro.measuring import open_other  # noqa: PLC0415
     from repro.tracking.progress import console  # noqa: PLC0415
@@ -99,9 +99,9 @@ def measure_file(path: Path, overrides: Sequence[str], output: str, config_dir: 
     if not path.is_file():
         raise ReproError(f"there is no file {path}.")
     stored, snapshot = load_portable(path)
-    config = replace(measured_otherwise(replace(stored, device="cpu"), overrides, config_dir), output_dir=output)
+    config = replace(measured_otherwise(stored, overrides, config_dir), output_dir=output)
     torch.set_num_threads(config.threads)
-    game = game_for_checks(config)
+    game = game_of(config)
     readouts = readout_objects(game, config)
     table = Table("read-out", "metric", "value", box=None)
     for name, evaluation in config.evaluation.items():

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
+import select
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ParamSpec
+from typing import ParamSpec, TextIO
 
 from repro.errors import ReproError, StorageError
 
@@ -73,14 +76,32 @@ def writing(path: Path, beside: Path | None = None) -> Iterator[None]:
         raise
 
 
+def _nobody_reads(stream: TextIO) -> bool:
+    """Whether what is written to is a pipe that nobody reads any more."""
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
 def faults_told(main: Callable[P, int]) -> Callable[P, int]:
-    """An entry point that prints what is wrong with a request, or with a disk, in one sentence, and returns 2 then."""
+    """An entry point that prints what is wrong with a request, or with a disk, in one sentence, and returns 2 then.
+
+    Where nobody reads its output any more, as after `| head`, it ends like other commands: silently, as by SIGPIPE.
+    """
 
     @functools.wraps(main)
     def told(*arguments: P.args, **named: P.kwargs) -> int:
         try:
             with disk_faults_told():
-                return main(*arguments, **named)
+                status = main(*arguments, **named)
+                sys.stdout.flush()
+                return status
+        except BrokenPipeError:
+            if not _nobody_reads(sys.stdout):
+                raise
+            # Python would flush at its end once more, and complain.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 128 + signal.SIGPIPE
         except ReproError as error:
             print(f"error: {error}", file=sys.stderr)
             return 2

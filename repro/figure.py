@@ -121,19 +121,19 @@ def _forced(runs: Sequence[Run], options: Options) -> Sequence[Run]:
 def _run(runs: Sequence[Run], sweeps: Sequence[PlannedSweep], options: Options) -> int:
     from repro.launching import Command, prepare_output  # noqa: PLC0415
     from repro.planned import stages, union  # noqa: PLC0415
-    from repro.planning import check_sizes  # noqa: PLC0415
+    from repro.planning import check_here  # noqa: PLC0415
 
     runs = _forced(runs, options)
-    for sweep in sweeps:
-        print(f"$ {sweep.command}", flush=True)
     distinct = union(runs) if options.device == "cpu" else _batched(union(runs))
     due = [run for run in distinct if options.force or any(not _is_done(config) for config in run.configs)]
+    check_here(due)
+    for sweep in sweeps:
+        print(f"$ {sweep.command}", flush=True)
     print(f"{len(runs)} run(s) asked for, {len(distinct)} different trainings, {len(due)} to be done", flush=True)
     _tell_reused([run for run in distinct if run not in due])
     output = prepare_output(str(options.output))
     if not due:
         return 0
-    check_sizes(due)
     launcher = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={options.jobs}"]
     command = Command(output, due[0].config.tracking_uri, launcher)
     return command.do(stages(due))

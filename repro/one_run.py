@@ -14,11 +14,11 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from repro import leftovers
-from repro.config.checks import check_device, check_with_game, game_for_checks, game_of, has_device
+from repro.config.checks import check_device, check_with_game, game_of
 from repro.config.schema import Config
 from repro.faults import disk_faults_told
 from repro.importing import quicker_imports
-from repro.one_seed import Seed, closing_when_stopped
+from repro.one_seed import Seed, closing_when_stopped, is_to_train
 from repro.planned import Run
 from repro.tracking import checkpoints
 from repro.tracking.record import FINISHED, SKIPPED, RunRecord
@@ -42,15 +42,15 @@ def do(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, recor
     config = configs[0]
     torch.set_num_threads(config.threads)
     with threadpool_limits(config.threads):
-        # What was trained on a GPU is measured where there is none, too.
-        game = game_of(config) if has_device(config) else game_for_checks(config)
+        if any(map(is_to_train, configs)):
+            check_device(config)  # Before anything is noted, or what is there set aside.
+        game = game_of(config)
         check_with_game(config, game)
         seeds = [Seed.open(game, one, labels, record if len(configs) == 1 else None, title) for one in configs]
         for seed in filter(Seed.is_trained_unnoted, seeds):
             seed.note_trained()
         state = SKIPPED
         for together in _begun_together([seed for seed in seeds if not seed.record.trained]):
-            check_device(config)
             with closing_when_stopped(together, lambda: "before it began"), quicker_imports():
                 from repro.training import fit  # noqa: PLC0415  (imports Lightning, which takes seconds)
 

@@ -50,6 +50,19 @@ from repro.trained import (
 )
 
 
+def is_to_train(config: Config) -> bool:
+    """Whether a training is not finished, or to begin anew."""
+    folder = run_folder(config.output_dir, training_key(config))
+    record = records.read(folder)
+    return records.is_asked_anew(folder) or not (record.trained or _finished_with_others(folder, record))
+
+
+def _finished_with_others(folder: Path, record: RunRecord) -> bool:
+    """Whether it is finished by what several left that were trained together, whatever its record says."""
+    place = record.checkpoints
+    return place not in ("", folder.name) and folder.name in checkpoints.finished(folder.parent / place)
+
+
 @dataclass
 class Seed:
     """One training's side of a run: where it is, what became of it, what is measured of it, and its runs in MLflow."""
@@ -108,12 +121,7 @@ class Seed:
 
     def is_trained_unnoted(self) -> bool:
         """Whether it is trained, though its record does not say so: a process was killed that trained several."""
-        place = self.record.checkpoints
-        return (
-            not self.record.trained
-            and place not in ("", self.folder.name)
-            and training_key(self.config) in checkpoints.finished(self.folder.parent / place)
-        )
+        return not self.record.trained and _finished_with_others(self.folder, self.record)
 
     def begin(self, after: int, place: Path) -> None:
         """Go on after an iteration: what is noted of later ones is forgotten, and MLflow catches up with the rest.

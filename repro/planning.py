@@ -32,7 +32,7 @@ from repro.config import checks, composed
 from repro.config.checks import check_device, check_with_game, game_for_checks, readout_of, settings
 from repro.config.composed import check_choices, check_keys, one_sentence
 from repro.config.game_defaults import with_defaults
-from repro.config.jobs import is_about_launching, jobs_of
+from repro.config.jobs import check_single, is_about_launching, jobs_of
 from repro.config.keys import register_schemas, training_key
 from repro.config.memory import check_memory
 from repro.config.schema import Config
@@ -156,8 +156,7 @@ def check_scale(sweep: Sweep) -> None:
 
 
 def check_sizes(runs: Iterable[Run], given: float | None = None) -> None:
-    """Refuse runs whose values, used to the full, need more memory than whoever is to do them has; or a GPU, if that is
-    this machine, has none and is to train.
+    """Refuse runs whose values, used to the full, need more memory than whoever is to do them has.
 
     Args:
         given: bytes that a cluster gives each of its jobs; None: this machine does them.
@@ -167,10 +166,23 @@ def check_sizes(runs: Iterable[Run], given: float | None = None) -> None:
     """
     for run in runs:
         for config in run.configs:
-            trains = config.force or not records.read(folder_of(config)).trained
-            if trains and given is None:
-                check_device(config)
-            check_memory(config, game_for_checks(config), trains, given)
+            check_memory(config, game_for_checks(config), _trains(config), given)
+
+
+def check_here(runs: Sequence[Run]) -> None:
+    """Refuse runs that this machine cannot do, because it lacks the memory or the GPU; before anything is done.
+
+    Raises:
+        ReproError: as for `check_sizes`; or a training's device is not here.
+    """
+    check_sizes(runs)
+    for config in (config for run in runs for config in run.configs if _trains(config)):
+        check_device(config)
+
+
+def _trains(config: Config) -> bool:
+    folder = folder_of(config)
+    return config.force or records.is_asked_anew(folder) or not records.read(folder).trained
 
 
 def measured_otherwise(config: Config, overrides: Sequence[str], config_dir: str | None = None) -> Config:
@@ -190,6 +202,7 @@ def measured_otherwise(config: Config, overrides: Sequence[str], config_dir: str
                 f"{line}: only evaluation, algorithm.readouts and tracking_uri can be given of a finished run{hint}."
             )
     with _composing(config_dir, overrides):
+        check_single(overrides)
         same = [f"{key}={getattr(config, key)}" for key in ("seed", "device", "threads")]
         others = [*same, *(line for line, key in about.items() if not key.startswith("algorithm."))]
         cfg = compose("config", [*_SEARCHED, *others])

@@ -28,7 +28,7 @@ from repro.faults import faults_told
 from repro.launching import Command, prepare_output
 from repro.measuring import evaluation_rows
 from repro.planned import Run
-from repro.planning import CONF, check_sizes
+from repro.planning import CONF, check_here
 from repro.policies.snapshot import SnapshotFolder
 from repro.stopping import CAN_BE_REPEATED, stoppable
 from repro.subgames.data import SubgameDataConfig
@@ -60,7 +60,7 @@ def repeated(trained: Trained, folder: Path, force: bool) -> Config:
     )  # fmt: skip
     config.evaluation = dict(_evaluations(trained, config))
     check_with_game(config, game_for_checks(config))
-    check_sizes([Run([config], {})])
+    check_here([Run([config], {})])
     return config
 
 

@@ -194,10 +194,10 @@ def run(sweep: Sweep) -> int:
     """Do the runs of a command line; returns the exit status."""
     from repro.launching import Command, prepare_output  # noqa: PLC0415  (as above)
     from repro.planned import stages  # noqa: PLC0415
-    from repro.planning import check_scale, check_sizes  # noqa: PLC0415
+    from repro.planning import check_here, check_scale  # noqa: PLC0415
 
     check_scale(sweep)
-    check_sizes(sweep.runs)
+    check_here(sweep.runs)
     first = sweep.runs[0].config
     output = prepare_output(first.output_dir)
     launcher = [line for line in sweep.overrides if is_about_launching(line)]

@@ -238,6 +238,7 @@ def _foresee(config: StudyConfig, default: Sequence[Config], config_dir: str | N
 
 
 def _tune(config: StudyConfig, default: Config, config_dir: str | None) -> int:
+    from repro.config.checks import check_device  # noqa: PLC0415
     from repro.executing import COMMAND_PROCESS  # noqa: PLC0415
     from repro.launching import Command, prepare_output  # noqa: PLC0415
     from repro.tuning import page  # noqa: PLC0415
@@ -245,6 +246,7 @@ def _tune(config: StudyConfig, default: Config, config_dir: str | None) -> int:
     from repro.tuning.tracked import TrackedTrials  # noqa: PLC0415
     from repro.tuning.workers import Workers  # noqa: PLC0415
 
+    check_device(default)
     output = prepare_output(config.output_dir)
     with opened(config) as study:
         # Opens the store, so that no two trials race for a new one, and shows as ended what is.

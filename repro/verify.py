@@ -45,10 +45,10 @@ def _repeat(sweeps: Sequence[PlannedSweep], jobs: int) -> bool:
     """Do runs, anew if they are there; returns whether all finished."""
     from repro.launching import Command, prepare_output  # noqa: PLC0415  (--stale needs none of this)
     from repro.planned import Run, stages, union  # noqa: PLC0415
-    from repro.planning import check_sizes  # noqa: PLC0415
+    from repro.planning import check_here  # noqa: PLC0415
 
     runs: list[Run] = union([Run([config], {}) for sweep in sweeps for config in sweep.configs])
-    check_sizes(runs)
+    check_here(runs)
     first = runs[0].config
     launcher = None if jobs == 1 else ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"]
     return Command(prepare_output(first.output_dir), first.tracking_uri, launcher).do(stages(runs)) == 0

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from repro.algorithms.stacked import StackedAdam, fit_together
 from repro.engine.sampling import SamplingEngine
@@ -16,7 +17,7 @@ from repro.networks.modules import average_network, value_network
 from repro.networks.muon import NO_MATRICES, hidden_matrices
 from repro.policies.network import Uniform
 from repro.tracking import record as records
-from tests.helpers.commands import call, executed, results
+from tests.helpers.commands import call, executed, planned, results
 from tests.helpers.holdem import NETWORK
 from tests.test_stacked import GAMES, game_of, met, minibatches
 
@@ -36,20 +37,21 @@ AFTER = {"devn": "devn_data", "leaves": "leaves_data"}
 @pytest.mark.parametrize(
     "options", [{}, {"averaging": 0.9}, {"focus": 0.2}, {"muon_over_adam": 7.0}, {"bf16": True}], ids=str
 )
-def test_replayed_steps_are_those_of_the_cpu(name: str, build: Any, options: dict[str, Any]):
-    """Of three networks, each with its own minibatches, from the same start and in two fits."""
+@pytest.mark.parametrize("count", [1, 3])
+def test_replayed_steps_are_those_of_the_cpu(name: str, build: Any, options: dict[str, Any], count: int):
+    """Of networks with minibatches of their own, from the same start and in two fits."""
     rows, steps, found = 64, 20, []
-    batches = [minibatches(met(game_of(name)), seed, steps, rows) for seed in range(3)]
+    batches = [minibatches(met(game_of(name)), seed, steps, rows) for seed in range(count)]
     for device in ("cpu", "cuda"):
         game = load(name, device=device, **GAMES[name])  # type: ignore[arg-type]
         features = HoldemFeatures(game)
         torch.manual_seed(0)
-        networks = [build(NETWORK, features.columns, 3) for _ in range(3)]
+        networks = [build(NETWORK, features.columns, 3) for _ in range(count)]
         matrices = hidden_matrices(networks[0]) if "muon_over_adam" in options else NO_MATRICES
         start = [torch.cat([p.detach().flatten() for p in n.parameters()]).to(device) for n in networks]
         moved = [[_on(batch, device) for batch in of_one] for of_one in batches]
         stacked = StackedAdam(
-            networks[0].to(device), features.fixed_rows, 3, rows, 0.1, matrices=matrices, **options
+            networks[0].to(device), features.fixed_rows, count, rows, 0.1, matrices=matrices, **options
         )  # fmt: skip
         for _ in range(2):
             stacked.load(start)
@@ -66,8 +68,8 @@ def _on(batch: Any, device: str) -> Any:
 
 @pytest.mark.parametrize("name", ["leduc", "fhp_limit", "hunl_pot"])
 def test_traversals_are_of_the_same_distribution(name: str):
-    """Regrets of the uniform strategy, summed per betting node: their means are the CPU's, to five standard errors."""
-    traversals, means, errors = 20_000, [], []
+    """Mean regrets of the uniform strategy per betting node are the CPU's, to five standard errors."""
+    traversals, counts, means, errors = 20_000, list[Tensor](), list[Tensor](), list[Tensor]()
     for device in ("cpu", "cuda"):
         game = load(name, device=device)
         draw = torch.Generator(device).manual_seed(0)
@@ -78,20 +80,23 @@ def test_traversals_are_of_the_same_distribution(name: str):
         sums, squares = (torch.zeros(game.tree.nodes, target.shape[1]).double() for _ in range(2))
         sums.index_add_(0, node, target)
         squares.index_add_(0, node, target.square())
-        often = (count > 1000).flatten()
-        mean = (sums / count)[often]
-        means.append(mean)
-        errors.append(((squares / count)[often] - mean.square()).clamp(min=0).div(count[often]).sqrt())
-    assert means[0].shape == means[1].shape
-    assert bool(((means[0] - means[1]).abs() <= 5 * (errors[0].square() + errors[1].square()).sqrt() + 1e-6).all())
+        counts.append(count.flatten())
+        means.append(sums / count)
+        errors.append((squares / count - means[-1].square()).clamp(min=0).div(count).sqrt())
+    often = (counts[0] > 1000) & (counts[1] > 1000)
+    assert int(often.sum()) > 1
+    within = 5 * (errors[0].square() + errors[1].square()).sqrt() + 1e-6
+    assert bool(((means[0] - means[1]).abs() <= within)[often].all())
 
 
 @pytest.mark.parametrize("experiment", [e for e in EXPERIMENTS if e not in FOR_THE_CPU])
 def test_every_experiment_runs_there(tmp_path: Path, experiment: str):
     for name in (*([AFTER[experiment]] if experiment in AFTER else []), experiment):
         otherwise = [OTHERWISE[name]] if name in OTHERWISE else []
-        done = call(f"experiment={name}", "scale=smoke", "device=cuda", f"output_dir={tmp_path}", *otherwise)
+        asked = (f"experiment={name}", "scale=smoke", "device=cuda", f"output_dir={tmp_path}", *otherwise)
+        done = call(*asked)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+        assert len(results(tmp_path, asked)) or not planned(*asked).config.evaluation
 
 
 SMALL = (
@@ -104,7 +109,8 @@ SMALL = (
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_what_is_learned_is_as_good_as_on_the_cpu(tmp_path: Path, seeds: int):
+def test_what_is_learned_is_about_as_good_as_on_the_cpu(tmp_path: Path, seeds: int):
+    """To a third: no more than that nothing is badly wrong."""
     together = "seed=0" if seeds == 1 else "seeds=[0,1]"
     ends = {}
     for device in ("cpu", "cuda"):

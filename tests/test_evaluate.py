@@ -12,6 +12,7 @@ from mlflow import MlflowClient
 
 from repro import evaluate, training
 from repro.collecting import provenance_of
+from repro.errors import ReproError
 from repro.evaluation.measures import Exploitability
 from repro.executing import execute
 from repro.measuring import evaluated_with, evaluation_rows, evaluation_seconds
@@ -54,14 +55,25 @@ def test_what_was_trained_on_a_gpu_is_measured_where_there_is_none(outputs, tmp_
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     there = ("device=cuda", "evaluation=[exploitability,strategy]")
     trained = run_folder(tmp_path, key_of(*SMALL, "device=cuda"))
-    # A finished run's folder as a machine with a GPU leaves it.
+    # In place of what a machine with a GPU leaves, a CPU's run under the key of a GPU's.
     shutil.copytree(run_folder(outputs, key_of(*SMALL)), trained)
     (trained / "config.yaml").unlink()
     assert executed(*SMALL, *there, f"output_dir={tmp_path}") == records.FINISHED
     found = results(tmp_path, (*SMALL, *there))
     assert {"exploitability", "strategy"} <= {metric.partition("/")[0] for metric in found.metric}
+    # Where it is asked to begin anew, which cannot be here, nothing of it is lost.
+    records.ask_anew(trained)
+    assert executed(*SMALL, *there, f"output_dir={tmp_path}") == records.FAILED
+    assert records.read(trained).trained
+    assert records.is_asked_anew(trained)
+    assert len(results(tmp_path, (*SMALL, *there))) == len(found)
     refused = call_here(*SMALL, "device=cuda", "seed=7", f"output_dir={tmp_path}")
-    assert refused.stderr == "error: device is 'cuda', but torch finds no GPU here; cpu always works.\n"
+    assert refused.stderr == "error: device is 'cuda', but torch finds no GPU here; use cpu.\n"
+
+
+def test_of_a_finished_run_every_key_takes_one_value(outputs):
+    with pytest.raises(ReproError, match=r"^evaluation=exploitability,strategy: one value is taken here; a list is "):
+        evaluate.run([key_of(*SMALL), "evaluation=exploitability,strategy"], str(outputs))
 
 
 @pytest.mark.usefixtures("_nothing_trains")

@@ -299,7 +299,10 @@ def test_where_a_sweep_comes_from_is_told_once(monkeypatch):
         (["table1", "--sweep", "turn", "--plan"], "--sweep is 'turn'; table1 has one sweep, leave it out."),
         (["table3", "--scale", "night"], "table3 has no scale night; it has smoke, laptop, paper."),
         (["table1", "--scale", "smoke", "--seeds", "9"], "--seeds is 9; table1 has 2 at the most at scale smoke."),
-        (["table1", "--scale", "smoke", "--publish"], "--scale is 'smoke', which judges nothing; publish another"),
+        (
+            ["table1", "--scale", "smoke", "--publish"],
+            "--scale is 'smoke', which judges nothing; its data are not published.",
+        ),
         (["table4", "--sweep", "turn", "--draw"], "--sweep runs and draws here, beside what is published; leave"),
         (
             ["table4", "--sweep", "turn", "--on", "local"],

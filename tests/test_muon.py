@@ -16,7 +16,7 @@ from repro.config import RegressionConfig
 from repro.games import load
 from repro.networks.card_programs import CardSteps
 from repro.networks.inputs import holdem_features
-from repro.networks.muon import MOMENTUM, hidden_matrices, orthogonalised, stretch
+from repro.networks.muon import MOMENTUM, hidden_matrices, orthogonalised, orthogonalised_together, stretch
 from repro.networks.optimizers import FlatAdam
 from repro.networks.programs import CompiledSteps
 from tests import test_card_steps, test_steps
@@ -59,6 +59,13 @@ def test_orthogonalised_matrices_keep_their_directions(shape):
     inside = left.T @ orthogonalised(matrix) @ right.T
     torch.testing.assert_close(inside, inside.diagonal().diag(), rtol=0, atol=1e-10)
     assert 0.3 < float(inside.diagonal().min()) <= float(inside.diagonal().max()) < 1.6
+
+
+def test_matrices_of_several_shapes_are_orthogonalised_together_as_alone():
+    draw = seeded(0)
+    some = [torch.randn(2, *shape, generator=draw) for shape in [(64, 64), (24, 80), (80, 24), (8, 12)]]
+    for together, alone in zip(orthogonalised_together(some), map(orthogonalised, some), strict=True):
+        torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("architecture", [("fc", 3), ("sd_cfr", None), ("deep_cfr", None)])

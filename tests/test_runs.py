@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import re
 import shutil
+import signal
+import subprocess
 
 import pandas as pd
 import pytest
@@ -21,7 +24,7 @@ from repro.planning import plan
 from repro.tracking import record as records
 from repro.tracking.rows import stored_evaluations
 from repro.trained import full_key, run_folder
-from tests.helpers.commands import SMALL, configs, executed, key_of, killed_after, planned
+from tests.helpers.commands import SMALL, command, configs, executed, key_of, killed_after, planned
 
 
 @pytest.fixture(scope="module")
@@ -220,11 +223,17 @@ def test_an_ambiguous_key_is_refused_in_one_sentence(outputs, tmp_path):
         full_key(tmp_path, "abc")
 
 
-def test_a_run_that_cannot_be_read_is_told_and_left_out_and_one_found_finished_is_finished(outputs, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("algorithm:\n", "algorithm:\n  gone: 3\n"), ("module: ''", "module: no_such_module")],
+)
+def test_a_run_that_cannot_be_read_is_told_and_left_out_and_one_found_finished_is_finished(
+    outputs, tmp_path, capsys, before, after
+):
     for name in ("abc000000000", "abd000000000"):
         shutil.copytree(outputs / "runs" / key_of(*SMALL), tmp_path / "runs" / name)
     gone = tmp_path / "runs" / "abd000000000" / "config.yaml"
-    gone.write_text(gone.read_text().replace("algorithm:\n", "algorithm:\n  gone: 3\n"))
+    gone.write_text(gone.read_text().replace(before, after))
     found = tmp_path / "runs" / "abc000000000" / "run.json"
     found.write_text(found.read_text().replace('"finished"', '"skipped"'))
     assert runs.main(["--output", str(tmp_path), "state=finished", "seed=0"]) == 0
@@ -233,6 +242,20 @@ def test_a_run_that_cannot_be_read_is_told_and_left_out_and_one_found_finished_i
     assert "cannot be read, it is left out" in told.err
     assert "abc000000000" in told.out
     assert "abd000000000" not in told.out
+
+
+@pytest.mark.parametrize(("module", "status"), [("compare", 128 + signal.SIGPIPE), ("runs", 1)])
+def test_what_nobody_reads_to_its_end_ends_in_silence(outputs, module, status):
+    """Tables are rich's, which ends with a status of its own."""
+    keys = [key_of(*SMALL, f"seed={seed}") for seed in (0, 1)]
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as unread:
+        listing = subprocess.Popen(
+            command("--output", str(outputs), *keys, module=module), stdout=unread, stderr=subprocess.PIPE, text=True
+        )
+    assert listing.communicate()[1] == ""
+    assert listing.returncode == status
 
 
 def test_a_run_is_listed_with_its_exploitability_whatever_was_measured_of_it_last(outputs, tmp_path, capsys):

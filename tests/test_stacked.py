@@ -114,14 +114,15 @@ def test_bfloat16_is_near_float32():
 
 @pytest.mark.parametrize("name", GAMES)
 @pytest.mark.parametrize("build", [value_network, average_network])
-def test_a_step_could_be_captured(name, build):
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_step_could_be_captured(name, build, count):
     """Whatever the rows, the same operations, and none that waits for a number from the device."""
     game = game_of(name)
     infosets, features = met(game), HoldemFeatures(game)
-    stacked = StackedAdam(build(NETWORK, features.columns, 3), features.fixed_rows, 2, 16, 1.0)
+    stacked = StackedAdam(build(NETWORK, features.columns, 3), features.fixed_rows, count, 16, 1.0)
     names = []
     for seed in (0, 5):
-        stacked.step([minibatches(infosets, seed + i, 1, 16)[0] for i in range(2)], 1e-3)
+        stacked.step([minibatches(infosets, seed + i, 1, 16)[0] for i in range(count)], 1e-3)
         with Recorded() as recorded:
             stacked._step()
         names.append(recorded.names)

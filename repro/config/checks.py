@@ -100,27 +100,28 @@ def import_named(key: str, module: str) -> None:
 
 
 def game_of(config: Config) -> Any:
-    """The game, or the kind of subgames, that a checked run is about, on its device.
+    """The game, or the kind of subgames, that a checked run is about, on its device if that is here.
 
     Raises:
         ReproError: it is unknown or impossible, or no game for this algorithm.
     """
-    return config.algorithm.load(config.game, config.device)
+    return config.algorithm.load(config.game, device_here(config))
 
 
-def has_device(config: Config) -> bool:
-    """Whether this machine has the device that a run asks for."""
-    return config.device == "cpu" or torch.cuda.is_available()
+def device_here(config: Config) -> str:
+    """The device that a run asks for, or the CPU where this machine has none such: what is trained already is measured
+    anywhere. Whatever trains is to `check_device` first."""
+    return config.device if torch.cuda.is_available() else "cpu"
 
 
 def check_device(config: Config) -> None:
-    """Check that a run can train here. What is trained elsewhere already is measured anywhere.
+    """Check that a run can train here.
 
     Raises:
         ReproError: its device is not there.
     """
-    if not has_device(config):
-        raise ReproError(f"device is {config.device!r}, but torch finds no GPU here; cpu always works.")
+    if device_here(config) != config.device:
+        raise ReproError(f"device is {config.device!r}, but torch finds no GPU here; use cpu.")
 
 
 @lru_cache(maxsize=32)
@@ -263,14 +264,14 @@ def _schemas(node: type) -> dict[str, tuple[type, ...]]:
 
 
 def _check_value(key: str, value: Any, allowed: Mapping[str, Any]) -> None:
+    if isinstance(value, float) and not math.isfinite(value) and "maybe_infinite" not in allowed:
+        raise ReproError(f"{key} is {value}; it must be a finite number.")
     if "at_least" in allowed and not value >= allowed["at_least"]:
         raise ReproError(f"{key} is {value}; it must be at least {allowed['at_least']}.")
     if "above" in allowed and not value > allowed["above"]:
         raise ReproError(f"{key} is {value}; it must be greater than {allowed['above']}.")
     if "at_most" in allowed and not value <= allowed["at_most"]:
         raise ReproError(f"{key} is {value}; it must be at most {allowed['at_most']}.")
-    if isinstance(value, float) and not math.isfinite(value) and "maybe_infinite" not in allowed:
-        raise ReproError(f"{key} is {value}; it must be a finite number.")
     if isinstance(value, int) and abs(value) > MOST_WHOLE:
         raise ReproError(f"{key} is {value}; it must be at most {MOST_WHOLE}.")
     if "one_of" in allowed and value not in allowed["one_of"]:

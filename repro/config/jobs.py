@@ -9,12 +9,29 @@ from itertools import islice, product
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ValueType
+from hydra.core.override_parser.types import Override, ValueType
 
 from repro.errors import ReproError
 
 MOST_RUNS = 10_000
 """That a command line can ask for."""
+
+
+_A_LIST = "a list is one value, in brackets, such as [0,1]"
+
+
+def check_single(overrides: Sequence[str]) -> None:
+    """Check that every key is given one value, where there is no sweep.
+
+    Raises:
+        ReproError: one is given several.
+    """
+    for line in _swept(OverridesParser.create().parse_overrides(list(overrides))):
+        raise ReproError(f"{line}: one value is taken here; {_A_LIST}.")
+
+
+def _swept(parsed: Sequence[Override]) -> list[str]:
+    return [str(override.input_line) for override in parsed if override.is_sweep_override()]
 
 
 def jobs_of(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
@@ -26,13 +43,10 @@ def jobs_of(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
     loader = GlobalHydra.instance().config_loader()
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(overrides))
     if not multirun:
-        for override in parsed:
-            if override.is_sweep_override():
-                line = str(override.input_line)
-                raise ReproError(
-                    f"{line}: several values need -m, as in python -m repro.run -m {shlex.quote(line)}; a list is one "
-                    "value, in brackets, such as [0,1]."
-                )
+        for line in _swept(parsed):
+            raise ReproError(
+                f"{line}: several values need -m, as in python -m repro.run -m {shlex.quote(line)}; {_A_LIST}."
+            )
         return [[line for line in overrides if not is_about_launching(line)]]
     values: dict[str, list[str]] = {}
     for override in parsed:

@@ -21,6 +21,7 @@ from torch.nn.functional import huber_loss
 from torch.utils.data import DataLoader
 
 from repro.algorithms.base import Epochs, Spent
+from repro.config.checks import device_here
 from repro.config.fields import above, added, one_of
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, register_algorithm, register_evaluation
 from repro.evaluation.base import Evaluation, Measured, Subject
@@ -93,7 +94,7 @@ class PredictedValues(SubgameReadout):
 
     def values(self, snapshot: Snapshot, data: SubgameData) -> Iterator[tuple[Truth, Tensor]]:
         """Of the validation subgames, a batch at a time, the truth and `[n, 2, hands]` predicted CFVs in pots."""
-        device = torch.device(self.config.device)
+        device = torch.device(device_here(self.config))
         network = self.network(snapshot, data).to(device)
         for inputs, truth in data.validation():
             with torch.no_grad():
