@@ -227,6 +227,26 @@ def test_fits_may_take_more_steps_in_each_iteration(name):
             assert int(adam.state[adam.flat]["step"]) == 8 + 3 * (iteration - 1)
 
 
+@pytest.mark.parametrize("name", ["listed", "cards"])
+def test_fits_may_start_from_random_weights_from_some_iteration_on(name):
+    """Until then fits are those from the previous network; then those of a training that was told so from the start."""
+    game = small_game() if name == "cards" else load("leduc")
+    make = holdem_model if name == "cards" else small_model
+
+    def of(**start: Any) -> DeepCFR:
+        return make(game, value=RegressionConfig(steps=8, batch_size=64, **start))
+
+    warm, changing = advanced(of(start="previous"), 2), advanced(of(start="previous", random_from=3), 2)
+    assert flat_values(changing) == flat_values(warm)
+    always = of(start="random")
+    always.resume(changing.saved())
+    assert flat_values(advanced(changing, 1)) == flat_values(advanced(always, 1)) != flat_values(advanced(warm, 1))
+
+
+def flat_values(model: DeepCFR) -> list[list[float]]:
+    return [adam.flat.tolist() for adam in model._adams["value"]]
+
+
 def test_the_loss_weight_scales_the_loss():
     game = load("leduc")
     losses = []

@@ -143,6 +143,8 @@ class DeepCFRConfig(AlgorithmConfig):
         key = f"algorithm.{which}"
         if regression.precision != "fp32" and config.device != "cuda":
             yield f"{key}.precision is {regression.precision}, which needs device=cuda; device is {config.device}."
+        if regression.random_from is not None and regression.start == "random":
+            yield f"{key}.random_from is {regression.random_from}, but {key}.start random from the first: leave it out."
         said = f"{key}.drawn is {regression.drawn}"
         if regression.drawn != "uniformly" and self.memory == "aggregated":
             yield f"{said}; nothing is drawn where algorithm.memory is aggregated: leave it out."
@@ -506,7 +508,7 @@ class DeepCFR(Algorithm):
                 f"algorithm.traversals is {traversals}, and by iteration {self.iteration} they met no "
                 f"decision for the {which} network of player {player} to learn from: raise it."
             )
-        if learner.regression.start == "random":
+        if learner.regression.starts_at_random(self.iteration):
             fresh = self._new_network(which, self.iteration, player)
             learner.network.load_state_dict(fresh.state_dict())
         draw = self.draws(f"minibatches {which}", player)

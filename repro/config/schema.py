@@ -57,6 +57,8 @@ class RegressionConfig:
     precision: str = one_of("fp32", "bf16", default="fp32")
     # Weights at the start of a fit: those of the player's previous network, or random ones.
     start: str = one_of("previous", "random")
+    # From this CFR iteration on fits start from random weights after all (this suite's own option); null: as `start`.
+    random_from: int | None = added(at_least(2, None))
     # So many SGD steps more in each CFR iteration than in the one before (this suite's own option).
     more_steps: int = added(at_least(0, 0))
     # How entries of the memory come into minibatches: each as often as any other, and weighted in the loss, as in the
@@ -71,6 +73,10 @@ class RegressionConfig:
     muon: float | None = added(above(0, None))
     # A fit leaves the moving average of its steps' weights with this decay (1: their mean); null: the last ones.
     averaging: float | None = added(above_up_to(0, 1, None))
+
+    def starts_at_random(self, iteration: int) -> bool:
+        """Whether a fit in a CFR iteration starts from random weights."""
+        return self.start == "random" or (self.random_from is not None and iteration >= self.random_from)
 
     def steps_at(self, iteration: int) -> int:
         """SGD steps of a fit in a CFR iteration."""
