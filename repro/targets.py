@@ -34,7 +34,7 @@ class Options:
         device: cpu or cuda.
         force: run again what is finished.
         tracking_uri: of the MLflow store; None: the one in the output folder.
-        seeds: of every sweep so many, the first ones; None: all.
+        seeds: of every sweep so many, the first ones in the order in which it names them; None: all.
         published: what is published of a target's runs is taken, and only the other seeds are run.
     """
 
@@ -121,7 +121,7 @@ def plan_target(
     for sweep in (s for s in module.SWEEPS if options.scale in (s.only or (options.scale,))):
         overrides = [*sweep.arguments(options.scale), f"target={target}", *_where(options)]
         sweep_runs = composed(tuple(overrides))
-        every = sorted({config.seed for run in sweep_runs for config in run.configs})
+        every = list(dict.fromkeys(config.seed for run in sweep_runs for config in run.configs))
         most = max(most, len(every))
         seeds = [seed for seed in every[: options.seeds] if seed not in (but or {}).get(sweep.name, ())]
         if not seeds:

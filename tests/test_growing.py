@@ -45,6 +45,11 @@ def test_the_first_seeds_of_every_sweep(tmp_path):
     assert {training_key(config) for sweep in few for config in sweep.configs} < keys
 
 
+def test_the_first_seeds_are_those_that_a_sweep_names_first(tmp_path):
+    planned, _ = plan_target("fhp_limit", Options("night", tmp_path, 1, "cpu", False, seeds=2))
+    assert seeds_of(planned) == {"linear_cfr": [0], "deep_cfr": [1, 2]}
+
+
 def test_seeds_that_are_left_out(tmp_path):
     but = {"published": [0], "linear_cfr": [0]}
     left, _ = plan_target("figure1", options(tmp_path), but=but)
