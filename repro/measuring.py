@@ -187,8 +187,9 @@ class Measuring(Results):
 
     def headline(self, measured: Measured) -> str:
         """The newest of what matters most, in a few words."""
-        parts = [evaluation.headline(self.game, measured) for evaluation in self.evaluations.values()]
-        return ", ".join(part for part in parts if part)
+        parts = {name: evaluation.headline(self.game, measured) for name, evaluation in self.evaluations.items()}
+        said = {name: part for name, part in parts.items() if part}
+        return "; ".join(f"{name}: {part}" if len(said) > 1 else part for name, part in said.items())
 
     def forget_after(self, iteration: int) -> None:
         """Drop what was measured of later iterations, which training will come to again."""

@@ -121,7 +121,8 @@ def check_device(config: Config) -> None:
         ReproError: its device is not there.
     """
     if device_here(config) != config.device:
-        raise ReproError(f"device is {config.device!r}, but torch finds no GPU here; use cpu.")
+        why = "finds no GPU here" if torch.version.cuda else f"{torch.__version__} is built without CUDA (docs/runs.md)"
+        raise ReproError(f"device is {config.device!r}, but torch {why}; use cpu.")
 
 
 @lru_cache(maxsize=32)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from repro.config.checks import device_here
 from repro.config.schema import Config, NetworkConfig
 from repro.errors import ReproError
 
@@ -34,10 +35,11 @@ def check_memory(config: Config, game: Any, trains: bool = True, given: float | 
     Raises:
         ReproError: names the key, its value, and both sizes.
     """
-    available = memory_of_machine(config.device) if given is None else given
-    where = "this machine has" if given is None else "a job is given"
-    for key, needed in _needs(config, game, trains):
+    for key, needed, device in _needs(config, game, trains):
+        available = memory_of_machine(device) if given is None else given
         if needed > available:
+            has = "this machine has" if device == "cpu" else "its GPU has"
+            where = has if given is None else "a job is given"
             takes = f"that takes some {size(needed)}, and {where} {size(available)}"
             raise ReproError(f"{key} is {_value(config, key)}; {takes}.")
     for key, needed in config.algorithm.bytes_on_disk(config, game) if trains else ():
@@ -47,11 +49,12 @@ def check_memory(config: Config, game: Any, trains: bool = True, given: float | 
             raise ReproError(f"{key} is {_value(config, key)}; {takes}.")
 
 
-def _needs(config: Config, game: Any, trains: bool) -> Iterator[tuple[str, float]]:
+def _needs(config: Config, game: Any, trains: bool) -> Iterator[tuple[str, float, str]]:
+    """Keys, the bytes that their values take, and where."""
     if trains:
-        yield from config.algorithm.bytes_needed(config, game)
+        yield from ((key, needed, device_here(config)) for key, needed in config.algorithm.bytes_needed(config, game))
     for name, evaluation in config.evaluation.items():
-        yield from ((f"evaluation.{name}.{key}", needed) for key, needed in evaluation.bytes_needed(game))
+        yield from ((f"evaluation.{name}.{key}", needed, "cpu") for key, needed in evaluation.bytes_needed(game))
 
 
 def _value(config: Config, key: str) -> Any:
@@ -62,11 +65,10 @@ def _value(config: Config, key: str) -> Any:
 
 
 def memory_of_machine(device: str) -> float:
-    """Bytes of memory of this machine, or of its GPU if that has more and is asked for."""
-    memory = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
-    if device == "cuda" and torch.cuda.is_available():
-        return max(memory, torch.cuda.get_device_properties(0).total_memory)
-    return memory
+    """Bytes of memory of this machine, or of its GPU."""
+    if device == "cuda":
+        return float(torch.cuda.get_device_properties(0).total_memory)
+    return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
 
 
 def room_on_disk(folder: Path) -> float:
