@@ -11,6 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+
+# It configures logging when it is imported first; in the midst of a test that would close what absl writes to.
+import submitit  # noqa: F401
 import torch
 import yaml
 
