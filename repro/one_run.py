@@ -18,10 +18,11 @@ from repro.config.checks import check_device, check_with_game, game_of
 from repro.config.schema import Config
 from repro.faults import disk_faults_told
 from repro.importing import quicker_imports
-from repro.one_seed import Seed, closing_when_stopped, is_to_train
+from repro.one_seed import Seed, closing_when_stopped
 from repro.planned import Run
 from repro.tracking import checkpoints
 from repro.tracking.record import FINISHED, SKIPPED, RunRecord
+from repro.trained import is_to_train
 
 
 @disk_faults_told()

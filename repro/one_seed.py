@@ -39,6 +39,7 @@ from repro.trained import (
     PORTABLE,
     damaged_tables,
     digest,
+    finished_with_others,
     leaves_tables,
     record_of,
     rerun_command,
@@ -48,19 +49,6 @@ from repro.trained import (
     table_of,
     write_config,
 )
-
-
-def is_to_train(config: Config) -> bool:
-    """Whether a training is not finished, or to begin anew."""
-    folder = run_folder(config.output_dir, training_key(config))
-    record = records.read(folder)
-    return records.is_asked_anew(folder) or not (record.trained or _finished_with_others(folder, record))
-
-
-def _finished_with_others(folder: Path, record: RunRecord) -> bool:
-    """Whether it is finished by what several left that were trained together, whatever its record says."""
-    place = record.checkpoints
-    return place not in ("", folder.name) and folder.name in checkpoints.finished(folder.parent / place)
 
 
 @dataclass
@@ -121,7 +109,7 @@ class Seed:
 
     def is_trained_unnoted(self) -> bool:
         """Whether it is trained, though its record does not say so: a process was killed that trained several."""
-        return not self.record.trained and _finished_with_others(self.folder, self.record)
+        return not self.record.trained and finished_with_others(self.folder, self.record)
 
     def begin(self, after: int, place: Path) -> None:
         """Go on after an iteration: what is noted of later ones is forgotten, and MLflow catches up with the rest.

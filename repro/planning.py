@@ -39,8 +39,7 @@ from repro.config.schema import Config
 from repro.errors import ReproError
 from repro.planned import MOST_AT_ONCE, Run, titles
 from repro.suggestions import did_you_mean
-from repro.tracking import record as records
-from repro.trained import folder_of, full_key
+from repro.trained import full_key, is_to_train
 
 CONF = composed.CONF
 _PUBLISHED = ("custom", "paper")
@@ -181,8 +180,7 @@ def check_here(runs: Sequence[Run]) -> None:
 
 
 def _trains(config: Config) -> bool:
-    folder = folder_of(config)
-    return config.force or records.is_asked_anew(folder) or not records.read(folder).trained
+    return config.force or is_to_train(config)
 
 
 def measured_otherwise(config: Config, overrides: Sequence[str], config_dir: str | None = None) -> Config:

@@ -32,6 +32,7 @@ from repro.policies.readout import Readout, Seat
 from repro.policies.snapshot import History, Snapshot, SnapshotFolder, load_whole, save_durably
 from repro.seeding import generator
 from repro.suggestions import did_you_mean
+from repro.tracking import checkpoints
 from repro.tracking import record as records
 from repro.tracking.record import RunRecord
 
@@ -70,6 +71,19 @@ def full_key(output_dir: str | Path, text: str) -> str:
 def folder_of(config: Config) -> Path:
     """The folder of a training."""
     return run_folder(config.output_dir, training_key(config))
+
+
+def is_to_train(config: Config) -> bool:
+    """Whether a training is not finished, or to begin anew."""
+    folder = folder_of(config)
+    record = records.read(folder)
+    return records.is_asked_anew(folder) or not (record.trained or finished_with_others(folder, record))
+
+
+def finished_with_others(folder: Path, record: RunRecord) -> bool:
+    """Whether it is finished by what several left that were trained together, whatever its record says."""
+    place = record.checkpoints
+    return place not in ("", folder.name) and folder.name in checkpoints.finished(folder.parent / place)
 
 
 def folder_bytes(folder: Path) -> int:

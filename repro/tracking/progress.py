@@ -25,8 +25,15 @@ _LINE_EVERY_SECONDS = 30.0
 
 def console(file: TextIO) -> Console:
     """A console as wide as the terminal, or of a fixed width where output goes to a file."""
-    default = Console(file=file)
-    return default if default.is_terminal else Console(file=file, width=_WIDTH_IN_A_FILE)
+    default = _Console(file=file)
+    return default if default.is_terminal else _Console(file=file, width=_WIDTH_IN_A_FILE)
+
+
+class _Console(Console):
+    """One that leaves it to the command what becomes of output that nobody reads any more (`repro.faults`)."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # noqa: PLE0704  (rich calls this while it handles the error)
 
 
 @dataclass(frozen=True)
