@@ -103,6 +103,7 @@ def test_a_misspelt_key_is_refused_whatever_it_is_typed_with(overrides, sentence
             "must be one of ensemble, as_collected, average_network (did you mean ensemble?).",
         ),
         ("game.name=leducc", "game 'leducc' is unknown (did you mean leduc?)"),
+        ("game.name='${x}'", "bad configuration: game.name: Interpolation key 'x' not found"),
     ],
 )
 def test_a_misspelt_choice_is_refused_with_the_nearest_one(override, sentence):

@@ -298,6 +298,7 @@ def test_an_export_goes_to_the_output_folder_unless_told_otherwise(outputs, tmp_
 def test_an_export_of_what_is_not_there_is_refused(outputs, tmp_path, capsys):
     for words, sentence in (
         (["gam=kuhn"], "gam=kuhn: no run has the field gam (did you mean game?)."),
+        (["muon=1"], "muon=1: no run has the field muon (did you mean value.muon?)."),
         (["output_dir=x"], "output_dir is where the runs are, which here is said by --output FOLDER."),
         (["seed=99"], "there is no run of seed=99."),
         (["seed=7"], "of 1 run(s) none is finished; --unfinished exports what they have."),

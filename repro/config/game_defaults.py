@@ -36,7 +36,7 @@ def with_defaults(overrides: Sequence[str], folders: Iterable[Path]) -> tuple[Di
     # Before what is typed, which wins.
     changed = compose("config", [f"{GROUP}={choice}", *overrides])
     taken = " ".join(f"{key}={value}" for key, value in _differing(plain, changed))
-    asked = f"{plain.game.get('name')}, {plain.algorithm.get('name')}"
+    asked = f"{_name(plain, 'game')}, {_name(plain, 'algorithm')}"
     return changed, f"{asked}: by default {taken or 'nothing else'} ({GROUP}=none leaves that out)"
 
 
@@ -46,10 +46,15 @@ def _choice(cfg: DictConfig, overrides: Sequence[str], folders: Iterable[Path]) 
         return None
     schema = OmegaConf.get_type(cfg, "algorithm")
     kinds = [name for name, registered in ALGORITHMS.items() if registered is schema]
-    choices = [f"{cfg.game.get('name')}/{kind}" for kind in kinds]
+    choices = [f"{_name(cfg, 'game')}/{kind}" for kind in kinds]
     # A name may be too long for a file, which `Path.is_file` raises for.
     there = [c for c in choices if any(isfile(folder / GROUP / f"{c}.yaml") for folder in folders)]
     return there[0] if there else None
+
+
+def _name(cfg: DictConfig, part: str) -> object:
+    """A part's name; unlike the part's own `get`, what is selected says its key where it cannot be interpolated."""
+    return OmegaConf.select(cfg, f"{part}.name")
 
 
 def _differing(before: DictConfig, after: DictConfig) -> Iterator[tuple[str, str]]:
