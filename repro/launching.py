@@ -119,7 +119,10 @@ class Command:
         """
         stages = [[replace(run, configs=without_force(run.configs)) for run in stage] for stage in stages]
         runs = [run for stage in stages for run in stage]
-        jobs = [Job(label, run.folder) for label, run in zip(labels(runs), runs, strict=True)]
+        jobs = [
+            Job(label, run.folder, f"{run.config.game['name']} {run.config.algorithm.name}")
+            for label, run in zip(labels(runs), runs, strict=True)
+        ]
         print(f"{len(jobs)} run(s); files in {self._output}", file=sys.stderr)
         interrupted: BaseException | None = None
         with self._hydra() as master, Watcher(jobs, self.invocation, _parallel(master)) as watcher:

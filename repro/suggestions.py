@@ -10,7 +10,7 @@ _ALIKE = 0.7
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that is most like another one, or else the shortest dotted key that ends with it; None where none is."""
+    """The known word that is most like another one, or the shortest dotted key ending with it; None where none is."""
     words = list(known)
     ending = [each for each in words if each.endswith(f".{word}")]
     return next(iter(get_close_matches(word, words, 1, _ALIKE)), None) or min(ending, key=len, default=None)

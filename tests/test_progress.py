@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
 from repro.measuring import Measuring
 from repro.tracking import record as records
 from repro.tracking.progress import Job, Watcher, console
@@ -16,13 +18,27 @@ def test_a_run_that_was_interrupted_is_shown_and_not_waited_for(tmp_path, capsys
     interrupted = RunRecord(state=records.INTERRUPTED, message="the disk is full", iterations=10)
     running = RunRecord(state=records.RUNNING, iteration=5, iterations=10, seconds_per_iteration=2.0)
     watcher = Watcher(jobs, "", parallel=1)
-    assert watcher._remaining([interrupted, running]) == 10.0
-    assert watcher._remaining([RunRecord(), running]) == 30.0
+    assert watcher._remaining([interrupted, running]) == (10.0, 0)
+    assert watcher._remaining([RunRecord(), running]) == (30.0, 0)
     console(sys.stdout).print(watcher._table([interrupted, running]))
     first, second, summary = capsys.readouterr().out.splitlines()
     assert first.split() == ["first", "interrupted", "the", "disk", "is", "full"]
     assert second.startswith("second")
     assert summary.startswith("1 of 2 runs done")
+
+
+def test_runs_of_a_kind_that_has_not_begun_are_counted_and_not_guessed(tmp_path):
+    jobs = [Job(str(i), tmp_path / str(i), kind) for i, kind in enumerate(("data", "data", "network", "network"))]
+    watcher = Watcher(jobs, "", parallel=1)
+    running = RunRecord(state=records.RUNNING, iteration=5, iterations=10, seconds_per_iteration=2.0)
+    assert watcher._remaining([RunRecord()] * 4) == (None, 0)
+    assert watcher._remaining([running, RunRecord(), RunRecord(), RunRecord()]) == (30.0, 2)
+    assert "about 30 s left without 2 run(s) of other kinds" in watcher._summary([running] + [RunRecord()] * 3)
+    done = RunRecord(state=records.FINISHED, iteration=10, iterations=10, seconds_per_iteration=2.0)
+    quick = RunRecord(state=records.RUNNING, iteration=9, iterations=10, seconds_per_iteration=0.1)
+    remaining, others = watcher._remaining([done, done, quick, RunRecord()])
+    assert remaining == pytest.approx(1.1)
+    assert others == 0
 
 
 def test_that_a_snapshot_is_being_measured_is_said_while_it_is(tmp_path, capsys, monkeypatch):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import TextIO
 
 from rich.console import Console
@@ -38,10 +40,11 @@ class _Console(Console):
 
 @dataclass(frozen=True)
 class Job:
-    """A run as shown: its label and the folder its record is in."""
+    """A run as shown: its label and the folder its record is in; runs of one kind take about as long as each other."""
 
     label: str
     folder: Path
+    kind: str = ""
 
 
 class Watcher:
@@ -108,9 +111,10 @@ class Watcher:
     def _summary(self, records: list[RunRecord]) -> str:
         num_done = sum(s.state in ENDED for s in records)
         text = f"{num_done} of {len(records)} runs done, {_duration(time.monotonic() - self._started)} so far"
-        remaining = self._remaining(records)
+        remaining, others = self._remaining(records)
         if remaining is not None and num_done < len(records):
             text += f", about {_duration(remaining)} left"
+            text += f" without {others} run(s) of other kinds" if others else ""
         running = [
             (j, s)
             for j, s in zip(self._jobs, records, strict=True)
@@ -120,15 +124,25 @@ class Watcher:
         detail = "; ".join(" ".join(filter(None, words)) for words in said)
         return f"{text} [{detail}]" if detail and not self._console.is_terminal else text
 
-    def _remaining(self, records: list[RunRecord]) -> float | None:
-        """Seconds until all runs are done, waiting ones taken to be like those that have begun."""
-        begun = [s for s in records if s.seconds_per_iteration]
+    def _remaining(self, records: list[RunRecord]) -> tuple[float | None, int]:
+        """Seconds until all runs are done, waiting ones taken to be like those of their kind that have begun, and how
+        many of kinds that have not are not in that."""
+        begun: dict[str, list[RunRecord]] = {}
+        for job, record in zip(self._jobs, records, strict=True):
+            if record.seconds_per_iteration:
+                begun.setdefault(job.kind, []).append(record)
         if not begun:
-            return None
-        typical = sum(s.seconds_per_iteration * s.iterations for s in begun) / len(begun)
-        rest = [s.remaining_seconds or 0.0 for s in begun if s.state == RUNNING]
-        waiting = sum(s.state not in ENDED and not s.seconds_per_iteration for s in records)
-        return max([sum(rest) + waiting * typical, max(rest, default=0.0) * self._parallel]) / self._parallel
+            return None, 0
+        waiting = Counter(
+            job.kind
+            for job, record in zip(self._jobs, records, strict=True)
+            if record.state not in ENDED and not record.seconds_per_iteration
+        )
+        whole = {kind: mean(s.seconds_per_iteration * s.iterations for s in alike) for kind, alike in begun.items()}
+        rest = [s.remaining_seconds or 0.0 for alike in begun.values() for s in alike if s.state == RUNNING]
+        seconds = sum(rest) + sum(waiting[kind] * typical for kind, typical in whole.items())
+        others = sum(count for kind, count in waiting.items() if kind not in begun)
+        return max(seconds, max(rest, default=0.0) * self._parallel) / self._parallel, others
 
 
 def _duration(seconds: float) -> str:
