@@ -36,7 +36,7 @@ SWEEPS = (
     Sweep(
         "steps", "experiment=fhp_deep_cfr algorithm.value.steps=1000,2000,4000,8000,16000,32000 seed=range(3)",
         {
-            "laptop": "algorithm.value.steps=50,200,800", "night": "algorithm.value.steps=100,400,1600",
+            "laptop": "algorithm.value.steps=50,200,800", "night": "algorithm.value.steps=200,600,2000",
             "smoke": "algorithm.value.steps=5,10 seed=range(1)",
         },
     ),
@@ -44,7 +44,7 @@ SWEEPS = (
         "traversals",
         "experiment=fhp_deep_cfr algorithm.traversals=3000,10000,30000,100000,300000,1000000 seed=range(3)",
         {
-            "laptop": "algorithm.traversals=1000,10000,100000", "night": "algorithm.traversals=3000,30000,300000",
+            "laptop": "algorithm.traversals=1000,10000,100000", "night": "algorithm.traversals=3000,30000,100000",
             "smoke": "algorithm.traversals=300,600 seed=range(1)",
         },
     ),
