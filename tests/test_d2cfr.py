@@ -360,6 +360,7 @@ def test_state_values_go_with_the_strategies(name, parameters, changes, sentence
             "algorithm.rectified is samples; where strategies are asked, as in",
         ),
         ("algorithm=deep_cfr network=dnet", "network.architecture is dnet"),
+        ("algorithm.regrets_in=pots", "algorithm.regrets_in is pots; the algorithm d2cfr, which learns state values"),
         ("algorithm.value.focus=0.5", "algorithm.value.focus is 0.5; the network dnet learns state values beside"),
     ],
 )

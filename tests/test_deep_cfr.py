@@ -17,6 +17,7 @@ from repro.evaluation import expected_value, nash_conv
 from repro.evaluation.averages import tabulated
 from repro.evaluation.exploitability import exact_engine
 from repro.games import load
+from repro.games.betting import RAISE
 from repro.policies import TabularPolicy, uniform
 from repro.policies.base import table_of
 from repro.policies.ensemble import Average, reservoir_members
@@ -88,11 +89,11 @@ def test_with_a_perfect_table_it_tracks_linear_cfr_or_cfr(name, traversals, weig
     assert sampled == pytest.approx(expected, rel=0.3)
 
 
-def test_dividing_regrets_by_the_number_of_actions_changes_no_tabular_strategy():
+@pytest.mark.parametrize("change", [{"divide_by_legal": True, "regret_unit": 2.6}, {"regrets_in": "pots"}])
+def test_what_scales_all_regrets_of_an_infoset_changes_no_tabular_strategy(change):
     game = load("leduc")
     plain = tabular_run(game, 3, 500, divide_by_legal=False, regret_unit=1.0)
-    scaled = tabular_run(game, 3, 500, divide_by_legal=True, regret_unit=2.6)
-    # Both scale an infoset's regrets by one positive number.
+    scaled = tabular_run(game, 3, 500, **change)
     assert torch.allclose(listed(plain).table, listed(scaled).table, atol=1e-5)
 
 
@@ -194,6 +195,25 @@ def test_memories_hold_what_the_engine_sampled_in_the_configured_unit():
     assert torch.equal(strategies["target"].t(), sampled.opponent_strategies.targets)
     assert set(values["iteration"].tolist()) == set(strategies["iteration"].tolist()) == {3}
     assert model.strategy_memories[0].size == model.value_memories[1].size == 0
+
+
+def test_memories_hold_regrets_in_pots():
+    game = load("leduc")
+    model, sampled = collected(game, divide_by_legal=False, regret_unit=0.5, regrets_in="pots", traversals=40)
+    infosets = sampled.advantages.infosets
+    pots = torch.tensor([pot_in_leduc(game.tree.histories[node]) for node in game.infoset_node[infosets].tolist()])
+    assert len(pots.unique()) > 5
+    held = model.value_memories[0].state_dict()["target"].t()
+    assert torch.allclose(held, sampled.advantages.targets / (0.5 * pots[:, None]))
+
+
+def pot_in_leduc(history: tuple[tuple[int, ...], ...]) -> float:
+    """By its rules: antes of 1, raises of 2 chips in the first round and of 4 in the second."""
+    chips = [1.0, 1.0]
+    for size, taken in zip((2, 4), history, strict=False):
+        for turn, action in enumerate(taken):
+            chips[turn % 2] = max(chips) + (size if action == RAISE else 0)
+    return sum(chips)
 
 
 @pytest.mark.parametrize("change", [{"divide_by_legal": False}, {"regret_unit": 5.2}])

@@ -52,8 +52,9 @@ def rows_after_the_opening(led: Guided, player: int) -> Tensor:
     return rows[opening_infosets(GAME, player) :]
 
 
-def test_what_fits_are_compared_with_is_the_mean_of_samples():
-    led = advanced(model(traversals=40_000, value_capacity=4_000_000, regret_unit=50.0), 4)
+@pytest.mark.parametrize("unit", [{"regret_unit": 50.0}, {"regret_unit": 0.2, "regrets_in": "pots"}])
+def test_what_fits_are_compared_with_is_the_mean_of_samples(unit):
+    led = advanced(model(traversals=40_000, value_capacity=4_000_000, **unit), 4)
     for player in range(2):
         rows = rows_after_the_opening(led, player)
         rows = rows[led.weight[rows] > 1e-4]

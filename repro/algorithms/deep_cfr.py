@@ -84,8 +84,12 @@ class DeepCFRConfig(AlgorithmConfig):
     loss_weight: str = one_of("t/T", "2t/T", "uniform", default="t/T")
     # Divide sampled regrets by the number of legal actions, as the SD-CFR code does.
     divide_by_legal: bool = True
-    # Divide sampled regrets by this many chips.
+    # Divide sampled regrets by this many chips, or pots.
     regret_unit: float = above(0, 1.0)
+    # chips; or pots, all that both players have put in when the decision is made (this suite's own option). An infoset
+    # has one pot, so that the strategy matched to its regrets is the same; but errors in large pots, where samples are
+    # noisier, count less.
+    regrets_in: str = added(one_of("chips", "pots", default="chips"))
     # Strategy where no advantage is positive: the highest advantage (Deep CFR) or uniform (CFR).
     when_no_positive: str = one_of("argmax", "uniform", default="argmax")
     # How value networks are trained, and S-hat; null: S-hat is not trained and B^s not kept (SD-CFR alone).
@@ -136,6 +140,11 @@ class DeepCFRConfig(AlgorithmConfig):
                     "trained."
                 )
         yield from self._strategy_problems(game)
+        if self.regrets_in != "chips" and self.DUELING:
+            yield (
+                f"algorithm.regrets_in is {self.regrets_in}; the algorithm {self.name}, which learns state values "
+                "beside advantages, takes chips only."
+            )
         if self.boards is not None:
             yield from self._board_problems(config, game)
 
@@ -458,9 +467,15 @@ class DeepCFR(Algorithm):
             policy: the strategies that the traversals met.
         """
         del policy
-        regrets = traversals.advantages.targets / self.algorithm.regret_unit
+        return self.as_learned(traversals.advantages.infosets, traversals.advantages.targets)
+
+    def as_learned(self, infosets: Tensor, regrets: Tensor) -> Tensor:
+        """Regrets in chips, `[n, actions]`, in what value networks learn them in."""
+        regrets = regrets / self.algorithm.regret_unit
+        if self.algorithm.regrets_in == "pots":
+            regrets = regrets / self.game.pots_at(infosets)[:, None].to(regrets.dtype)
         if self.algorithm.divide_by_legal:
-            regrets = regrets / self.game.legal_at(traversals.advantages.infosets).sum(1, keepdim=True)
+            regrets = regrets / self.game.legal_at(infosets).sum(1, keepdim=True)
         return regrets
 
     def _remember(self, player: int, regrets: InfosetSamples, strategies: InfosetSamples) -> None:

@@ -198,8 +198,7 @@ class Guided(DeepCFR):
         """
         # Linear CFR's discounts leave the sum of regrets, each times its iteration, over T + 1.
         sums = self.leader.regrets.index_select(0, infosets).double() * (self.iteration + 1)
-        exact = sums / (weight[:, None] * self.algorithm.regret_unit)
-        return exact / self.game.legal_at(infosets).sum(1, keepdim=True) if self.algorithm.divide_by_legal else exact
+        return self.as_learned(infosets, sums / weight[:, None])
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 

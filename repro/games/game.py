@@ -120,6 +120,10 @@ class Game:
         """`[n]` infosets -> `[n, actions]` bool."""
         return self.tree.legal.index_select(0, self.locate(infosets)[0])
 
+    def pots_at(self, infosets: Tensor) -> Tensor:
+        """`[n]` chips that both players have put in when the decision at an infoset is made, float64."""
+        return self.tree.chips.sum(1).take(self.locate(infosets)[0])
+
     def infoset(self, node: Tensor, board: Tensor, hand: Tensor) -> Tensor:
         """Infosets of decision nodes `node` in games with one card each.
 
