@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ from repro.policies.snapshot import Snapshot, SnapshotFolder
 from repro.tracking import record as records
 from repro.tracking.rows import EvaluationRows, Metrics, TrainingRows
 from repro.trained import FileReadout, Trained, damaged_tables, folder_of, readout_objects, snapshots_of
+
+_WORDS_EVERY_SECONDS = 1.0
+"""So that what takes no time is measured in none."""
 
 
 class Results:
@@ -110,6 +114,9 @@ class Measuring(Results):
         config: what is trained and measured.
         folder: the training's.
         begins_anew: whether nothing is known yet of what is to be measured, whatever the files say, which will go.
+
+    Attributes:
+        on_words: told what is being measured, now and then, where that takes long.
     """
 
     def __init__(self, game: Any, config: Config, folder: Path, begins_anew: bool = False) -> None:
@@ -117,6 +124,8 @@ class Measuring(Results):
         self.game = game
         self.readouts = readout_objects(game, config)
         self._others: dict[str, Other] = {}
+        self.on_words: Callable[[str], None] = lambda _: None
+        self._next_words = 0.0
         if begins_anew:
             for rows in self._rows.values():
                 rows.forget()
@@ -170,11 +179,13 @@ class Measuring(Results):
     def _measure(self, snapshot: Snapshot, by_evaluation: Mapping[str, list[str]]) -> Measured:
         """Make evaluations of some read-outs each, where they are due."""
         together: Measured = {}
+        self._next_words = time.monotonic() + _WORDS_EVERY_SECONDS
         for name, readouts in by_evaluation.items():
             evaluation = self.evaluations[name]
             if snapshot.iteration not in self.due(evaluation):
                 continue
-            subject = Subject(self.game, self.config.seed, snapshot, self.readouts, self._others, readouts)
+            words = partial(self._tell, name)
+            subject = Subject(self.game, self.config.seed, snapshot, self.readouts, self._others, readouts, words)
             began = time.monotonic()
             found = evaluation.measure(subject)
             share = (time.monotonic() - began) / max(1, len(found))
@@ -184,6 +195,11 @@ class Measuring(Results):
                 self._rows[name, readout].add(snapshot.iteration, everything, share)
                 together.setdefault(readout, {}).update(everything)
         return together
+
+    def _tell(self, evaluation: str, words: str) -> None:
+        if time.monotonic() >= self._next_words:
+            self._next_words = time.monotonic() + _WORDS_EVERY_SECONDS
+            self.on_words(f"{evaluation} of {words}")
 
     def headline(self, measured: Measured) -> str:
         """The newest of what matters most, in a few words."""

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,10 +163,10 @@ class Seed:
             self.record.exported = False
             records.write(self.folder, self.record, sync=True)
             self.mlflow.begin()
+            self._tell(0, lacking)
             for number, measured in enumerate(self.measuring.complete(snapshots), start=1):
                 self.record.headline = self.measuring.headline(measured) or self.record.headline
-                self.record.message = f"measured {number} of {lacking} snapshots"
-                records.write(self.folder, self.record)
+                self._tell(number, lacking)
             if is_told:
                 self.catch_up()
                 self._leave_files(snapshots)
@@ -173,6 +174,12 @@ class Seed:
         self.record.message, self.record.exported, self.record.state = "", is_told, FINISHED
         records.write(self.folder, self.record, sync=True)
         return True
+
+    def _tell(self, measured: int, lacking: int, words: str = "") -> None:
+        """Say how far measuring is."""
+        self.record.message = f"measured {measured} of {lacking} snapshots" + (f", now {words}" if words else "")
+        records.write(self.folder, self.record)
+        self.measuring.on_words = partial(self._tell, measured, lacking)
 
     def _leave_files(self, snapshots: SnapshotFolder) -> None:
         """What others may want to take along: the last snapshot in one file, and small strategies as tables."""

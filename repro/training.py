@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -270,10 +271,15 @@ class Reporting(pl.Callback):
         # Which can take as long as many iterations, of which the run's progress would show none.
         self._record.message = f"measuring iteration {training.iteration}"
         records.write(self._folder, self._record)
+        seed.measuring.on_words = partial(self._tell, self._record.message)
         snapshot = training.snapshot()
         assert training.snapshots is not None
         training.snapshots.write(snapshot)
         return seed.measuring.measure(snapshot)
+
+    def _tell(self, doing: str, words: str) -> None:
+        self._record.message = f"{doing}: {words}"
+        records.write(self._folder, self._record)
 
     def _tell_lightning(self, pl_module: pl.LightningModule, training: Training, measured: Measured) -> None:
         flat = {f"{readout}/{name}": value for readout, metrics in measured.items() for name, value in metrics.items()}

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from repro import measuring
 from repro.measuring import Measuring
 from repro.tracking import record as records
 from repro.tracking.progress import Job, Watcher, console
@@ -62,3 +63,26 @@ def test_that_a_snapshot_is_being_measured_is_said_while_it_is(tmp_path, capsys,
     console(sys.stdout).print(watcher._table([running]))
     assert " 1/4 measuring iteration 2" in capsys.readouterr().out
     assert "[first 1/4 measuring iteration 2]" in watcher._summary([running])
+
+
+def test_what_is_being_measured_is_said_where_it_takes_long(tmp_path, monkeypatch):
+    """While training, and of what is measured later; of what takes no time nothing is said."""
+    seen: list[str] = []
+    write = records.write
+
+    def written(folder, record, sync=False):
+        write(folder, record, sync)
+        seen.append(record.message)
+
+    overrides = ["game=kuhn", "algorithm=cfr", "algorithm.iterations=4", "algorithm.snapshot_every=2"]
+    monkeypatch.setattr(records, "write", written)
+    assert executed(*overrides, "seed=1", f"output_dir={tmp_path}") == records.FINISHED
+    assert "measuring iteration 2" in seen
+    assert not any("exploitability" in message for message in seen)
+    monkeypatch.setattr(measuring, "_WORDS_EVERY_SECONDS", 0.0)
+    assert executed(*overrides, f"output_dir={tmp_path}") == records.FINISHED
+    assert "measuring iteration 2: exploitability of cfr" in seen
+    later = ["evaluation=[exploitability,strategy]"]
+    assert executed(*overrides, *later, f"output_dir={tmp_path}") == records.FINISHED
+    assert "measured 0 of 2 snapshots, now strategy of cfr" in seen
+    assert "measured 1 of 2 snapshots, now strategy of cfr" in seen

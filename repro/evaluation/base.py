@@ -56,6 +56,7 @@ class Subject:
         readouts: those of the training, by name.
         others: by reference (`KEY` or `KEY/READOUT`), what evaluations named in `others`.
         only: names of the read-outs to measure; None: all.
+        tell: takes words that say how far a measurement is, for whoever waits for it.
     """
 
     game: Game
@@ -64,6 +65,7 @@ class Subject:
     readouts: Mapping[str, Readout]
     others: Mapping[str, Other] = field(default_factory=dict)
     only: Sequence[str] | None = None
+    tell: Callable[[str], None] = field(default=lambda _: None)
 
     @property
     def readout_names(self) -> list[str]:
@@ -166,6 +168,12 @@ class Evaluation(ABC):
     def names(self, readouts: Iterable[str]) -> list[str]:
         """Which of a training's read-outs this is about."""
         return [name for name in readouts if self.readouts is None or name in self.readouts]
+
+    def each(self, subject: Subject) -> Iterator[str]:
+        """Names of the read-outs to measure, each told when its turn comes."""
+        for name in self.names(subject.readout_names):
+            subject.tell(name)
+            yield name
 
     @property
     def beside(self) -> list[str]:

@@ -84,7 +84,7 @@ class _Exact(Evaluation):
     def measure(self, subject: Subject) -> Measured:
         rows = self._rows = self._rows or self._engine_rows(subject)
         measured = {}
-        for name in self.names(subject.readout_names):
+        for name in self.each(subject):
             table = self._tables.setdefault(name, Averages(rows)).table(subject.seats(name))
             measured[name] = self._of_table(subject, rows, table)
         return measured
@@ -393,7 +393,7 @@ class Strategy(Evaluation):
     def measure(self, subject: Subject) -> Measured:
         game, measured = subject.game, {}
         cells = game.legal.nonzero().tolist()
-        for name in self.names(subject.readout_names):
+        for name in self.each(subject):
             table = self._tables.setdefault(name, Averages(engine_rows(game))).table(subject.seats(name))
             measured[name] = {strategy_metric(game, i, a): float(table[i, a]) for i, a in cells}
         return measured

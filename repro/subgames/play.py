@@ -230,7 +230,7 @@ class Play(Evaluation):
         return f"play {', '.join(parts)} % of the pot" if parts else ""
 
     def measure(self, subject: Subject) -> Measured:
-        return {name: self._of_readout(subject, name) for name in self.names(subject.readout_names)}
+        return {name: self._of_readout(subject, name) for name in self.each(subject)}
 
     def _of_readout(self, subject: Subject, name: str) -> dict[str, float]:
         readout = subject.readouts[name]
@@ -240,9 +240,10 @@ class Play(Evaluation):
         else:
             assert isinstance(readout, PredictedValues)
             leaves, iterations = partial(PredictedLeaves, readout=readout, snapshot=subject.snapshot), self.iterations
-        turns = [
-            self._played(turn(readout.game, subject.seed, number), leaves, iterations) for number in range(self.turns)
-        ]
+        turns = []
+        for number in range(self.turns):
+            subject.tell(f"{name}, turn {number + 1} of {self.turns}")
+            turns.append(self._played(turn(readout.game, subject.seed, number), leaves, iterations))
         means = {metric: float(np.mean([played[metric] for played in turns])) for metric in turns[0]}
         each = {f"{m}/turn_{n:03}": value for n, played in enumerate(turns) for m, value in played.items()}
         return means | each

@@ -211,7 +211,7 @@ class EncodingReadings(Evaluation):
             yield "readouts", self.readouts, f"the algorithm {algorithm.name} measures no buckets, leave it out"
 
     def measure(self, subject: Subject) -> Measured:
-        return {name: self._of_readout(subject, name) for name in self.names(subject.readout_names)}
+        return {name: self._of_readout(subject, name) for name in self.each(subject)}
 
     def _of_readout(self, subject: Subject, name: str) -> dict[str, float]:
         readout = subject.readouts[name]
