@@ -44,6 +44,7 @@ from repro.executing import (
     write_plan,
 )
 from repro.importing import quicker_imports
+from repro.measuring import is_done
 from repro.planned import Run, labels
 from repro.planning import CONF, quoted
 from repro.stopping import hangups_held_back
@@ -199,12 +200,17 @@ class Command:
         return records.read(run.folder).of(self.invocation).state in ENDED
 
     def _launch(self, runs: Sequence[Run], master: DictConfig | None) -> None:
-        if master is None:
-            for run in runs:
+        rest = []
+        for run in runs:
+            # What is finished is taken note of here: a worker takes seconds to start.
+            if master is None or all(map(is_done, run.configs)):
                 execute(run.configs, run.labels, run.title)
+            else:
+                rest.append(run)
+        if master is None or not rest:
             return
         path = Path(master.folder) / "plan.json"
-        write_plan(runs, path)
+        write_plan(rest, path)
         hydra = GlobalHydra.instance().hydra
         assert hydra is not None
         context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks(master))
@@ -214,7 +220,7 @@ class Command:
             with hangups_held_back():
                 resource_tracker.ensure_running()
         common = [f"plan={quoted(str(path))}", f"folder={quoted(master.folder)}"]
-        launcher.launch([[*common, f"number={number}"] for number in range(len(runs))], initial_job_idx=0)
+        launcher.launch([[*common, f"number={number}"] for number in range(len(rest))], initial_job_idx=0)
 
     def _close(self, runs: Sequence[Run]) -> None:
         """Say of the runs of processes that were ended from outside that they were; they can be continued."""

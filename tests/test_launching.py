@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra.core.plugins import Plugins
 
 from repro import launching, leftovers
 from repro.errors import ReproError
@@ -70,6 +71,25 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def children(process: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def test_no_worker_starts_for_what_is_finished(tmp_path, monkeypatch):
+    runs = plan([*QUICK, "seed=range(2)", f"output_dir={tmp_path}"], multirun=True).runs
+    assert Command(tmp_path, None, None).do([runs[:1]]) == 0
+    given: list[int] = []
+
+    class Launcher:
+        def launch(self, jobs: Sequence[Sequence[str]], initial_job_idx: int) -> None:
+            given.append(len(jobs))
+            for run in runs[1:]:
+                execute(run.configs, run.labels, run.title)
+
+    monkeypatch.setattr(Plugins, "instantiate_launcher", lambda *_, **__: Launcher())
+    for _ in range(2):
+        command = Command(tmp_path, None, ["hydra/launcher=joblib"])
+        assert command.do([runs]) == 0
+        assert all(records.read(run.folder).of(command.invocation).state in records.ENDED for run in runs)
+    assert given == [1]
 
 
 @pytest.mark.slow
