@@ -27,6 +27,8 @@ from repro.trained import CONFIG, Trained, run_folder
 
 _NAMES = {"game": "game.name", "algorithm": "algorithm.name"}
 _STATE, _TARGET = "state", "target."
+_KEYS_TOLD = 3
+"""Of runs that cannot be read; how many more there are is told."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +81,23 @@ class Entry:
         return FINISHED if self.record.state == SKIPPED else self.record.state
 
     @property
-    def is_readable(self) -> bool:
-        """Whether its configuration can be read; where it cannot, as with a key that has gone, that is told."""
+    def fault(self) -> str | None:
+        """Why its configuration cannot be read, as with a key that has gone; None where it can."""
         try:
-            return bool(self.config)
-        except (ReproError, ImportError, OmegaConfBaseException, ValueError, TypeError) as error:
-            why = " ".join(str(error).split())
-            print(f"warning: {self.folder / CONFIG} cannot be read, it is left out ({why}).", file=sys.stderr)
-            return False
+            return None if self.config else ""
+        except (ReproError, OmegaConfBaseException, LookupError, ValueError, TypeError) as error:
+            return " ".join(str(error).split())
+
+
+def readable(found: Sequence[Entry]) -> list[Entry]:
+    """Those whose configurations can be read; others are told, all of one fault together."""
+    faults = [entry.fault for entry in found]
+    for fault in dict.fromkeys(fault for fault in faults if fault is not None):
+        keys = [entry.key for entry, of in zip(found, faults, strict=True) if of == fault]
+        more = f" and {len(keys) - _KEYS_TOLD} more" if len(keys) > _KEYS_TOLD else ""
+        which = ", ".join(keys[:_KEYS_TOLD]) + more
+        print(f"warning: left out, because {CONFIG} cannot be read: {which} ({fault}).", file=sys.stderr)
+    return [entry for entry, fault in zip(found, faults, strict=True) if fault is None]
 
 
 def entries(output: Path | str) -> list[Entry]:
@@ -137,8 +148,11 @@ def chosen(output: Path | str, words: Sequence[str]) -> list[Entry]:
         if field not in known:
             raise ReproError(f"{word}: no run has the field {field}{did_you_mean(field, known)}.")
         wanted = values.split(",")
+        there = {value for entry in every if (value := entry.fields.get(field)) is not None}
+        if not any(_alike(each, value) for each in there for value in wanted):
+            raise ReproError(f"in {output} there is no run of {word}{did_you_mean(wanted[0], there)}.")
         found = [entry for entry in found if any(_alike(entry.fields.get(field), value) for value in wanted)]
-    found = [entry for entry in found if entry.is_readable]
+    found = readable(found)
     if not found:
         raise ReproError(f"in {output} there is no run of {' '.join(words) or 'any kind'}.")
     return found

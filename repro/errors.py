@@ -14,6 +14,10 @@ class ReproError(Exception):
     """
 
 
+class ModuleError(ReproError):
+    """A module that a configuration names cannot be imported."""
+
+
 class StorageError(ReproError):
     """A disk or an MLflow store that does not work now; a run that meets it is interrupted, and can be continued."""
 

@@ -122,6 +122,8 @@ class Likeness:
         return len(self.settings), most / least, self.lengths
 
 
+_AS_ABOVE = "as above"
+
 _ALIKE = Likeness((), 0, (1.0, 1.0))
 """Of the same training, at another seed perhaps."""
 
@@ -234,12 +236,11 @@ def _checkpointed(place: Path) -> int:
 
 def _examples(output: Path) -> Iterator[Example]:
     """Finished trainings of an output folder, and then published ones."""
-    for entry in catalogue.entries(output) if output.is_dir() else ():
-        if entry.is_finished:
-            yield Example(
-                f"run {entry.key}", entry.hyperparameters, _clock(entry), entry.folder,
-                evaluating=partial(_timed, entry),
-            )  # fmt: skip
+    finished = [entry for entry in catalogue.entries(output) if entry.is_finished] if output.is_dir() else []
+    for entry in catalogue.readable(finished):
+        yield Example(
+            f"run {entry.key}", entry.hyperparameters, _clock(entry), entry.folder, evaluating=partial(_timed, entry)
+        )
     for folder in staleness.results():
         for sweep in json.loads((folder / "provenance.json").read_text())["sweeps"]:
             flat = {key: value for key, value in flatten(sweep["config"]).items() if key != "seed"}
@@ -322,8 +323,11 @@ def show(planned: Sequence[Outlook], jobs: int) -> None:
 
     if planned:
         table = Table("key", "training", "state", "minutes left", "MB", "by", box=None)
+        above = ""
         for each in planned:
-            table.add_row(each.key, each.label, each.state, _number(each.minutes), _megabytes(each), each.source)
+            source = _AS_ABOVE if each.source and each.source == above else each.source
+            table.add_row(each.key, each.label, each.state, _number(each.minutes), _megabytes(each), source)
+            above = each.source
         console(sys.stdout).print(table)
     print(totals(planned, jobs))
 

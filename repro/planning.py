@@ -296,6 +296,11 @@ def _run(cfg: DictConfig, job: Sequence[str]) -> Run:
     first = _with_full_keys(settings(cfg))
     if first.seeds is None:
         return Run([first], labels)
+    if len(first.seeds) > 1 and not first.algorithm.trains_together(first):
+        raise ReproError(
+            f"seeds is {first.seeds}; in the game {first.game['name']} each is trained alone: leave seeds out, and use "
+            "-m seed=0,1."
+        )
     # Each with references of its own to other runs, which follow from the seed.
     of_seeds = [settings(OmegaConf.merge(cfg, {"seed": seed, "seeds": None})) for seed in sorted(first.seeds)]  # type: ignore[arg-type]
     return Run([_with_full_keys(config) for config in of_seeds], labels)

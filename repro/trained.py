@@ -25,7 +25,7 @@ from repro.config.checks import game_for_checks
 from repro.config.keys import from_plain, training_config, training_key
 from repro.config.schema import Config, ReadoutConfig
 from repro.engine.sampling import SamplingEngine
-from repro.errors import ReproError, told_as
+from repro.errors import ModuleError, ReproError, told_as
 from repro.games.game import Game
 from repro.policies.files import check_same_game, load_strategy
 from repro.policies.readout import Readout, Seat
@@ -350,7 +350,7 @@ def _configuration(folder: Path) -> AbstractContextManager[None]:
             "run writes it again."
         )
 
-    return told_as(sentence, passing=())
+    return told_as(sentence, passing=(ModuleError,))
 
 
 def record_of(folder: Path, config: Config) -> RunRecord:

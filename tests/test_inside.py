@@ -49,6 +49,11 @@ def test_cards_are_read_as_they_are_written():
     for text in ("Ah Kd", "Ah Ah Kd", "Ax Kd 2c", "Ah Kd 2", ""):
         with pytest.raises(ReproError, match=r"--board is .*3 different cards, from 2c to As"):
             read_cards("--board", text, names, 3)
+    for count, sentence in ((1, "--board is missing; it must be one card, from 2c to As."), (3, "--board is missing")):
+        with pytest.raises(ReproError, match=sentence):
+            read_cards("--board", "", names, count)
+    with pytest.raises(ReproError, match=r"--board is 'Ah'; it must be empty\.$"):
+        read_cards("--board", "Ah", names, 0)
     assert load("big_leduc").one_card.class_names == list("23456789TJQK")
     assert load("leduc", ranks=20, suits=1).one_card.class_names[-1] == "19"
 
@@ -261,7 +266,7 @@ def test_hands_are_those_that_the_board_leaves():
     for text, told in (("Ah Ks", "a card of it is on the board"), ("AsK", "2 different cards")):
         with pytest.raises(ReproError, match=told):
             read_hand(hands, text, fhp)
-    with pytest.raises(ReproError, match="--board is ''"):
+    with pytest.raises(ReproError, match="--board is missing"):
         hands_at(leduc, node, "")
     with pytest.raises(ReproError, match="--hand is 'A'"):
         read_hand(hands_at(leduc, 0, ""), "A", leduc)

@@ -55,7 +55,8 @@ def test_a_dry_run_says_the_state_of_every_run_and_touches_nothing(outputs, caps
     assert "to continue from iteration 12" in of_key[key_of(*SMALL, "seed=7")]
     new = of_key[key_of(*SMALL, "seed=8")]
     assert " new " in new
-    assert "and 2 more" in new, "known from three finished seeds"
+    assert "and 2 more" in of_key[key_of(*SMALL, "seed=7")], "known from three finished seeds"
+    assert new.split()[-2:] == ["as", "above"]
     assert lines[-1].startswith("3 training(s): 1 finished, 1 to continue, 1 new; about ")
 
 
@@ -225,11 +226,17 @@ def test_an_ambiguous_key_is_refused_in_one_sentence(outputs, tmp_path):
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [("algorithm:\n", "algorithm:\n  gone: 3\n"), ("module: ''", "module: no_such_module")],
+    [
+        ("algorithm:\n", "algorithm:\n  gone: 3\n"),
+        ("module: ''", "module: no_such_module"),
+        ("module: ''", "module: broken_module"),
+    ],
 )
 def test_a_run_that_cannot_be_read_is_told_and_left_out_and_one_found_finished_is_finished(
-    outputs, tmp_path, capsys, before, after
+    outputs, tmp_path, capsys, monkeypatch, before, after
 ):
+    (tmp_path / "broken_module.py").write_text("this is no Python")
+    monkeypatch.syspath_prepend(tmp_path)
     for name in ("abc000000000", "abd000000000"):
         shutil.copytree(outputs / "runs" / key_of(*SMALL), tmp_path / "runs" / name)
     gone = tmp_path / "runs" / "abd000000000" / "config.yaml"
@@ -237,9 +244,11 @@ def test_a_run_that_cannot_be_read_is_told_and_left_out_and_one_found_finished_i
     found = tmp_path / "runs" / "abc000000000" / "run.json"
     found.write_text(found.read_text().replace('"finished"', '"skipped"'))
     assert runs.main(["--output", str(tmp_path), "state=finished", "seed=0"]) == 0
+    planned_ones = plan(["game=kuhn", "algorithm=cfr", f"output_dir={tmp_path}"], multirun=False).runs
+    assert len(outlook.outlooks(planned_ones, tmp_path)) == 1
     told = capsys.readouterr()
-    assert "abd000000000" in told.err
-    assert "cannot be read, it is left out" in told.err
+    assert told.err.count("abd000000000") == 2
+    assert "left out, because config.yaml cannot be read: abd000000000 (" in told.err
     assert "abc000000000" in told.out
     assert "abd000000000" not in told.out
 
@@ -298,6 +307,8 @@ def test_an_export_goes_to_the_output_folder_unless_told_otherwise(outputs, tmp_
 def test_an_export_of_what_is_not_there_is_refused(outputs, tmp_path, capsys):
     for words, sentence in (
         (["gam=kuhn"], "gam=kuhn: no run has the field gam (did you mean game?)."),
+        (["game=kuhnn"], "there is no run of game=kuhnn (did you mean kuhn?)."),
+        (["state=finishd,runing"], "there is no run of state=finishd,runing (did you mean finished?)."),
         (["muon=1"], "muon=1: no run has the field muon (did you mean value.muon?)."),
         (["output_dir=x"], "output_dir is where the runs are, which here is said by --output FOLDER."),
         (["seed=99"], "there is no run of seed=99."),

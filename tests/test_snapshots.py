@@ -65,6 +65,8 @@ def test_snapshots_are_read_as_they_were_written(tmp_path):
     assert folder.read().iteration == 6
     with pytest.raises(ReproError, match="no snapshot of iteration 3; there are those of 2, 4, 6"):
         folder.read(3)
+    with pytest.raises(ReproError, match="never is empty; the command that made the run makes snapshots anew"):
+        SnapshotFolder(tmp_path / "never").read()
 
 
 def test_a_training_that_goes_on_from_earlier_leaves_them_again(tmp_path):

@@ -302,11 +302,7 @@ class DeepCFRConfig(AlgorithmConfig):
             return super().together(trainings)
         if not self.lists(first.game) and (len(trainings) > 1 or first.game.device.type == "cuda"):
             return Replicates(trainings)
-        if len(trainings) > 1:
-            raise ReproError(
-                f"seeds is {[each.seed for each in trainings]}; in the game {first.game.name} each is trained alone: "
-                "leave seeds out, and use -m seed=0,1."
-            )
+        assert len(trainings) == 1, "planning refuses several"
         return first
 
 

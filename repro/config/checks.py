@@ -22,7 +22,7 @@ from repro.config.composed import check_keys
 from repro.config.fields import LABEL
 from repro.config.lightning import lightning_problems
 from repro.config.schema import LATER, AlgorithmConfig, Config, NetworkConfig, ReadoutConfig
-from repro.errors import ReproError
+from repro.errors import ModuleError, ReproError
 from repro.suggestions import did_you_mean
 
 NAME = r"[a-z0-9_]+"
@@ -91,12 +91,13 @@ def import_named(key: str, module: str) -> None:
     """Import a file that a configuration names.
 
     Raises:
-        ReproError: it cannot be imported.
+        ModuleError: it cannot be imported.
     """
     try:
         import_module(module)
-    except (ImportError, TypeError, ValueError) as error:
-        raise ReproError(f"{key} is {module!r}; it must be a file that can be imported ({error}).") from error
+    except Exception as error:  # A file of somebody's own may raise anything.
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ModuleError(f"{key} is {module!r}; it must be a file that can be imported ({why}).") from error
 
 
 def game_of(config: Config) -> Any:

@@ -39,6 +39,8 @@ _DROPPED = (
 
 _MISTYPED = re.compile(r"Value '(?P<value>.*)' (of type '\w+' could not be converted to|is not a valid) (?P<kind>\w+)")
 """What OmegaConf says of a value of another type than its key has."""
+_MERGING = "Error merging override "
+"""How Hydra begins where one does not go with its key."""
 _KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
 
 
@@ -125,6 +127,9 @@ def one_sentence(error: BaseException) -> str:
             )
         if isinstance(fault, ValidationError) and (sentence := _mistyped(fault)) is not None:
             return sentence
+        if isinstance(fault, ValidationError) and "is not a ListConfig" in str(fault):
+            key, _, value = str(error).splitlines()[0].removeprefix(_MERGING).partition("=")
+            return f"{key} is {value}; it must be a list, such as [0,1]."
     # Hydra explains itself over several lines.
     texts = [str(fault) for fault in faults if not isinstance(fault, ReproError)]
     lines = [line.strip() for text in texts for line in text.splitlines()]

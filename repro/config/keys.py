@@ -15,7 +15,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from repro.config.checks import check, readout_of
+from repro.config.checks import check, import_named, readout_of
 from repro.config.schema import ALGORITHMS, EVALUATIONS, Config
 
 SCHEMA = "schema"
@@ -104,13 +104,14 @@ def from_plain(plain: Mapping[str, Any]) -> Config:
     """The configuration that `as_plain` or `training_config` gave.
 
     Raises:
-        LookupError, TypeError, ValueError, ImportError: it is not such a configuration.
+        ModuleError: its algorithm's module cannot be imported.
+        LookupError, TypeError, ValueError: it is not such a configuration.
     """
     register_schemas()
     merged: Any = OmegaConf.merge(OmegaConf.structured(Config), dict(plain) | {"algorithm": {}, "evaluation": {}})
     algorithm = dict(plain["algorithm"])
     if algorithm.get("module"):
-        import_module(algorithm["module"])
+        import_named("algorithm.module", algorithm["module"])
     merged.algorithm = OmegaConf.merge(OmegaConf.structured(ALGORITHMS[algorithm.pop(SCHEMA)]), algorithm)
     for name, evaluation in plain.get("evaluation", {}).items():
         measured = dict(evaluation)

@@ -34,9 +34,10 @@ def read_cards(key: str, text: str, names: Sequence[str], count: int | None = No
     """
     number = {name.lower(): card for card, name in enumerate(names)}
     cards = [number.get(word, -1) for word in _words(text, number)]
-    needed = "different cards" if count is None else f"{count} different card{'s' * (count != 1)}"
+    needed = {None: "different cards", 0: "empty", 1: "one card"}.get(count, f"{count} different cards")
     if -1 in cards or len(set(cards)) < len(cards) or (count is not None and len(cards) != count):
-        raise ReproError(f"{key} is {text!r}; it must be {needed}, from {names[0]} to {names[-1]}.")
+        of = f", from {names[0]} to {names[-1]}" if count != 0 else ""
+        raise ReproError(f"{key} {f'is {text!r}' if text else 'is missing'}; it must be {needed}{of}.")
     return cards
 
 

@@ -144,9 +144,13 @@ class SnapshotFolder:
             ReproError: there is none, or it is damaged.
         """
         available = self.iterations
+        if not available:
+            raise ReproError(
+                f"{self.folder} is empty; the command that made the run makes snapshots anew with force=true."
+            )
         number = iteration if iteration is not None else max(available, default=0)
         if number not in available:
-            listed = ", ".join(map(str, available)) or "none"
+            listed = ", ".join(map(str, available))
             raise ReproError(f"{self.folder} has no snapshot of iteration {number}; there are those of {listed}.")
         path = self.folder / f"{number:07d}.pt"
         with _holding(path, "a snapshot"):
