@@ -163,7 +163,8 @@ def draw(data: pd.DataFrame) -> Figure:
         for axes, x in ((by_iteration, steps), (by_nodes, cost(data, player).mean().tolist())):
             means = exploitability.mean().tolist()
             axes.plot(x, means, color=colour, linewidth=1.6)
-            axes.annotate(str(number), (x[-1], means[-1]), xytext=(3, -3), textcoords="offset points", color=colour)
+            beside = (3 + 9 * (number % 3), -3)  # Not one on the other where curves end alike.
+            axes.annotate(str(number), (x[-1], means[-1]), xytext=beside, textcoords="offset points", color=colour)
     by_iteration.set(xscale="log", xlabel="CFR iteration (both players)")
     by_nodes.set(xscale="log", xlabel="histories visited, play-outs included")
     label_axis(by_iteration.xaxis, data.step[data.metric == "exploitability"])
