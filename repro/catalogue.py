@@ -84,9 +84,10 @@ class Entry:
     def fault(self) -> str | None:
         """Why its configuration cannot be read, as with a key that has gone; None where it can."""
         try:
-            return None if self.config else ""
+            _ = self.config
         except (ReproError, OmegaConfBaseException, LookupError, ValueError, TypeError) as error:
             return " ".join(str(error).split())
+        return None
 
 
 def readable(found: Sequence[Entry]) -> list[Entry]:

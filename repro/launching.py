@@ -31,6 +31,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from repro import leftovers
+from repro.config.lightning import processes_of
 from repro.config.schema import LATER
 from repro.errors import ReproError, StorageError
 from repro.executing import (
@@ -203,7 +204,7 @@ class Command:
         rest = []
         for run in runs:
             # What is finished is taken note of here: a worker takes seconds to start.
-            if master is None or all(map(is_done, run.configs)):
+            if master is None or _needs_no_worker(run):
                 execute(run.configs, run.labels, run.title)
             else:
                 rest.append(run)
@@ -236,6 +237,13 @@ class Command:
             if self._client is not None:
                 for config in run.configs:
                     leftovers.close_run(self._client, folder_of(config), until)
+
+
+def _needs_no_worker(run: Run) -> bool:
+    """Whether it is finished, and noting that neither waits for another command nor loads a game onto a GPU."""
+    alone = processes_of(run.config) == 1 and run.config.device == "cpu"
+    folders = {run.folder, *map(folder_of, run.configs)}
+    return alone and not any(map(leftovers.is_held, folders)) and all(map(is_done, run.configs))
 
 
 @contextmanager

@@ -25,9 +25,6 @@ from repro.tracking import record as records
 from repro.tracking.rows import EvaluationRows, Metrics, TrainingRows
 from repro.trained import FileReadout, Trained, damaged_tables, folder_of, readout_objects, snapshots_of
 
-_WORDS_EVERY_SECONDS = 1.0
-"""So that what takes no time is measured in none."""
-
 
 class Results:
     """What is stored of what is to be measured of one training: rows of every read-out by every evaluation.
@@ -116,7 +113,7 @@ class Measuring(Results):
         begins_anew: whether nothing is known yet of what is to be measured, whatever the files say, which will go.
 
     Attributes:
-        on_words: told what is being measured, now and then, where that takes long.
+        on_words: told what is being measured.
     """
 
     def __init__(self, game: Any, config: Config, folder: Path, begins_anew: bool = False) -> None:
@@ -125,7 +122,6 @@ class Measuring(Results):
         self.readouts = readout_objects(game, config)
         self._others: dict[str, Other] = {}
         self.on_words: Callable[[str], None] = lambda _: None
-        self._next_words = 0.0
         if begins_anew:
             for rows in self._rows.values():
                 rows.forget()
@@ -179,13 +175,12 @@ class Measuring(Results):
     def _measure(self, snapshot: Snapshot, by_evaluation: Mapping[str, list[str]]) -> Measured:
         """Make evaluations of some read-outs each, where they are due."""
         together: Measured = {}
-        self._next_words = time.monotonic() + _WORDS_EVERY_SECONDS
         for name, readouts in by_evaluation.items():
             evaluation = self.evaluations[name]
             if snapshot.iteration not in self.due(evaluation):
                 continue
-            words = partial(self._tell, name)
-            subject = Subject(self.game, self.config.seed, snapshot, self.readouts, self._others, readouts, words)
+            tell = partial(self._tell, name)
+            subject = Subject(self.game, self.config.seed, snapshot, self.readouts, self._others, readouts, tell)
             began = time.monotonic()
             found = evaluation.measure(subject)
             share = (time.monotonic() - began) / max(1, len(found))
@@ -197,9 +192,7 @@ class Measuring(Results):
         return together
 
     def _tell(self, evaluation: str, words: str) -> None:
-        if time.monotonic() >= self._next_words:
-            self._next_words = time.monotonic() + _WORDS_EVERY_SECONDS
-            self.on_words(f"{evaluation} of {words}")
+        self.on_words(f"{evaluation} of {words}")
 
     def headline(self, measured: Measured) -> str:
         """The newest of what matters most, in a few words."""

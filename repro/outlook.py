@@ -154,8 +154,7 @@ class Outlook:
 def outlooks(runs: Sequence[Run], output: Path) -> list[Outlook]:
     """Of each different training that runs ask for, in their order; nothing is written.
 
-    Raises:
-        ReproError: a finished run in the output folder cannot be read.
+    What is there and cannot be read is told and left out.
     """
     different = union(runs)
     configs = [

@@ -28,8 +28,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from repro.config import checks, composed
-from repro.config.checks import check_device, check_with_game, game_for_checks, readout_of, settings
+from repro.config import composed
+from repro.config.checks import check_device, check_settings, check_with_game, game_for_checks, readout_of, settings
 from repro.config.composed import check_choices, check_keys, one_sentence
 from repro.config.game_defaults import with_defaults
 from repro.config.jobs import check_single, is_about_launching, jobs_of
@@ -37,6 +37,7 @@ from repro.config.keys import register_schemas, training_key
 from repro.config.memory import check_memory
 from repro.config.schema import Config
 from repro.errors import ReproError
+from repro.importing import import_named
 from repro.planned import MOST_AT_ONCE, Run, titles
 from repro.suggestions import did_you_mean
 from repro.trained import full_key, is_to_train
@@ -216,7 +217,7 @@ def measured_otherwise(config: Config, overrides: Sequence[str], config_dir: str
     algorithm = replace(config.algorithm, readouts={name: readout_of(name, r) for name, r in merged.items()})
     changed = replace(config, evaluation=composed.evaluation, tracking_uri=composed.tracking_uri, algorithm=algorithm)
     changed = _with_full_keys(changed)
-    checks.check_settings(changed)
+    check_settings(changed)
     check_with_game(changed, game_for_checks(changed))
     check_memory(changed, game_for_checks(changed), trains=False)
     return changed
@@ -264,7 +265,7 @@ def _searchpath(config_dir: str) -> str:
             module = OmegaConf.select(OmegaConf.load(path), "module")
         except (OSError, ValueError, YAMLError, OmegaConfBaseException) as error:
             raise ReproError(f"{path}: it must be a YAML file ({' '.join(str(error).split())}).") from error
-        checks.import_named(f"{path}: module", str(module or "repro"))
+        import_named(f"{path}: module", str(module or "repro"))
     return f"hydra.searchpath=[{quoted(f'file://{folder}')}]"
 
 

@@ -12,7 +12,7 @@ _ALIKE = 0.7
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that is most like another one, or the shortest dotted key ending with it; None where none is."""
     words = list(known)
-    ending = [each for each in words if each.endswith(f".{word}")]
+    ending = [each for each in words if word.isidentifier() and each.endswith(f".{word}")]
     return next(iter(get_close_matches(word, words, 1, _ALIKE)), None) or min(ending, key=len, default=None)
 
 

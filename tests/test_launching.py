@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -85,6 +86,9 @@ def test_no_worker_starts_for_what_is_finished(tmp_path, monkeypatch):
                 execute(run.configs, run.labels, run.title)
 
     monkeypatch.setattr(Plugins, "instantiate_launcher", lambda *_, **__: Launcher())
+    with (runs[0].folder / leftovers.LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert not launching._needs_no_worker(runs[0]), "what another command does is waited for by a worker"
     for _ in range(2):
         command = Command(tmp_path, None, ["hydra/launcher=joblib"])
         assert command.do([runs]) == 0

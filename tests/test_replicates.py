@@ -108,7 +108,7 @@ def test_one_seed_on_a_cpu_is_trained_as_ever():
     [
         (["seeds=[0,0]"], "seeds is [0, 0]; it must be different whole numbers"),
         (["seeds=[-1,0]"], "seeds is [-1, 0]; it must be different whole numbers"),
-        (["seeds=5"], "seeds is 5; it must be a list, such as [0,1]."),
+        (["seeds=5"], "seeds is 5; it must be a list, in brackets."),
         (["game=leduc", "seeds=[0,1]"], "seeds is [0, 1]; in the game leduc each is trained alone: leave seeds out"),
         (["seeds=[]"], "seeds is []; it must be different whole numbers"),
         (["algorithm=linear_cfr", "seeds=[0,1]"], "the algorithm linear_cfr trains one at a time"),

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, lru_cache
-from importlib import import_module
 from typing import Any, get_args, get_type_hints
 
 import torch
@@ -22,7 +21,8 @@ from repro.config.composed import check_keys
 from repro.config.fields import LABEL
 from repro.config.lightning import lightning_problems
 from repro.config.schema import LATER, AlgorithmConfig, Config, NetworkConfig, ReadoutConfig
-from repro.errors import ModuleError, ReproError
+from repro.errors import ReproError
+from repro.importing import import_named
 from repro.suggestions import did_you_mean
 
 NAME = r"[a-z0-9_]+"
@@ -85,19 +85,6 @@ def check_with_game(config: Config, game: Any) -> None:
         for key, value, allowed in evaluation.problems(game, config.algorithm):
             what = f"evaluation.{name}.{key} is {value}" if key else f"evaluation is {name}"
             raise ReproError(f"{what}; {allowed}.")
-
-
-def import_named(key: str, module: str) -> None:
-    """Import a file that a configuration names.
-
-    Raises:
-        ModuleError: it cannot be imported.
-    """
-    try:
-        import_module(module)
-    except Exception as error:  # A file of somebody's own may raise anything.
-        why = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ModuleError(f"{key} is {module!r}; it must be a file that can be imported ({why}).") from error
 
 
 def game_of(config: Config) -> Any:

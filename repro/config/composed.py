@@ -129,7 +129,7 @@ def one_sentence(error: BaseException) -> str:
             return sentence
         if isinstance(fault, ValidationError) and "is not a ListConfig" in str(fault):
             key, _, value = str(error).splitlines()[0].removeprefix(_MERGING).partition("=")
-            return f"{key} is {value}; it must be a list, such as [0,1]."
+            return f"{key.lstrip('+')} is {value}; it must be a list, in brackets."
     # Hydra explains itself over several lines.
     texts = [str(fault) for fault in faults if not isinstance(fault, ReproError)]
     lines = [line.strip() for text in texts for line in text.splitlines()]

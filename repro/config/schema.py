@@ -228,7 +228,7 @@ class AlgorithmConfig:
         return False
 
     def trains_together(self, config: Config) -> bool:
-        """Whether seeds of this run gain from being trained together."""
+        """Whether seeds of this run can be trained together, and gain from it."""
         return False
 
     def together(self, trainings: list[Any]) -> Any:

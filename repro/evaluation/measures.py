@@ -268,6 +268,7 @@ class Match(Evaluation):
         for opponent, reference in self.opponents.items():
             seats = self._opponent(subject, reference)
             for name in (n for n in measured if reference != f"/{n}"):
+                subject.tell(f"{name} against {opponent}")
                 values = self._against(subject, name, opponent, seats)
                 measured[name].update(
                     {f"match/{opponent}/{k}": milli_units(subject.game, v) for k, v in values.items()}

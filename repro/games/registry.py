@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
-from importlib import import_module
 from typing import Any, ClassVar, Protocol, TypeVar, get_type_hints
 
 import torch
@@ -18,6 +17,7 @@ from repro.games.betting import BettingRound, BettingRules
 from repro.games.game import Game
 from repro.games.holdem import holdem_cards
 from repro.games.one_card import one_card_each
+from repro.importing import import_named
 from repro.suggestions import did_you_mean
 
 MAX_DECK = 104
@@ -308,11 +308,8 @@ def load_game(node: Mapping[str, object], device: torch.device | str = "cpu") ->
     Raises:
         ReproError: as `load`, or there is no such file.
     """
-    module = node.get("module")
-    try:
-        import_module(str(module or __name__))
-    except (ImportError, TypeError, ValueError) as error:
-        raise ReproError(f"game.module is {module!r}; it must be a file that can be imported ({error}).") from error
+    if node.get("module"):
+        import_named("game.module", str(node["module"]))
     if "device" in node:
         raise ReproError(f"game.device is {node['device']!r}; a game has no such parameter.")
     parameters = {key: value for key, value in node.items() if key not in ("name", "module")}

@@ -148,7 +148,7 @@ class SnapshotFolder:
             raise ReproError(
                 f"{self.folder} is empty; the command that made the run makes snapshots anew with force=true."
             )
-        number = iteration if iteration is not None else max(available, default=0)
+        number = iteration if iteration is not None else max(available)
         if number not in available:
             listed = ", ".join(map(str, available))
             raise ReproError(f"{self.folder} has no snapshot of iteration {number}; there are those of {listed}.")

@@ -197,7 +197,7 @@ class EncodingErrorMetrics(Evaluation):
 
     def measure(self, subject: Subject) -> Measured:
         measured = {}
-        for name in self.names(subject.readout_names):
+        for name in self.each(subject):
             readout = subject.readouts[name]
             assert isinstance(readout, MeasuredErrors)
             measured[name] = readout.metrics(subject.snapshot)

@@ -40,7 +40,10 @@ class _Console(Console):
 
 @dataclass(frozen=True)
 class Job:
-    """A run as shown: its label and the folder its record is in; runs of one kind take about as long as each other."""
+    """A run as shown: its label, the folder its record is in, and of what kind it is.
+
+    Those that wait are guessed to take as long as those of their kind that have begun.
+    """
 
     label: str
     folder: Path
@@ -142,6 +145,8 @@ class Watcher:
         rest = [s.remaining_seconds or 0.0 for alike in begun.values() for s in alike if s.state == RUNNING]
         seconds = sum(rest) + sum(waiting[kind] * typical for kind, typical in whole.items())
         others = sum(count for kind, count in waiting.items() if kind not in begun)
+        if not seconds and others:
+            return None, others  # Between stages, of which the next is of other kinds.
         return max(seconds, max(rest, default=0.0) * self._parallel) / self._parallel, others
 
 
