@@ -24,13 +24,10 @@ CAN_BE_REPEATED = "repeat the command to continue from what is kept"
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _AGAIN_AFTER_SECONDS = 10.0
-"""How long after a signal others are ignored, because the work is being closed.
-
-Not for ever: Python drops what a signal raises where that happens in a callback from C.
-"""
+"""How long after a signal others are ignored, because the work is being closed; not for ever, should that hang."""
 
 _MOMENT = 0.05
-"""Seconds after which a signal is sent again that came in a destructor."""
+"""Seconds after which a signal is sent again that Python has dropped."""
 
 _received = signal.SIGINT
 """The signal that raised the last KeyboardInterrupt, as far as is known."""
@@ -65,9 +62,11 @@ def stopped_by_signals() -> Iterator[None]:
     before = {n: handler for n in _SIGNALS if (handler := signal.getsignal(n)) not in (None, signal.SIG_IGN)}
     for number in before:
         signal.signal(number, _stop)
+    told_before, sys.unraisablehook = sys.unraisablehook, lambda dropped: _send_again(dropped, told_before)
     try:
         yield
     finally:
+        sys.unraisablehook = told_before
         for number, handler in before.items():
             signal.signal(number, handler)
         _stopped = None
@@ -75,20 +74,21 @@ def stopped_by_signals() -> Iterator[None]:
 
 def _stop(number: int, frame: FrameType | None) -> None:
     global _received, _stopped
-    if _is_in_destructor(frame):
-        # Python would print and drop what is raised there.
-        threading.Timer(_MOMENT, os.kill, (os.getpid(), number)).start()
-        return
+    del frame
     now = time.monotonic()
     if _stopped is None or now - _stopped >= _AGAIN_AFTER_SECONDS:
         _received, _stopped = signal.Signals(number), now
         raise KeyboardInterrupt
 
 
-def _is_in_destructor(frame: FrameType | None) -> bool:
-    while frame is not None and frame.f_code.co_name != "__del__":
-        frame = frame.f_back
-    return frame is not None
+def _send_again(dropped: sys.UnraisableHookArgs, otherwise: Callable[[sys.UnraisableHookArgs], object]) -> None:
+    """What Python does with what is raised in a destructor, or another callback from C, is to tell this and go on."""
+    global _stopped
+    if _stopped is None or dropped.exc_type is not KeyboardInterrupt:
+        otherwise(dropped)
+        return
+    _stopped = None
+    threading.Timer(_MOMENT, os.kill, (os.getpid(), _received)).start()
 
 
 def received() -> signal.Signals:

@@ -246,7 +246,8 @@ def test_several_values_without_m_are_refused_in_one_sentence(tmp_path, override
 
 
 def test_a_list_and_a_text_with_a_comma_are_one_value():
-    assert configs("seeds=[0,1]", "output_dir='a,b'", multirun=False)[1].seed == 1
+    both = configs("game=fhp", "algorithm=deep_cfr", "seeds=[0,1]", "output_dir='a,b'", multirun=False)
+    assert [config.seed for config in both] == [0, 1]
 
 
 def test_an_unfinished_list_is_one_sentence(tmp_path):

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -283,15 +284,42 @@ def test_a_run_on_a_gpu_has_a_process_that_is_not_forked(worker, tmp_path, monke
     assert worker() == records.FINISHED
 
 
-def test_a_signal_that_comes_in_a_destructor_stops_a_moment_later():
+@pytest.mark.parametrize("where", ["destructor", "callback"])
+def test_a_signal_that_comes_where_python_drops_it_stops_a_moment_later(capsys, where):
+    def stop(*_: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
     class Signals:
-        def __del__(self) -> None:
-            signal.raise_signal(signal.SIGTERM)
+        if where == "destructor":
+            __del__ = stop
 
     def work() -> None:
         with stopping.stopped_by_signals():
-            Signals()
+            signals = Signals()
+            kept = weakref.ref(signals, stop) if where == "callback" else None
+            del signals
             time.sleep(30)
+            assert kept
 
     with pytest.raises(KeyboardInterrupt):
         work()
+    assert stopping.received() == signal.SIGTERM
+    assert not capsys.readouterr().err
+
+
+def test_what_else_python_drops_is_told_as_ever(monkeypatch):
+    told: list[object] = []
+
+    def tell(dropped: Any) -> None:
+        told.append(dropped.exc_type)
+
+    monkeypatch.setattr(sys, "unraisablehook", tell)
+
+    class Fails:
+        def __del__(self) -> None:
+            raise ValueError
+
+    with stopping.stopped_by_signals():
+        Fails()
+    assert told == [ValueError]
+    assert sys.unraisablehook is tell
