@@ -128,7 +128,7 @@ def test_a_second_signal_does_not_disturb_the_closing(number):
 
 
 def test_a_signal_that_got_lost_can_be_repeated(monkeypatch):
-    """What a destructor raises is dropped."""
+    """Should what the first one began not come to its end."""
     monkeypatch.setattr(stopping, "_AGAIN_AFTER_SECONDS", 0.0)
 
     @stopping.stoppable("")
