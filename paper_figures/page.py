@@ -204,7 +204,7 @@ def _results(target: str, scale: str, module: ModuleType, folder: Path) -> str:
             "\n\n".join(_departures(sweeps)),
         ),
         "### Made with",
-        folded(f"{len(sweeps)} sweeps", "\n\n".join(map(_provenance, sweeps))),
+        folded(f"{len(sweeps)} sweeps", _made_with(sweeps)),
     ]
     return "\n" + "\n\n".join(parts) + "\n\n"
 
@@ -216,25 +216,37 @@ def folded(summary: str, text: str, always: bool = False) -> str:
     return f"<details>\n<summary>{summary}</summary>\n\n{text}\n\n</details>"
 
 
-def departures(sweeps: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Sequence[Any]]]]:
-    """Of each sweep of a `provenance.json`: its name, and key -> what it is at scale `paper`, and here.
+EVERY_SWEEP = "every sweep"
 
-    A sweep whose seeds were not all run together is in the file once for each time, and here once.
+
+def departures(sweeps: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Sequence[Any]]]]:
+    """What departs from scale `paper` in the sweeps of a `provenance.json`: key -> what it is there, and here.
+
+    What all of several sweeps depart in comes first, under `EVERY_SWEEP`; then what only some do, under their names.
     """
-    told: list[tuple[str, Mapping[str, Sequence[Any]]]] = []
+    of_sweeps = {}
     for sweep in sweeps:
-        of_sweep = name_of(sweep), sweep["deviations_from_paper"]
-        if of_sweep not in told:
-            told.append(of_sweep)
-    return told
+        # A sweep whose seeds were not all run together is in the file once for each time.
+        alike = name_of(sweep), json.dumps(sweep["deviations_from_paper"])
+        of_sweeps[alike] = name_of(sweep), dict(sweep["deviations_from_paper"])
+    every = list(of_sweeps.values())
+    if len(every) < 2:
+        return every
+    shared = {key: values for key, values in every[0][1].items() if all(of.get(key) == values for _, of in every)}
+    names: dict[str, list[str]] = {}
+    for name, of_sweep in every:
+        own = {key: values for key, values in of_sweep.items() if key not in shared}
+        names.setdefault(json.dumps(own), []).append(name)
+    told = [(", ".join(dict.fromkeys(alike)), json.loads(own)) for own, alike in names.items()]
+    return [(EVERY_SWEEP, shared)] * bool(shared) + [(name, own) for name, own in told if own or not shared]
 
 
 def _departures(sweeps: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A table per sweep, under its name where there are several."""
+    """A table, or one of what all sweeps depart in and one for each that departs in more."""
     every = departures(sweeps)
     for name, keys in every:
         if len(every) > 1:
-            yield f"`{name}`:"
+            yield f"{name}:" if name == EVERY_SWEEP else f"`{name}`:"
         yield _deviations(keys)
 
 
@@ -253,25 +265,42 @@ def _deviations(deviations: Mapping[str, Sequence[Any]]) -> str:
     return "\n".join(lines)
 
 
-def _provenance(p: dict[str, Any]) -> str:
-    def text(key: str) -> str:
-        return ", ".join(str(v) for v in p[key])
+def _made_with(sweeps: Sequence[Mapping[str, Any]]) -> str:
+    """How each sweep's runs were made; what is the same for all of several, such as the machine, is told once."""
+    hardware, now = [_hardware(sweep) for sweep in sweeps], [staleness.line(sweep) for sweep in sweeps]
+    one_machine, one_state = len(set(hardware)) == 1, len(sweeps) > 1 and len(set(now)) == 1
+    paragraphs = [
+        _runs(sweep) + ("." if one_machine else f"; on {on}.") + ("" if one_state else f"\n{state}")
+        for sweep, on, state in zip(sweeps, hardware, now, strict=True)
+    ]
+    machine = f"{'All on' if len(sweeps) > 1 else 'On'} {hardware[0]}. " if one_machine else ""
+    paragraphs.append(f"{machine}Everything else: `provenance.json` beside the picture.")
+    return "\n\n".join([*paragraphs, *[f"Of all sweeps: {now[0]}"] * one_state])
 
+
+def _runs(p: Mapping[str, Any]) -> str:
+    """The command of a sweep, its commits, seeds and times."""
     dirty = " (with uncommitted changes)" if "true" in p["git_dirty"] else ""
     wall, cpu, evaluating = p["wall_seconds"], p.get("cpu_seconds", [None]), evaluation_minutes([p])
     of_processor = "" if None in cpu else f" ({_time(sum(cpu))} of the processor's)"
     measured = "" if evaluating is None else f", and {_time(60 * evaluating)} of evaluations"
-    versions = ", ".join(f"{k} {text(k)}" for k in ("python", "torch", "pytorch-lightning", "hydra-core", "mlflow"))
     # A run that was continued with other code names both commits. Keys are renamed, so a command is one of its commit.
     commits = sorted({commit[:12] for commits_of_run in p["git_commit"] for commit in commits_of_run.split(", ")})
-    threads = f"{p['config'].get('threads', 1)} thread(s) per run"
     now = f" (now `{p['command_now']}`)" if "command_now" in p else ""
     return (
-        f"`{p['command']}`{now} at commit {', '.join(commits)}{dirty}; seeds "
-        f"{text('seeds')}, on {text('cpu')} with {text('cores')} cores, {threads}; {_time(min(wall))} to "
-        f"{_time(max(wall))} per run, {_time(sum(wall))} in all{of_processor}{measured}; {versions}. Everything else: "
-        f"`provenance.json` beside the picture.\n{staleness.line(p)}"
+        f"`{p['command']}`{now} at commit {', '.join(commits)}{dirty}; seeds {', '.join(map(str, p['seeds']))}; "
+        f"{_time(min(wall))} to {_time(max(wall))} per run, {_time(sum(wall))} in all{of_processor}{measured}"
     )
+
+
+def _hardware(p: Mapping[str, Any]) -> str:
+    """On what a sweep ran."""
+
+    def text(key: str) -> str:
+        return ", ".join(map(str, p[key]))
+
+    versions = ", ".join(f"{k} {text(k)}" for k in ("python", "torch", "pytorch-lightning", "hydra-core", "mlflow"))
+    return f"{text('cpu')} with {text('cores')} cores, {p['config'].get('threads', 1)} thread(s) per run; {versions}"
 
 
 def _time(seconds: float) -> str:

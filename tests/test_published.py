@@ -233,6 +233,17 @@ def test_what_is_drawn_from_published_data_is_published_with_these(tmp_path, mon
     assert "### Made with" in filled
 
 
+@pytest.mark.parametrize("result", RESULTS_OF_ALL, ids=name_of)
+def test_what_all_sweeps_depart_in_is_told_once(result):
+    sweeps = result.provenance["sweeps"]
+    told = page.departures(sweeps)
+    shared = dict(told[0][1]) if told[0][0] == page.EVERY_SWEEP else {}
+    for sweep in sweeps:
+        own = [keys for names, keys in told if page.name_of(sweep) in names.split(", ")]
+        assert sweep["deviations_from_paper"] in [shared | keys for keys in own or [{}]]
+    assert not any(shared.keys() & keys.keys() for name, keys in told if name != page.EVERY_SWEEP)
+
+
 def test_who_draws_is_told_what_is_judged_otherwise_than_published(tmp_path, monkeypatch, capsys):
     results, options = tmp_path / "figure9-laptop", Options("laptop", tmp_path / "outputs", 1, "cpu", False)
     shutil.copytree(RESULTS / "figure9-laptop", results)
