@@ -6,6 +6,7 @@ and intervals over seeds are of trainings and turns alike.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,11 @@ SHOWS = "exploitability of play with DCVN's and DEVN's values at the leaves"
 
 _NETWORKS = "experiment=leaves algorithm=dcvn,devn seed=range(5)"
 _FEW = "algorithm.buckets=50"
+_MET = "algorithm.met_in_play=0.5"
+_OWN_STEP = (
+    "experiment=leaves algorithm=devn seed=range(5) '+algorithm.readouts.devn_own_step={kind: ev_zero_sum_cfv}' "
+    "evaluation.play.readouts=[devn_own_step] evaluation.value_errors.readouts=[devn_own_step]"
+)
 SWEEPS = (
     Sweep(
         "data",
@@ -35,14 +41,25 @@ SWEEPS = (
     Sweep(
         "few_buckets",
         f"{_NETWORKS} algorithm.buckets=200",
-        {"laptop": f"{_FEW} evaluation.play.turns=10", "night": _FEW, "smoke": "algorithm.buckets=5 seed=0"},
+        {"laptop": f"{_FEW} evaluation.play.turns=20", "night": _FEW, "smoke": "algorithm.buckets=5 seed=0"},
     ),
+    Sweep("own_step", _OWN_STEP, {"smoke": "seed=0"}, only=("laptop", "smoke")),
+    # Half of the rivers as play meets them: at the other scales hours of turns that are solved for their ranges.
+    Sweep(
+        "met_data", f"experiment=leaves_data seed=0 {_MET}", {"laptop": "algorithm.first=0,40"},
+        only=("laptop", "smoke"),
+    ),
+    Sweep("met", f"{_NETWORKS} {_MET}", {"smoke": "seed=0"}, only=("laptop", "smoke")),
     Sweep("reference", "experiment=leaves_reference seed=range(5)", {"smoke": "seed=0"}),
-)
+)  # fmt: skip
 
 UNSAFE, SAFE = "unsafe", "safe"
 HOW = {UNSAFE: "unsafe", SAFE: "safe"}
 OF_HAND, OF_MET = "error/hand", "error/met"
+ERRORS = {
+    OF_HAND: "per hand", OF_MET: "met in play", "error/matchup": "by matchup", "error/rare": "rare rivers as others",
+}  # fmt: skip
+"""Of the leaves, by how hands and rivers are weighted."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +85,13 @@ LEAVES = {
     DCVN: Shown("DCVN", "networks", DCVN, devn.COLOURS[DCVN]),
     DEVN: Shown("DEVN", "networks", DEVN, devn.COLOURS[DEVN]),
     ZERO_SUM: Shown("DEVN, made zero-sum", "networks", ZERO_SUM, devn.COLOURS[ZERO_SUM]),
+    "own_step": Shown("DEVN, by DCVN's own step", "own_step", "devn_own_step", "#AA4499"),
+    "met_dcvn": Shown("DCVN, ranges of play", "met", DCVN, devn.COLOURS[DCVN]),
+    "met_devn": Shown("DEVN, ranges of play", "met", DEVN, devn.COLOURS[DEVN]),
+    "met_zero_sum": Shown("DEVN, zero-sum, ranges of play", "met", ZERO_SUM, devn.COLOURS[ZERO_SUM]),
     "few_dcvn": Shown("DCVN, fewer buckets", "few_buckets", DCVN, devn.COLOURS[DCVN]),
     "few_devn": Shown("DEVN, fewer buckets", "few_buckets", DEVN, devn.COLOURS[DEVN]),
+    "few_zero_sum": Shown("DEVN, zero-sum, fewer buckets", "few_buckets", ZERO_SUM, devn.COLOURS[ZERO_SUM]),
     "checked_down": Shown("checking down", "reference", "checked_down", "#999999"),
     "uniform": Shown("none: uniform turn", "reference", "uniform", "#999999"),
 }
@@ -78,10 +100,15 @@ LEAVES = {
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
     """Play, and the networks' losses after the last epoch, which is the one that plays."""
-    measured = data.metric.str.fullmatch(r"(unsafe|safe|error/hand|error/met)(/turn_\d+)?")
+    measured = data.metric.str.fullmatch(r"(unsafe|safe|error/\w+)(/turn_\d+)?")
     last = data.groupby(["sweep", "algorithm", "seed"]).step.transform("max")
     losses = data.metric.isin(("unbucketed", "predicting_zero")) & (data.step == last)
     return data[measured | losses].reset_index(drop=True)
+
+
+def present(data: pd.DataFrame) -> dict[str, Shown]:
+    """The rows that were played: not all are at every scale."""
+    return {leaves: shown for leaves, shown in LEAVES.items() if shown.sweep in set(data.sweep)}
 
 
 def turns(data: pd.DataFrame, leaves: str, metric: str) -> pd.DataFrame:
@@ -105,11 +132,14 @@ def loss(data: pd.DataFrame, leaves: str) -> pd.Series:
     return rows.set_index("seed").value
 
 
-def correlations(data: pd.DataFrame, error: str, metric: str = UNSAFE) -> pd.Series:
-    """By seed, Spearman's correlation over networks and turns of an error of the leaves with exploitability."""
+_NETWORKS_LEAVES = (DCVN, DEVN, ZERO_SUM)
+
+
+def correlations(data: pd.DataFrame, error: str, every: Sequence[str] = _NETWORKS_LEAVES) -> pd.Series:
+    """By seed, Spearman's correlation over networks and turns of an error of the leaves with unsafe exploitability."""
     errors, played = (
-        pd.concat([turns(data, leaves, m).T.reset_index(drop=True) for leaves in (DCVN, DEVN, ZERO_SUM)])
-        for m in (error, metric)
+        pd.concat([turns(data, leaves, metric).T.reset_index(drop=True) for leaves in every])
+        for metric in (error, UNSAFE)
     )
     return pd.Series({seed: errors[seed].rank().corr(played[seed].rank()) for seed in errors})
 
@@ -119,10 +149,11 @@ def correlations(data: pd.DataFrame, error: str, metric: str = UNSAFE) -> pd.Ser
 
 def draw(data: pd.DataFrame) -> Figure:
     """Exploitability by leaves; turn by turn, DEVN's against DCVN's; and against the error at the leaves."""
-    figure = Figure(figsize=(14.0, 4.8))
+    figure = Figure(figsize=(14.0, 5.4))
     grid = figure.add_gridspec(1, 3, width_ratios=(4, 3, 3))
     left, middle, right = (figure.add_subplot(grid[0, i]) for i in range(3))
-    for y, (leaves, shown) in enumerate(LEAVES.items()):
+    rows = present(data)
+    for y, (leaves, shown) in enumerate(rows.items()):
         for metric, beside, filled in ((UNSAFE, -0.12, True), (SAFE, 0.12, False)):
             estimate = mean_ci(by_seed(data, leaves, metric))
             spread = [[estimate.mean - estimate.low], [estimate.high - estimate.mean]] if estimate.n > 1 else None
@@ -131,7 +162,7 @@ def draw(data: pd.DataFrame) -> Figure:
                 markerfacecolor=shown.colour if filled else "white",
                 label=f"rivers re-solved {HOW[metric]}" if y == 0 else None,
             )  # fmt: skip
-    left.set_yticks(range(len(LEAVES)), [shown.name for shown in LEAVES.values()])
+    left.set_yticks(range(len(rows)), [shown.name for shown in rows.values()])
     left.invert_yaxis()
     left.set(xlabel=f"exploitability ({UNIT})", xscale="log", title="mean over turns, by leaves")
     devn.plain_numbers(left.xaxis)
@@ -181,7 +212,7 @@ def _turn_by_turn(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def claims(data: pd.DataFrame) -> list[Claim]:
-    """The rules were written before anything was run at laptop scale.
+    """The page says which rules were written before data were seen.
 
     None of the paper's: it measures errors only, from which it concludes that DEVN is to be preferred.
     """
@@ -193,6 +224,10 @@ def claims(data: pd.DataFrame) -> list[Claim]:
             _better(data, "few_devn", "DEVN's leaves play better than DCVN's, fewer buckets", "few_dcvn", "few_devn",
                     metric)
         )  # fmt: skip
+        made = "DEVN's leaves, made zero-sum as DCVN's are, play better than DCVN's"
+        judged.append(_better(data, "zero_sum_dcvn", made, DCVN, ZERO_SUM, metric))
+        if "met" in set(data.sweep):
+            judged += _of_ranges_of_play(data, made, metric)
         for method in (DCVN, DEVN):
             name = devn.NAMES[method]
             judged += [
@@ -206,8 +241,22 @@ def claims(data: pd.DataFrame) -> list[Claim]:
                         method, metric),
             ]  # fmt: skip
     judged += [_safer(data, method) for method in (DCVN, DEVN)]
-    judged.append(_which_error(data))
+    judged += [_which_error(data, other) for other in ERRORS if other != OF_MET]
     return judged
+
+
+def _of_ranges_of_play(data: pd.DataFrame, made: str, metric: str) -> list[Claim]:
+    """What is judged of networks half of whose rivers are as play meets them."""
+    learned = "ranges of play learned"
+    return [
+        _better(data, "met_devn", f"DEVN's leaves play better than DCVN's, {learned}", "met_dcvn", "met_devn", metric),
+        _better(data, "met_zero_sum_dcvn", f"{made}, {learned}", "met_dcvn", "met_zero_sum", metric),
+        *(
+            _better(data, f"{method}_met", f"{devn.NAMES[method]}'s leaves play better if ranges of play are learned",
+                    method, f"met_{method}", metric)
+            for method in (DCVN, DEVN)
+        ),
+    ]  # fmt: skip
 
 
 def _claim(data: pd.DataFrame, name: str, statement: str, measured: Estimate, unit: str, note: str) -> Claim:
@@ -235,11 +284,14 @@ def _safer(data: pd.DataFrame, method: str) -> Claim:
     return _claim(data, f"{method}_safer", statement, gain, "points of the pot", "unsafe minus safe, the same turns")
 
 
-def _which_error(data: pd.DataFrame) -> Claim:
-    more = mean_ci(correlations(data, OF_MET) - correlations(data, OF_HAND))
-    statement = "Errors of the values that are met in play say more of it than errors per hand: unsafe"
-    note = "rank correlation with exploitability, over turns and networks of a seed, less that of errors per hand"
-    return _claim(data, "which_error", statement, more, "", note)
+def _which_error(data: pd.DataFrame, other: str) -> Claim:
+    more = mean_ci(correlations(data, OF_MET) - correlations(data, other))
+    name = "which_error" if other == OF_HAND else f"which_{other.removeprefix('error/')}"
+    statement = f"Errors of the values that are met in play say more of it than errors {ERRORS[other]}: unsafe"
+    note = (
+        f"rank correlation with exploitability, over turns and networks of a seed, less that of errors {ERRORS[other]}"
+    )
+    return _claim(data, name, statement, more, "", note)
 
 
 # -- the page --------------------------------------------------------------------------------------------------------
@@ -248,29 +300,40 @@ def _which_error(data: pd.DataFrame) -> Claim:
 def table(data: pd.DataFrame) -> str:
     """Exploitability and errors by leaves."""
     lines = [
-        "| leaves | unsafe: mean | median | safe: mean | median | error per hand | error met in play | loss |",
-        "|---|---|---|---|---|---|---|---|",
+        "| leaves | unsafe: mean | median | safe: mean | median | "
+        + " | ".join(f"error {name}" for name in ERRORS.values())
+        + " | loss |",
+        "|---" * (6 + len(ERRORS)) + "|",
     ]
-    for leaves, shown in LEAVES.items():
+    for leaves, shown in present(data).items():
         cells = [shown.name]
         for metric in (UNSAFE, SAFE):
             median = digits(float(np.median(turns(data, leaves, metric))))
             cells += [str(mean_ci(by_seed(data, leaves, metric))), median]
         # A turn that no leaves were asked for has no errors of theirs.
-        errors = [str(mean_ci(by_seed(data, leaves, m))) if leaves != "uniform" else "–" for m in (OF_HAND, OF_MET)]
+        cells += [str(mean_ci(by_seed(data, leaves, m))) if leaves != "uniform" else "–" for m in ERRORS]
         losses = loss(data, leaves)
-        lines.append("| " + " | ".join([*cells, *errors, str(mean_ci(losses)) if len(losses) else "–"]) + " |")
-    worse = [turns(data, DEVN, metric) > turns(data, DCVN, metric) for metric in (UNSAFE, SAFE)]
-    together = [f"{int(w.to_numpy().sum())} of {w.size} turns ({HOW[m]})" for w, m in zip(worse, HOW, strict=True)]
-    ranks = [f"{mean_ci(correlations(data, error))} ({name})" for error, name in _ERRORS.items()]
+        lines.append("| " + " | ".join([*cells, str(mean_ci(losses)) if len(losses) else "–"]) + " |")
     notes = [
         f"All in {UNIT}, with 95% intervals over seeds, of which each has turns of its own; medians are over all "
         "turns. Errors per hand are of counterfactual values, in % of the river's pot, as losses on the validation "
-        "rivers are, but of the rivers that the turn leads to.",
-        f"With DEVN's leaves {' and '.join(together)} are more exploitable than with DCVN's.",
-        f"Rank correlation with exploitability (unsafe) over turns and networks: {', '.join(ranks)}.",
+        "rivers are, but of the rivers that the turn leads to; the others are of expected values, in % of the turn's "
+        "pot. Exact leaves have errors, too: unsafe re-solving finds another solution of a river than theirs, and both "
+        "stop short.",
+        f"With DEVN's leaves {' and '.join(_worse(data, metric) for metric in HOW)} than with DCVN's.",
+        "Rank correlation with exploitability (unsafe), over turns:",
     ]
+    ranks = ["| error | all three networks | " + " | ".join(LEAVES[leaves].name for leaves in _NETWORKS_LEAVES) + " |"]
+    ranks.append("|---" * (2 + len(_NETWORKS_LEAVES)) + "|")
+    for error, name in ERRORS.items():
+        of = [_NETWORKS_LEAVES, *([leaves] for leaves in _NETWORKS_LEAVES)]
+        ranks.append(f"| {name} | " + " | ".join(str(mean_ci(correlations(data, error, every))) for every in of) + " |")
+    notes.append("\n".join(ranks))
     return "\n".join([*lines, "", "\n\n".join(notes)])
 
 
-_ERRORS = {OF_HAND: "error per hand", OF_MET: "error met in play"}
+def _worse(data: pd.DataFrame, metric: str) -> str:
+    """In how many turns, and by how much in the median, DEVN's leaves are more exploitable than DCVN's."""
+    more = (turns(data, DEVN, metric) - turns(data, DCVN, metric)).to_numpy()
+    by = digits(float(np.median(more)))
+    return f"{int((more > 0).sum())} of {more.size} turns ({HOW[metric]}; median difference {by}) are more exploitable"

@@ -202,7 +202,9 @@ def test_errors_are_of_the_re_solved_rivers():
     true = [solver.rivers.sweep(p, MEAN, solver._on_river, AS_IS, solver.opening(p)) for p in range(2)]
     solver.leaves = Off(solver.rivers)
     errors = solver.errors()
-    assert errors.met == pytest.approx(30 / 3_000, rel=1e-3)
+    # Whatever they are weighted by, the same error of all is what it is.
+    for weighted in (errors.met, errors.matchup, errors.rare):
+        assert weighted == pytest.approx(30 / 3_000, rel=1e-3)
     by_hand = []
     live = ~solver.rivers.over
     for player in range(2):
@@ -211,3 +213,36 @@ def test_errors_are_of_the_re_solved_rivers():
         wrong = 30 * met / (opponent.sum(2, keepdims=True) * solver.rivers.chips[live][None, :, None])
         by_hand.append(np.sqrt((wrong**2).mean(2)).mean())
     assert errors.hand == pytest.approx(np.mean(by_hand), rel=1e-3)
+
+
+def test_errors_are_weighted_by_what_is_met():
+    """One hand on one river is wrong: counted by hand, with every weight."""
+
+    class Off(Solved):
+        def values(self, player: int, mode: int, how: Rule, opening: Array) -> Array:
+            return true[player] + wrong[player]
+
+    solver = solved(CheckedDown, 10)
+    solver.resolve(50)
+    rivers, openings = solver.rivers, [solver.opening(player) for player in range(2)]
+    true = [rivers.sweep(p, MEAN, solver._on_river, AS_IS, openings[p]) for p in range(2)]
+    wrong = [np.zeros(rivers.shape, np.float32) for _ in range(2)]
+    board, entry, hand = 3, int(np.flatnonzero(~rivers.over)[1]), 20
+    wrong[1][board, entry, hand] = 90.0
+    solver.leaves = Off(rivers)
+    met, matchup, rare = [], [], []
+    for player in range(2):
+        own = openings[player][:, player::2] * rivers.ranges[player][:, None]
+        for b in range(rivers.shape[0]):
+            for e in np.flatnonzero(~rivers.over):
+                apart = rivers.holds[b] @ rivers.holds[b].T == 0
+                meets = apart @ openings[player][b, 2 * e + 1 - player].astype(float)
+                met.append((own[b, e] @ np.abs(wrong[player][b, e]), own[b, e] @ meets))
+                matchup.append((np.abs(wrong[player][b, e]).sum(), meets.sum()))
+                rare.append(met[-1][0] / met[-1][1])
+    errors, pot = solver.errors(), solver.subgame.pot
+    for found, rows in ((errors.met, met), (errors.matchup, matchup)):
+        of_all = np.sum(rows, 0)
+        assert found == pytest.approx(of_all[0] / of_all[1] / pot, rel=1e-3)
+    assert errors.rare == pytest.approx(np.mean(rare) / pot, rel=1e-3)
+    assert len({round(x, 9) for x in (errors.met, errors.matchup, errors.rare)}) == 3

@@ -119,7 +119,7 @@ def test_play_is_measured_on_the_turns_of_the_seed(tmp_path: Path):
         config = config_of(algorithm, None, seed, output_dir=str(tmp_path))
         found.append(measured(RIVERS, config, algorithm.build(RIVERS, config), evaluation))
     for metrics in found[0].values():
-        for name in ("unsafe", "safe", "error/hand", "error/met"):
+        for name in ("unsafe", "safe", "error/hand", "error/met", "error/matchup", "error/rare"):
             each = [metrics[f"{name}/turn_{n:03}"] for n in range(2)]
             assert metrics[name] == pytest.approx(np.mean(each))
             assert each[0] != each[1]
@@ -154,7 +154,8 @@ PLAYED = {
     ("reference", "exact"): 1.0, ("reference", "oracle_dcvn"): 2.0, ("reference", "oracle_devn"): 1.5,
     ("reference", "checked_down"): 10.0, ("reference", "uniform"): 60.0, ("networks", "dcvn"): 4.0,
     ("networks", "devn"): 5.0, ("networks", "devn_zero_sum"): 4.5, ("few_buckets", "dcvn"): 6.0,
-    ("few_buckets", "devn"): 5.5,
+    ("few_buckets", "devn"): 5.5, ("few_buckets", "devn_zero_sum"): 5.0, ("own_step", "devn_own_step"): 4.8,
+    ("met", "dcvn"): 3.0, ("met", "devn"): 2.5, ("met", "devn_zero_sum"): 3.5,
 }  # fmt: skip
 """Exploitability, unsafe; safe, a half."""
 
@@ -170,6 +171,7 @@ def figures_data(scale: str = "laptop") -> pd.DataFrame:
                 hard = 20.0 * n + 3 * seed
                 turn_ = {"unsafe": level + hard, "safe": (level + hard) / 2, "error/met": level + hard}
                 turn_["error/hand"] = (-1) ** n * (level + hard)
+                turn_ |= {"error/matchup": level + hard, "error/rare": -level - hard}
                 measured_ |= {f"{metric}/turn_{n:03}": value for metric, value in turn_.items()}
             common = {"target": "figure13", "scale": scale, "sweep": sweep, "algorithm": algorithm, "seed": seed}
             rows += [{**common, "readout": readout, "metric": m, "step": 1, "value": v} for m, v in measured_.items()]
@@ -190,15 +192,29 @@ def test_figure13_judges_play_turn_by_turn():
     expect(found["dcvn_buckets_unsafe"], HELD, 2.0)
     expect(found["few_devn_unsafe"], HELD, 0.5)
     assert found["devn_safer"][0] == HELD
-    assert found["which_error"][0] == HELD
+    expect(found["zero_sum_dcvn_unsafe"], DID_NOT_HOLD, -0.5)
+    expect(found["met_devn_unsafe"], HELD, 0.5)
+    expect(found["met_zero_sum_dcvn_unsafe"], DID_NOT_HOLD, -0.5)
+    expect(found["dcvn_met_safe"], HELD, 0.5)
+    expect(found["devn_met_unsafe"], HELD, 2.5)
+    assert found["which_error"][0] == found["which_rare"][0] == HELD
+    expect(found["which_matchup"], DID_NOT_HOLD, 0.0)
     assert {verdict for verdict, _ in judged(figure13, figures_data("smoke")).values()} == {NOT_TESTABLE}
+    night = figures_data("night")
+    without = judged(figure13, night[~night.sweep.isin(["met", "own_step"])])
+    assert found.keys() - without.keys() == {name for name in found if "met_" in name or "_met_" in name}
 
 
 def test_figure13_is_drawn_and_tabulated():
     data = figure13.select(figures_data())
     assert len(figure13.draw(data).axes) == 3
     text = figure13.table(data)
-    assert "12 of 12 turns (unsafe) and 12 of 12 turns (safe) are more exploitable" in text
+    each = ("unsafe; median difference 1", "safe; median difference 0.5")
+    assert " and ".join(f"12 of 12 turns ({of}) are more exploitable" for of in each) in text
+    night = data[~data.sweep.isin(["met", "own_step"])]
+    assert len(figure13.draw(night).axes) == 3
+    assert "ranges of play" in text
+    assert "ranges of play" not in figure13.table(night)
     (row,) = (line.split(" | ") for line in text.splitlines() if line.startswith("| DCVN |"))
     assert row[1].startswith("37 [")
     assert row[-1] == "8 [8, 8] |"

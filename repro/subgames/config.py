@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.algorithms.solver import exponent_problems
-from repro.config.fields import added, one_of
+from repro.config.fields import added, between, one_of
 from repro.config.schema import AlgorithmConfig, Config
 from repro.errors import ReproError
 from repro.policies.readout import Readout, Seat
@@ -42,10 +42,20 @@ class StoredSubgamesConfig(SubgamesConfig):
 
     # How their ranges and values are stored: in float16 they take half the room, and are another dataset.
     precision: str = added(one_of(FLOAT32, FLOAT16, default=FLOAT32))
+    # Share of the rivers whose ranges are not random, but what the betting of a random turn makes of such.
+    met_in_play: float = added(between(0, 1, 0.0))
 
     def recipe(self, game: Subgames, seed: int) -> Recipe:
         """What decides the contents of a dataset of these subgames."""
-        return Recipe.of(game, seed, self.solver, self.precision)
+        return Recipe.of(game, seed, self.solver, self.precision, self.met_in_play)
+
+    def problems(self, config: Config, game: Subgames) -> Iterator[str]:
+        yield from super().problems(config, game)
+        if self.met_in_play and game.board_cards != 5:
+            yield (
+                f"algorithm.met_in_play is {self.met_in_play:g} and game.name {game.name}; a turn's betting leads to "
+                "rivers, take game=river_subgames or leave it out."
+            )
 
 
 def folder_of(config: Config) -> Path:

@@ -32,6 +32,7 @@ from repro import durable
 from repro.engine.compiled import Array
 from repro.errors import ReproError
 from repro.subgames.batched import solve_batched
+from repro.subgames.met import is_met, met_board, met_subgame
 from repro.subgames.sampling import random_board, random_subgame
 from repro.subgames.solver import Solution, SolverConfig, solve_all
 from repro.subgames.stored import Stored
@@ -59,6 +60,7 @@ class Recipe(Stored):
         least_pot, strength, ties: as in `repro.subgames.sampling.random_subgame`.
         solver: how the subgames are solved.
         precision: `FLOAT32` or `FLOAT16`, in which ranges and values are stored.
+        met_in_play: share of the rivers that are as play meets them (`repro.subgames.met`).
     """
 
     FORMAT = 1
@@ -68,19 +70,23 @@ class Recipe(Stored):
     ties: str
     solver: SolverConfig
     precision: str = FLOAT32
+    met_in_play: float = 0.0
 
     @classmethod
-    def of(cls, subgames: Subgames, seed: int, solver: SolverConfig, precision: str = FLOAT32) -> Recipe:
+    def of(
+        cls, subgames: Subgames, seed: int, solver: SolverConfig, precision: str = FLOAT32, met_in_play: float = 0.0
+    ) -> Recipe:
         """The recipe of a kind of subgames."""
         return cls(
             subgames.deck.ranks, subgames.deck.suits, subgames.board_cards, seed, subgames.least_pot,
-            subgames.strength, subgames.ties, solver, precision,
+            subgames.strength, subgames.ties, solver, precision, float(met_in_play),
         )  # fmt: skip
 
     @property
     def plain(self) -> dict[str, Any]:
         # Datasets of earlier versions, which knew no other, keep their names.
-        return {key: value for key, value in super().plain.items() if (key, value) != ("precision", FLOAT32)}
+        before = {"precision": FLOAT32, "met_in_play": 0.0}
+        return {key: value for key, value in super().plain.items() if key not in before or value != before[key]}
 
     @property
     def name(self) -> str:
@@ -96,12 +102,19 @@ class Recipe(Stored):
     def subgame(self, number: int) -> Subgame:
         """The subgame of that number, unsolved."""
         deck = Deck(self.ranks, self.suits)
+        if is_met(self.seed, number, self.met_in_play):
+            return met_subgame(self.seed, number, deck, self.least_pot, self.strength, self.ties)
         return random_subgame(self.seed, number, self.board_cards, deck, self.least_pot, self.strength, self.ties)
 
     def boards(self, numbers: Sequence[int]) -> Array:
         """`[n, cards]` int8 boards of the subgames of these numbers."""
+        return np.array([self._board(number) for number in numbers], np.int8)
+
+    def _board(self, number: int) -> tuple[int, ...]:
         deck = Deck(self.ranks, self.suits)
-        return np.array([random_board(self.seed, number, self.board_cards, deck)[0] for number in numbers], np.int8)
+        if is_met(self.seed, number, self.met_in_play):
+            return met_board(self.seed, number, deck)
+        return random_board(self.seed, number, self.board_cards, deck)[0]
 
 
 @dataclass(frozen=True)
@@ -199,8 +212,9 @@ class Dataset:
         return ReproError(
             f"{len(numbers)} of the {shards} shards of subgames in {self.folder} are not solved yet, the first of them "
             f"{numbers[0]}; solve them first, with algorithm=solved_subgames, algorithm.iterations={shards}, "
-            f"seed={self.recipe.seed}, and the same game, algorithm.solver and algorithm.precision (and force=true if "
-            "that run is finished). A dataset of another game.least_pot or algorithm.solver.tolerance is another one."
+            f"seed={self.recipe.seed}, and the same game, algorithm.solver, algorithm.precision and "
+            "algorithm.met_in_play (and force=true if that run is finished). A dataset of another game.least_pot or "
+            "algorithm.solver.tolerance is another one."
         )
 
     def _numbers(self, shard: int) -> range:

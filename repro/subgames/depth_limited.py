@@ -83,6 +83,20 @@ class Rivers:
         opening[:, 1 - player :: 2] *= np.float32(self.boards.chance)
         return opening
 
+    def shares(self, player: int, opening: Array) -> Array:
+        """`[2, boards, entries, hands]` float64 both players' ranges, which sum to 1, from `player`'s opening.
+
+        Where a player's strategy brings no hand to a river, which has values nevertheless, the range is that before the
+        turn's betting.
+        """
+        own, opponent = opening[:, player::2] * self.ranges[player][:, None], opening[:, 1 - player :: 2]
+        shares = np.empty((2, *self.shape))
+        for of, reach in ((player, own), (1 - player, opponent)):
+            before = np.broadcast_to(self.ranges[of][:, None], reach.shape)
+            range_ = np.where(reach.sum(2, keepdims=True) > 0, reach, before).astype(float)
+            shares[of] = range_ / np.maximum(range_.sum(2, keepdims=True), np.finfo(float).tiny)
+        return shares
+
     def total(self, values: Array) -> Array:
         """`[entries, hands of the turn]` over all boards."""
         total = np.zeros((self.shape[1], self._all_hands), np.float32)
@@ -102,9 +116,8 @@ class Rivers:
     def met(self, reach: Array) -> Array:
         """`[boards, entries, hands]` reach of one player -> that of hands that each hand can meet [DEVN, eq. 5]."""
         reach = reach.astype(float)
-        of_card, total = reach @ self.holds, reach.sum(2, keepdims=True)
-        cards = (self.boards.first, self.boards.second)
-        met = total + reach - sum(np.take_along_axis(of_card, card[:, None], 2) for card in cards)
+        total = reach.sum(2, keepdims=True)
+        met = total + reach - reach @ self.holds @ self.holds.transpose(0, 2, 1)
         # Where no hand can be met, subtraction leaves rounding errors.
         return np.where(met > 1e-12 * total, met, 0.0)
 
@@ -232,10 +245,16 @@ class LeafErrors:
             networks are, averaged over rivers and players, as a fraction of the river's pot.
         met: mean absolute error of expected values, over hands, rivers and players by the probability that they are
             met in play, as a fraction of the turn's pot.
+        matchup: the same by the probability that the opponent brings a hand that they can meet, whether their own
+            player brings them or not.
+        rare: the same by the probability that they are met once the river is reached: rivers to which the strategies
+            rarely lead count as much as others.
     """
 
     hand: float
     met: float
+    matchup: float
+    rare: float
 
 
 class DepthLimitedSolver(SubgameSolver):
@@ -272,6 +291,10 @@ class DepthLimitedSolver(SubgameSolver):
     def opening(self, player: int) -> Array:
         """`[boards, 2 * entries, hands]` reach under the average turn strategy; the player's own without the range."""
         return self._opening(player, self._on_turn[1])
+
+    def shares(self) -> Array:
+        """`[2, boards, entries, hands]` both players' ranges at the rivers, by the turn's strategies of the moment."""
+        return self.rivers.shares(0, self._opening(0, self._on_turn[0]))
 
     def resolve(self, iterations: int) -> None:
         """Solve the rivers, unsafe."""
@@ -313,7 +336,7 @@ class DepthLimitedSolver(SubgameSolver):
 
     def errors(self) -> LeafErrors:
         """Of the leaves, after `resolve`."""
-        hand, absolute, probability = [], 0.0, 0.0
+        hand, rare, absolute, probability = [], [], np.zeros(2), np.zeros(2)
         live = ~self.rivers.over
         chips = self.rivers.chips[live]
         for player, promised in enumerate(self.promised()):
@@ -324,9 +347,12 @@ class DepthLimitedSolver(SubgameSolver):
             own = (opening[:, player::2] * self.rivers.ranges[player][:, None])[:, live].astype(float)
             hand.append((np.sqrt(np.square(wrong).mean(2))[opponent > 0] / opponent[opponent > 0]).mean())
             # An expected value is the counterfactual one over the probability that the opponent is there.
-            absolute += float((own * np.abs(wrong)).sum())
-            probability += float((own * matchup).sum())
-        return LeafErrors(float(np.mean(hand)), absolute / probability / self.subgame.pot)
+            at_river, reached = (own * np.abs(wrong)).sum(2), (own * matchup).sum(2)
+            rare.append((at_river[reached > 0] / reached[reached > 0]).mean())
+            absolute += at_river.sum(), np.abs(wrong).sum()
+            probability += reached.sum(), matchup.sum()
+        met, by_matchup = absolute / probability / self.subgame.pot
+        return LeafErrors(float(np.mean(hand)), float(met), float(by_matchup), float(np.mean(rare)) / self.subgame.pot)
 
     def _opening(self, player: int, table: Array) -> Array:
         reach = np.empty((2 * self.rivers.shape[1], len(self._hands[0])), np.float32)

@@ -8,7 +8,7 @@ the leaves, re-solves the rivers that result, and gives the exploitability of th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -73,30 +73,18 @@ class PredictedLeaves(Leaves):
         values = np.zeros(self.rivers.shape, np.float32)
         if len(self._live) == 0:
             return values
-        own = opening[:, player::2] * self.rivers.ranges[player][:, None]
-        opponent = opening[:, 1 - player :: 2]
-        both = (own, opponent) if player == 0 else (opponent, own)
-        shares = [self._shares(p, reach) for p, reach in enumerate(both)]
+        shares = self.rivers.shares(player, opening)
         ranges = self._rows(*shares)
         matchup = self._rows(*(self.rivers.met(shares[1 - p]) for p in range(2)))
         bucket = torch.from_numpy(self._bucket)
         inputs = self._data.inputs_of(self._boards, self._chips, ranges, bucket)
         with torch.no_grad():
             cfv = self._readout.predicted(self._network, inputs, Truth(torch.empty(0), matchup, ranges, bucket))
-        reached = opponent[:, self._live].sum(2, dtype=float).reshape(-1, 1) * self._chips[:, None]
+        opponent = opening[:, 1 - player :: 2][:, self._live]
+        reached = opponent.sum(2, dtype=float).reshape(-1, 1) * self._chips[:, None]
         boards, _, hands = self.rivers.shape
         values[:, self._live] = (cfv[:, player].numpy() * reached).reshape(boards, len(self._live), hands)
         return values
-
-    def _shares(self, player: int, reach: Array) -> Array:
-        """`[boards, entries, hands]` a player's ranges, which sum to 1.
-
-        Where the player's strategy of the moment brings no hand to a river, which has values nevertheless, the range is
-        that before the turn's betting.
-        """
-        before = np.broadcast_to(self.rivers.ranges[player][:, None], reach.shape)
-        range_ = np.where(reach.sum(2, keepdims=True) > 0, reach, before).astype(float)
-        return range_ / np.maximum(range_.sum(2, keepdims=True), np.finfo(float).tiny)
 
     def _rows(self, of_first: Array, of_second: Array) -> torch.Tensor:
         """`[n, 2, hands]` float32, a row for each board and entry with chips behind, from both players' arrays."""
@@ -201,8 +189,9 @@ class Play(Evaluation):
     same, those of another seed others.
 
     Metrics: `unsafe` and `safe`, the exploitability of turn and re-solved rivers together (half of what both best
-    responses win), the mean over turns; `error/hand` and `error/met`, of the leaves at the ranges that the average
-    strategies lead to (`repro.subgames.depth_limited.LeafErrors`); and all of these of each turn, `unsafe/turn_000`.
+    responses win), the mean over turns; `error/hand`, `error/met`, `error/matchup` and `error/rare`, of the leaves at
+    the ranges that the average strategies lead to (`repro.subgames.depth_limited.LeafErrors`); and all of these of each
+    turn, `unsafe/turn_000`.
     """
 
     OF_PLAYERS = False
@@ -256,7 +245,8 @@ class Play(Evaluation):
         solver.resolve(self.resolving)
         unsafe, errors = solver.exploitability(), solver.errors()
         solver.resolve_safely(self.resolving)
-        measured = {UNSAFE: unsafe, SAFE: solver.exploitability(), "error/hand": errors.hand, "error/met": errors.met}
+        measured = {UNSAFE: unsafe, SAFE: solver.exploitability()}
+        measured |= {f"error/{kind}": value for kind, value in asdict(errors).items()}
         return {metric: 100 * value for metric, value in measured.items()}
 
 
