@@ -180,7 +180,8 @@ def _better(data: pd.DataFrame, name: str, change: str, method: str, before: Set
     verdict, least = devn.all_above(_improvements(data, (method, before), (method, after)), 0)
     claim = Claim(
         f"{method}_{name}",
-        f"{change[0].upper()}{change[1:]} at every depth ({before} to {after}): {devn.NAMES[method]}", "Fig. 2b",
+        f"{change[0].upper()}{change[1:]} at every depth, {devn.NAMES[method]}: {devn.named(data, before)} to "
+        f"{devn.named(data, after)}", "Fig. 2b",
         unless_smoke(data, verdict), least, "%", min(_paper_improvements((method, before), (method, after))),
         note="relative improvement, the number of layers that decides, paired by seed; holds if all are above 0",
     )  # fmt: skip
@@ -194,7 +195,9 @@ def _small_devn(data: pd.DataFrame, large: Setting, hidden: int) -> Claim:
     paper_value = devn.lower_by(large.paper_loss(DCVN, hidden), S1.paper_loss(DEVN, hidden))
     more = "twice the buckets and layers twice as wide" if large is S3 else "as many buckets and layers twice as wide"
     claim = Claim(
-        f"small_devn_{large.name}_{hidden}", f"DEVN (I) is better than DCVN with {more} ({large}), {hidden} layers",
+        f"small_devn_{large.name}_{hidden}", 
+        f"DEVN is better than DCVN with {more}, {hidden} layers: {devn.named(data, S1)} against "
+        f"{devn.named(data, large)}",
         "Fig. 2b" if large is S3 else "ours", unless_smoke(data, above(measured, 0)), measured, "%", paper_value,
         note="relative improvement, paired by seed; holds if above 0",
     )  # fmt: skip

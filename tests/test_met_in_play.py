@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,7 @@ def test_rivers_are_what_a_network_is_asked_while_a_turn_is_solved(tmp_path: Pat
     training = ValueNetwork(RIVERS, algorithm, config)
     (readout,) = readouts_of(RIVERS, config).values()
     assert isinstance(readout, PredictedValues)
+    network = partial(PredictedLeaves, readout=readout, snapshot=training.snapshot())
     asked: list[list[torch.Tensor]] = []
     of = SubgameData.inputs_of
 
@@ -99,7 +101,7 @@ def test_rivers_are_what_a_network_is_asked_while_a_turn_is_solved(tmp_path: Pat
 
         def __init__(self, rivers: Rivers) -> None:
             super().__init__(rivers)
-            self.exact, self.network = Solved(rivers), PredictedLeaves(rivers, readout, training.snapshot())
+            self.exact, self.network = Solved(rivers), network(rivers)
 
         def estimated(self, player: int, mode: int, how: Rule, opening: np.ndarray) -> np.ndarray:
             self.network.estimated(player, mode, how, opening)
