@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, count
@@ -156,19 +156,40 @@ def titles(jobs: Sequence[Sequence[str]]) -> list[str]:
 
 
 def titled_together(runs: Sequence[Run]) -> list[Run]:
-    """The runs of several commands, with titles as if they were one's: what all share comes last."""
+    """The runs of one command or of several, with titles as if they were one's: what all share comes last.
+
+    So do the experiment and the algorithm where runs are told apart without them: by other words, or by read-outs.
+    """
     words = [run.title.split() for run in runs]
     shared = set.intersection(*map(set, words)) - {WHO} if words else set()
-    return [
-        replace(
-            run, title=" ".join([*(w for w in said if w not in {*shared, WHO}), WHO, *(w for w in said if w in shared)])
-        )
-        for run, said in zip(runs, words, strict=True)
-    ]
+    settings: dict[tuple[tuple[str, ...], str], set[str]] = {}
+    for run, said in zip(runs, words, strict=True):
+        alike = str({**hyperparameters(run.config), "seed": None})
+        for curve in _curves(run, said, shared):
+            settings.setdefault(curve, set()).add(alike)
+    retitled = []
+    for run, said in zip(runs, words, strict=True):
+        told = all(len(settings[curve]) == 1 for curve in _curves(run, said, shared))
+        last = [w for w in said if w in shared or (told and _is_choice(w))]
+        first = [w for w in said if w not in {*last, WHO}]
+        retitled.append(replace(run, title=" ".join([*first, WHO, *last])))
+    return retitled
+
+
+def _curves(run: Run, said: Sequence[str], shared: Collection[str]) -> list[tuple[tuple[str, ...], str]]:
+    """What tells a run's curves from others without its experiment and algorithm, a curve per read-out."""
+    others = tuple(word for word in said if word not in {*shared, WHO} and not _is_choice(word))
+    readouts = {name for config in run.configs for name in config.algorithm.readouts}
+    trained = {f"{TRAINING} {config.algorithm.name}" for config in run.configs}
+    return [(others, name) for name in sorted(readouts | trained)]
+
+
+def _is_choice(word: str) -> bool:
+    return word.partition("=")[0] in _CHOICES
 
 
 def curve_name(title: str, config: Config, readout: str) -> str:
-    """What runs of all seeds are called that a command asked for: `simulations=800 d2cfr`.
+    """What runs of all seeds are called that a command asked for: `800 simulations d2cfr`.
 
     Args:
         title: of the run, or empty.
@@ -178,22 +199,31 @@ def curve_name(title: str, config: Config, readout: str) -> str:
 
 
 def run_name(title: str, config: Config, readout: str) -> str:
-    """What a run in MLflow is called: `simulations=800 s2 d2cfr`, or `simulations=800 s2 training d2cfr`."""
-    return _named(title, config, readout, f"s{config.seed} ")
+    """What a run in MLflow is called: `800 simulations d2cfr s2`, or `800 simulations training d2cfr s2`."""
+    return _named(title, config, readout, f"s{config.seed}")
 
 
 def mean_name(title: str, config: Config, readout: str) -> str:
-    """What the mean of runs of all seeds is called: `simulations=800 mean d2cfr`."""
-    return _named(title, config, readout, "mean ")
+    """What the mean of runs of all seeds is called: `800 simulations d2cfr mean`."""
+    return _named(title, config, readout, "mean")
 
 
-def _named(title: str, config: Config, readout: str, seed: str) -> str:
+def _named(title: str, config: Config, readout: str, which: str) -> str:
     who = f"{TRAINING} {config.algorithm.name}" if readout == TRAINING else readout
     differs, _, shared = (title or WHO).partition(WHO)
     # An algorithm that is called like its read-out is not said twice.
-    first = [word for word in differs.split() if word != f"algorithm={who.removeprefix(f'{TRAINING} ')}"]
-    last = [word for word in shared.split() if word.partition("=")[0] not in _CHOICES]
-    return " ".join([*first, f"{seed}{who}", *last])[:_LONGEST_NAME]
+    first = [in_a_name(w) for w in differs.split() if w != f"algorithm={who.removeprefix(f'{TRAINING} ')}"]
+    last = [word for word in shared.split() if not _is_choice(word)]
+    return " ".join([*first, who, *([which] if which else []), *last])[:_LONGEST_NAME]
+
+
+def in_a_name(word: str) -> str:
+    """`key=value` as a name begins with it: lists of runs and legends cut all but a name's first characters."""
+    key, _, value = word.partition("=")
+    if _is_choice(word):
+        return value
+    # Of yes and no the key says more.
+    return word if value.lower() in {"true", "false", "null"} else f"{value} {key}"
 
 
 def _said(override: str) -> tuple[str, str] | None:

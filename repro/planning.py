@@ -38,7 +38,7 @@ from repro.config.memory import check_memory
 from repro.config.schema import Config
 from repro.errors import ReproError
 from repro.importing import import_named
-from repro.planned import MOST_AT_ONCE, Run, titles
+from repro.planned import MOST_AT_ONCE, Run, titled_together, titles
 from repro.suggestions import did_you_mean
 from repro.trained import full_key, is_to_train
 
@@ -89,9 +89,9 @@ def plan(overrides: Sequence[str], multirun: bool, config_dir: str | None = None
         _check_launching(overrides)
         jobs = jobs_of(overrides, multirun)
         configs, notes = _composed(jobs)
-        runs = [
-            replace(_run(cfg, job), title=title) for cfg, job, title in zip(configs, jobs, titles(jobs), strict=True)
-        ]
+        runs = titled_together(
+            [replace(_run(cfg, job), title=title) for cfg, job, title in zip(configs, jobs, titles(jobs), strict=True)]
+        )
     for run in runs:
         for config in run.configs:
             check_with_game(config, game_for_checks(config))

@@ -14,7 +14,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -251,19 +253,32 @@ def server_command(uri: str, port: int) -> tuple[list[str], Mapping[str, str]]:
     return [sys.executable, "-m", "mlflow", "server", *where, *_SERVER], {**os.environ, **_ENVIRONMENT}
 
 
-def _serve(arguments: argparse.Namespace) -> int:
+def _looked_up(target: str | None, options: Options, port: int) -> tuple[str, list[str]]:
+    """The store in an output folder, and links to what is to be seen in its UI.
+
+    Raises:
+        ReproError: as `links_to`.
+    """
     from repro.tracking import views  # noqa: PLC0415
     from repro.tracking.store import default_uri, open_store  # noqa: PLC0415
 
+    uri = default_uri(options.output)
+    client = open_store(uri)
+    if target is not None:
+        return uri, links_to(client, target, options, port)
+    server = server_of(None, port)
+    newest = [(experiment, views.newest(experiment)) for experiment in client.search_experiments()]
+    latest = [f"{e.name}, the newest: {views.link(server, e, view)}" for e, view in newest if view is not None]
+    return uri, [views.front_page(server), *latest]
+
+
+def _serve(arguments: argparse.Namespace) -> int:
     _check_port(arguments.port)
     _check_output(arguments.output)
-    output = arguments.output.absolute()
-    uri = default_uri(output)
-    client = open_store(uri)
-    options = Options(arguments.scale, output, 1, "cpu", False)
-    links = [views.front_page(server_of(None, arguments.port))]
-    if arguments.target is not None:
-        links = links_to(client, arguments.target, options, arguments.port)
+    options = Options(arguments.scale, arguments.output.absolute(), 1, "cpu", False)
+    # In a process of its own: what MLflow takes of memory is not kept as long as the UI runs.
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        uri, links = process.submit(_looked_up, arguments.target, options, arguments.port).result()
     print("in some seconds, and until Ctrl-C, the MLflow UI is at", *links, sep="\n  ", flush=True)
     return _until_stopped(*server_command(uri, arguments.port))
 

@@ -145,6 +145,25 @@ def test_a_trial_that_cannot_be_is_failed_and_the_study_goes_on(conf, tmp_path, 
     assert "trial 1: algorithm.when_no_positive is 'typo'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_a_study_whose_first_trial_cannot_be_done_is_begun_again_with_another_definition(conf, tmp_path, capsys):
+    words = ["tiny", "trials=1", "fresh_seeds=[]", f"output_dir={tmp_path}", "--config-dir", conf]
+    too_little = [*words, "budget.limit=10"]
+    for _ in range(2):
+        assert tune.main(too_little) == 2
+        told = capsys.readouterr().err
+        assert told.startswith("error: the first trial cannot be done: budget.limit is 10 nodes_touched, which the run")
+        assert "(its evaluations are at " in told
+    assert tune.main([*words, "--dry-run"]) == 0
+    assert "study tiny: 0 of 1 trial(s) ended" in capsys.readouterr().out
+    assert tune.main(words) == 0
+    assert [trial.state.name for trial in stored(tmp_path).trials] == ["COMPLETE"]
+    # What it was worth is not given up.
+    assert tune.main(too_little) == 2
+    assert "which is there with another budget" in capsys.readouterr().err
+
+
 def test_a_space_has_the_form_of_the_configuration():
     space = {
         "network": {"kind": "categorical", "choices": ["fc", None, True]},

@@ -56,8 +56,8 @@ def state_of(experiment, key: str) -> dict:
 def test_names_begin_with_what_was_swept_and_tell_all_runs_apart(swept):
     names = sorted(run.info.run_name for run in tracked(swept)[1])
     assert len(set(names)) == len(names) == 16
-    assert names[:2] == ["iterations=4 s0 cfr snapshot_every=2", "iterations=4 s0 cfr_plus snapshot_every=2"]
-    assert "iterations=8 s1 training cfr_plus snapshot_every=2" in names
+    assert names[:2] == ["4 iterations cfr s0 snapshot_every=2", "4 iterations cfr s1 snapshot_every=2"]
+    assert "8 iterations training cfr_plus s1 snapshot_every=2" in names
 
 
 def test_runs_of_one_curve_differ_by_their_seed_alone_and_none_is_nested(swept):
@@ -114,11 +114,31 @@ def test_titles_say_what_differs_first_and_what_is_shared_last():
         for seed in (0, 1)
     ]
     assert titles(jobs) == [f"value.steps={steps} {WHO} network.width=8" for steps in (1, 1, 2, 2)]
-    runs = [Run([], {}, f"{said}{WHO} iterations=9") for said in ("", "memory=aggregated ")]
+    config = planned("game=kuhn", "algorithm=cfr").config
+    runs = [Run([config], {}, f"{said}{WHO} iterations=9") for said in ("", "memory=aggregated ")]
     assert [run.title for run in titled_together(runs)] == [
         f"{WHO} iterations=9",
         f"memory=aggregated {WHO} iterations=9",
     ]
+
+
+def names_of(target: str, scale: str) -> list[str]:
+    _, runs = plan_target(target, Options(scale, Path("outputs"), 1, "cpu", False))
+    return list(
+        {curve_name(run.title, run.config, name): None for run in runs for name in run.config.algorithm.readouts}
+    )
+
+
+def test_names_differ_in_their_first_characters():
+    """Legends and lists cut what follows."""
+    swept = [50, 100, 150, 200, 300, 500, 800, 1000]
+    assert [name.split()[0] for name in names_of("figure9", "laptop")] == list(map(str, swept))
+    names = names_of("figure1", "paper")
+    assert {"sd_cfr", "deep_cfr", "sd_cfr_1000", "aggregated memory sd_cfr"} < set(names)
+    assert not any("=" in name or "figure1" in name for name in names)
+    # An experiment is named where nothing else tells its runs apart.
+    assert {"openspiel_leduc deep_cfr", "sd_cfr_leduc deep_cfr"} < set(names_of("d2cfr_baselines", "laptop"))
+    assert {"dcvn", "devn", "devn_own_step", "exact"} < set(names_of("figure13", "laptop"))
 
 
 def test_runs_of_different_algorithms_are_different_curves_though_their_read_outs_have_one_name():
@@ -153,7 +173,7 @@ def test_a_run_that_was_killed_goes_on_in_the_same_runs_under_the_newest_command
     assert {r.info.run_id for r in runs} == before
     assert {r.info.status for r in runs} == {"FINISHED"}
     assert {r.data.tags["repro.invocation"] for r in runs} == {command.invocation}
-    assert sorted(r.info.run_name for r in runs) == ["s0 cfr iterations=4", "s0 training cfr iterations=4"]
+    assert sorted(r.info.run_name for r in runs) == ["cfr s0 iterations=4", "training cfr s0 iterations=4"]
 
 
 # -- figures ---------------------------------------------------------------------------------------------------------
@@ -175,7 +195,7 @@ def data_of(seeds: int) -> pd.DataFrame:
 
 def test_means_are_over_seeds_with_their_interval_at_steps_that_all_have():
     first, second = means.of_figure(data_of(3), ["exploitability"])
-    assert (first.name, second.name) == ("simulations=1 mean d2cfr", "simulations=8 mean d2cfr")
+    assert (first.name, second.name) == ("1 simulations d2cfr mean", "8 simulations d2cfr mean")
     assert first.curves.keys() == {"exploitability", "exploitability/low", "exploitability/high", "nodes_touched"}
     expected = mean_ci([400.0, 401.0, 402.0])
     assert {name: curve.to_dict()[2] for name, curve in second.curves.items() if "/" in name} == {
@@ -186,6 +206,13 @@ def test_means_are_over_seeds_with_their_interval_at_steps_that_all_have():
     (alone, _) = means.of_figure(data_of(1), ["exploitability"])
     assert alone.curves.keys() == {"exploitability", "nodes_touched"}
     assert not list(means.of_figure(data_of(1), ["best"]))
+
+
+def test_means_have_the_costs_of_their_training_where_read_outs_have_none():
+    data = data_of(3)
+    of_training = data[(data.readout != "d2cfr") | (data.metric == "exploitability")]
+    for found, expected in zip(*(means.of_figure(d, ["exploitability"]) for d in (of_training, data)), strict=True):
+        assert found.curves["nodes_touched"].to_dict() == expected.curves["nodes_touched"].to_dict()
 
 
 def test_of_means_the_bounds_are_charted_with_them_and_left_out_by_themselves():
@@ -212,7 +239,7 @@ def test_a_figure_is_logged_once_and_again_when_its_files_change(tmp_path):
     assert second != first
     runs = client.search_runs([experiment.experiment_id])
     assert sorted(run.info.run_name for run in runs) == [
-        "figure9 smoke figure", "simulations=1 mean d2cfr", "simulations=8 mean d2cfr",
+        "1 simulations d2cfr mean", "8 simulations d2cfr mean", "figure9 smoke figure",
     ]  # fmt: skip
     (view,) = (views.of_means("figure9", "smoke", ["exploitability"]),)
     found = client.search_runs([experiment.experiment_id], view.state()["searchFilter"])
@@ -228,8 +255,8 @@ MCCFR = (
     "game=kuhn", "algorithm=es_mccfr", "algorithm.iterations=20,40", "algorithm.snapshot_every=10", "seed=range(3)",
 )  # fmt: skip
 MEANS = [
-    "iterations=20 mean es_mccfr snapshot_every=10", "iterations=20 mean training es_mccfr snapshot_every=10",
-    "iterations=40 mean es_mccfr snapshot_every=10", "iterations=40 mean training es_mccfr snapshot_every=10",
+    "20 iterations es_mccfr mean snapshot_every=10", "20 iterations training es_mccfr mean snapshot_every=10",
+    "40 iterations es_mccfr mean snapshot_every=10", "40 iterations training es_mccfr mean snapshot_every=10",
 ]  # fmt: skip
 
 
@@ -392,5 +419,12 @@ def test_the_ui_of_a_folder_that_nothing_was_run_in_is_refused_and_makes_none(tm
             "output folder of a run.\n"
         )
     assert not list(tmp_path.iterdir())
-    open_store(default_uri(tmp_path))
+    client = open_store(default_uri(tmp_path))
+    client.create_experiment("kuhn")
+    views.save(client, client.get_experiment_by_name("kuhn"), views.of_command("0123456789ab", ["exploitability"]))
     assert ui.main() == 0
+    told = capsys.readouterr().out
+    assert "kuhn, the newest: http://127.0.0.1:5998/#/experiments/1/runs?viewStateShareKey=command-0123456789ab" in told
+    monkeypatch.setattr("sys.argv", ["ui", "kuhm", "--output", str(tmp_path), "--port", "5998"])
+    assert ui.main() == 2
+    assert capsys.readouterr().err.startswith("error: target 'kuhm' is unknown")

@@ -20,7 +20,7 @@ from repro.config.schema import Config
 from repro.evaluation.statistics import bands
 from repro.measuring import is_measured, measured_rows
 from repro.one_seed import params_of
-from repro.planned import Run, mean_name, union
+from repro.planned import Run, in_a_name, mean_name, union
 from repro.tracking.mlflow_runs import COST, INVOCATION_TAG, MEAN_TAG, METRICS_AT_ONCE, NODES, PARAMS_AT_ONCE, SWEEP
 from repro.tracking.store import Store
 
@@ -51,21 +51,29 @@ class Mean:
 def of_figure(data: pd.DataFrame, metrics: Sequence[str]) -> Iterator[Mean]:
     """The means of a figure's data (`paper_figures.frame`), with what they cost, at steps that all seeds have.
 
+    What a training cost is what its read-outs did, where these have no such rows of their own.
+
     Args:
         metrics: those that are wanted; a read-out without any of them has no mean.
     """
     swept = [column for column in data.columns if column not in (*frame.LEADING, *frame.MEASURED)]
     several = data["sweep"].nunique() > 1
-    wanted = data[data["metric"].isin([*metrics, NODES, COST]) & (data["readout"] != TRAINING)]
+    of_training, is_cost = data["readout"] == TRAINING, data["metric"].isin([NODES, COST])
+    wanted = data[(data["metric"].isin(metrics) | is_cost) & ~of_training]
+    same = ["sweep", "algorithm", "seed", "step", *swept]
+    costs = data.loc[of_training & is_cost, [*same, "metric", "value"]]
     for _, of_sweep in wanted.groupby(["sweep", "algorithm"], sort=False):
         differ = [column for column in swept if of_sweep[column].nunique(dropna=False) > 1]
-        for _, group in of_sweep.groupby(["readout", *swept], sort=False, dropna=False):
+        for _, measured in of_sweep.groupby(["readout", *swept], sort=False, dropna=False):
+            lacking = costs[~costs["metric"].isin(measured["metric"])]
+            group = pd.concat([measured, lacking.merge(measured[same].drop_duplicates())])
             curves = _all_curves(group, {NODES, COST} - set(metrics))
             if not curves.keys() & set(metrics):
                 continue
             first = group.iloc[0]
             sweep = [f"({first['sweep']})"] if several else []
-            name = " ".join([*(f"{c}={_plain(first[c])}" for c in differ), "mean", str(first["readout"]), *sweep])
+            words = [in_a_name(f"{c}={_plain(first[c])}") for c in differ]
+            name = " ".join([*words, str(first["readout"]), "mean", *sweep])
             params = {
                 "algorithm": first["readout"], "training": first["algorithm"], "readout": first["readout"],
                 "sweep": first["sweep"], "seeds": group["seed"].nunique(), **{c: _plain(first[c]) for c in swept},

@@ -111,7 +111,7 @@ class View:
 
 
 def _chart(metrics: Sequence[str], x: str, section: str) -> dict[str, Any]:
-    """Metrics by iteration, or by another metric, on logarithmic axes."""
+    """Metrics by iteration, on logarithmic axes, or by another metric, whose axis MLflow leaves linear."""
     is_step = x == "step"
     return {
         "type": "LINE",
@@ -184,6 +184,12 @@ def save(client: Store, experiment: Experiment, view: View) -> None:
     oldest = sorted(of_commands, key=lambda key: _made_at(of_commands[key]))
     for key in oldest[: max(0, len(oldest) - _MOST_OF_COMMANDS + 1)]:
         client.delete_experiment_tag(experiment.experiment_id, key)
+
+
+def newest(experiment: Experiment) -> str | None:
+    """The view of an experiment that was saved last; None if it has none."""
+    saved = {k.removeprefix(VIEW_TAG): _made_at(v) for k, v in experiment.tags.items() if k.startswith(VIEW_TAG)}
+    return max(saved, key=lambda view: saved[view], default=None)
 
 
 def _made_at(content: str) -> float:

@@ -160,7 +160,9 @@ def counts(config: StudyConfig) -> tuple[int, int]:
         storage = _storage(database)
         if config.study not in optuna.get_all_study_names(storage):  # A kill came before it was made.
             return 0, 0
-        study = optuna.load_study(study_name=config.study, storage=storage)
+        study = _loaded(config, storage)
+        if _came_to_nothing(study):
+            return 0, 0
         every = _with_values(
             study.get_trials(deepcopy=False), [parameter.key for parameter in parameters(config.space)]
         )
@@ -182,8 +184,11 @@ def _storage(database: Path) -> optuna.storages.RDBStorage:
 
 
 def _open(config: StudyConfig, folder: Path) -> Study:
+    storage = _storage(folder / DATABASE)
+    if config.study in optuna.get_all_study_names(storage) and _came_to_nothing(_loaded(config, storage)):
+        optuna.delete_study(study_name=config.study, storage=storage)
     study = optuna.create_study(
-        study_name=config.study, storage=_storage(folder / DATABASE), load_if_exists=True, pruner=_pruner(config),
+        study_name=config.study, storage=storage, load_if_exists=True, pruner=_pruner(config),
         direction=StudyDirection[config.objective.direction.upper()],
     )  # fmt: skip
     study.sampler = _sampler(config, len(study.get_trials(deepcopy=False)))
@@ -191,6 +196,15 @@ def _open(config: StudyConfig, folder: Path) -> Study:
     if DEFINITION not in study.user_attrs:
         study.set_user_attr(DEFINITION, json.dumps(definition(config), sort_keys=True))
     return Study(config, study)
+
+
+def _loaded(config: StudyConfig, storage: optuna.storages.RDBStorage) -> optuna.Study:
+    return optuna.load_study(study_name=config.study, storage=storage)
+
+
+def _came_to_nothing(study: optuna.Study) -> bool:
+    """Whether no trial was worth anything or is going on, as if the first one cannot be done: it is begun again."""
+    return not study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING))
 
 
 def _check_definition(config: StudyConfig, study: optuna.Study) -> None:

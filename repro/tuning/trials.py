@@ -63,6 +63,15 @@ def curve(config: Config, objective: ObjectiveConfig, budget: BudgetConfig) -> d
     Raises:
         ReproError: evaluations measure no such metric.
     """
+    spent, values = _measured(config, objective, budget)
+    reached = {n: at for n, at in enumerate(points(budget)) if spent and spent[0] <= at <= spent[-1]}
+    return {n: float(np.interp(at, spent, values)) for n, at in reached.items()}
+
+
+def _measured(
+    config: Config, objective: ObjectiveConfig, budget: BudgetConfig
+) -> tuple[list[float], list[float]]:  # fmt: skip
+    """What of the budget's metric was spent at a training's evaluations, and what the objective's was there."""
     rows = Results(config, folder_of(config)).rows().get(objective.readout, {})
     for step, metrics in rows.items():
         wanted = [objective.metric, *([budget.metric] if budget.metric != ITERATION else [])]
@@ -72,9 +81,7 @@ def curve(config: Config, objective: ObjectiveConfig, budget: BudgetConfig) -> d
                 f"{folder_of(config).name}; there are {', '.join(sorted(metrics))}."
             )
     spent = [step if budget.metric == ITERATION else metrics[budget.metric] for step, metrics in sorted(rows.items())]
-    values = [metrics[objective.metric] for _, metrics in sorted(rows.items())]
-    reached = {n: at for n, at in enumerate(points(budget)) if spent and spent[0] <= at <= spent[-1]}
-    return {n: float(np.interp(at, spent, values)) for n, at in reached.items()}
+    return [float(s) for s in spent], [metrics[objective.metric] for _, metrics in sorted(rows.items())]
 
 
 def value_of(config: Config, objective: ObjectiveConfig, budget: BudgetConfig) -> float:
@@ -85,9 +92,11 @@ def value_of(config: Config, objective: ObjectiveConfig, budget: BudgetConfig) -
     """
     found = curve(config, objective, budget)
     if budget.points - 1 not in found:
+        spent, _ = _measured(config, objective, budget)
+        at = f" (its evaluations are at {spent[0]:,.0f} to {spent[-1]:,.0f})" if spent else ""
         raise ReproError(
             f"budget.limit is {budget.limit:g} {budget.metric}, which the run {folder_of(config).name} was not "
-            "evaluated at or around; give it more iterations, or evaluate it earlier."
+            f"evaluated at or around{at}; give it more iterations, evaluate it earlier, or take another limit."
         )
     return found[budget.points - 1]
 
