@@ -236,6 +236,13 @@ def test_the_paper_scale_is_the_published_setting(experiment, value, average, cl
     assert algorithm.tables_opening(load(config.game["name"]))
 
 
+def test_the_blueprint_is_as_long_as_is_said():
+    (config,) = configs("experiment=hunl_blueprint", "scale=paper", multirun=False)
+    assert (config.algorithm.iterations, config.algorithm.traversals) == (100_000, 10_000)
+    # The text at hand has no margin to judge by.
+    assert all(claim.paper is None for claim in table2.claims(table2_data(100.0)))
+
+
 def test_what_is_swept_at_the_paper_scale():
     """Deep CFR's "fast" and "slow", its buckets and others, and the later version's traversals of Fig. 3."""
     found = {}
