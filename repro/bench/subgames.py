@@ -29,6 +29,11 @@ once."""
 
 _COPIED = 1 << 26
 
+_TOLERANCES = (0.005, 0.001, 0.0002)
+"""Exploitability as a fraction of the pot: a coarse one, that of DEVN's figures at scale `laptop`, and at `paper`."""
+
+_RESETS = [4**n for n in range(1, 9)]
+
 _POT = 1000.0
 """Chips; a pot of middling size, and so a betting tree of middling size."""
 
@@ -49,7 +54,7 @@ def rows(effort: Effort) -> list[Row]:
     """All benchmarks of this module."""
     turns = drawn_turns()
     return [
-        river_subgame_iteration(effort), turn_subgame_traffic(effort),
+        river_subgame_iteration(effort), river_subgame_resets(effort), turn_subgame_traffic(effort),
         *(devn_inference(effort, turns, buckets, width) for buckets, width in _NETWORKS),
     ]  # fmt: skip
 
@@ -77,6 +82,46 @@ def river_subgame_iteration(effort: Effort) -> Row:
         "thread"
     )
     return Row("river_subgame_iteration", our_rate, peer_rate, "iterations/s", our_rate / peer_rate, note)
+
+
+class _BeginningAnew(SubgameSolver):
+    """Of a river, with the average beginning anew after 4, 16, 64, ... iterations."""
+
+    def iterate(self) -> None:
+        if self.iterations in _RESETS:
+            self._on_river[1][:] = 0
+        super().iterate()
+
+
+def river_subgame_resets(effort: Effort) -> Row:
+    """River subgames solved in as many iterations, beside what is solved if the average begins anew now and then.
+
+    At powers of four, as a public solver (postflop-solver) has it. No time is measured.
+    """
+    subgames = [random_subgame(0, n, 5, Deck()) for n in range(max(2, effort.turns // 2))]
+    ours, peer = (
+        [_iterations_to(kind(each, SolverConfig())) for each in subgames] for kind in (SubgameSolver, _BeginningAnew)
+    )
+    means = [np.mean(taken, 0) for taken in (ours, peer)]
+    told = "; ".join(
+        f"{tolerance:.2%}: {own:.0f} for {other:.0f}" for tolerance, own, other in zip(_TOLERANCES, *means, strict=True)
+    )
+    our_rate, peer_rate = (1000 / float(mean[1]) for mean in means)
+    note = (
+        f"peer: the average begins anew after 4, 16, 64, ... iterations; iterations to {told}, {len(subgames)} rivers"
+    )
+    return Row("river_subgame_resets", our_rate, peer_rate, "rivers/1000 iterations", our_rate / peer_rate, note)
+
+
+def _iterations_to(solver: SubgameSolver) -> list[int]:
+    """Iterations to each of `_TOLERANCES`, or up to four more."""
+    taken = list[int]()
+    while len(taken) < len(_TOLERANCES):
+        solver.iterate()
+        if solver.iterations % 5 == 0:
+            exploitability = solver.exploitability()
+            taken += [solver.iterations for tolerance in _TOLERANCES[len(taken) :] if exploitability <= tolerance]
+    return taken
 
 
 def turn_subgame_traffic(effort: Effort) -> Row:
