@@ -155,6 +155,7 @@ PLAYED = {
     ("reference", "checked_down"): 10.0, ("reference", "uniform"): 60.0, ("networks", "dcvn"): 4.0,
     ("networks", "devn"): 5.0, ("networks", "devn_zero_sum"): 4.5, ("few_buckets", "dcvn"): 6.0,
     ("few_buckets", "devn"): 5.5, ("few_buckets", "devn_zero_sum"): 5.0, ("own_step", "devn_own_step"): 4.8,
+    ("sharp", "dcvn"): 3.5, ("sharp", "devn"): 4.4, ("sharp", "devn_zero_sum"): 4.0,
     ("met", "dcvn"): 3.0, ("met", "devn"): 2.5, ("met", "devn_zero_sum"): 3.5,
 }  # fmt: skip
 """Exploitability, unsafe; safe, a half."""
@@ -176,6 +177,9 @@ def figures_data(scale: str = "laptop") -> pd.DataFrame:
             common = {"target": "figure13", "scale": scale, "sweep": sweep, "algorithm": algorithm, "seed": seed}
             rows += [{**common, "readout": readout, "metric": m, "step": 1, "value": v} for m, v in measured_.items()]
             rows.append({**common, "readout": readout, "metric": "unbucketed", "step": 0, "value": 99.0})
+    labels = {"label_error": 0.9, "label_error/below_0.5": 40.0, "label_error/below_1": 80.0}
+    about = {"target": "figure13", "scale": scale, "sweep": "data", "algorithm": "solved_subgames", "seed": 0}
+    rows += [{**about, "readout": "labels", "metric": m, "step": 1, "value": v} for m, v in labels.items()]
     return pd.DataFrame(rows)
 
 
@@ -197,12 +201,15 @@ def test_figure13_judges_play_turn_by_turn():
     expect(found["met_zero_sum_dcvn_unsafe"], DID_NOT_HOLD, -0.5)
     expect(found["dcvn_met_safe"], HELD, 0.5)
     expect(found["devn_met_unsafe"], HELD, 2.5)
+    expect(found["dcvn_sharp_unsafe"], HELD, 0.5)
+    expect(found["sharp_devn_unsafe"], DID_NOT_HOLD, -0.9)
     assert found["which_error"][0] == found["which_rare"][0] == HELD
     expect(found["which_matchup"], DID_NOT_HOLD, 0.0)
     assert {verdict for verdict, _ in judged(figure13, figures_data("smoke")).values()} == {NOT_TESTABLE}
     night = figures_data("night")
-    without = judged(figure13, night[~night.sweep.isin(["met", "own_step"])])
-    assert found.keys() - without.keys() == {name for name in found if "met_" in name or "_met_" in name}
+    without = judged(figure13, night[~night.sweep.isin(["met", "sharp", "own_step"])])
+    others = {name for name in found if "met_" in name or "sharp_" in name}
+    assert found.keys() - without.keys() == others
 
 
 def test_figure13_is_drawn_and_tabulated():
@@ -211,9 +218,10 @@ def test_figure13_is_drawn_and_tabulated():
     text = figure13.table(data)
     each = ("unsafe; median difference 1", "safe; median difference 0.5")
     assert " and ".join(f"12 of 12 turns ({of}) are more exploitable" for of in each) in text
-    night = data[~data.sweep.isin(["met", "own_step"])]
+    night = data[~data.sweep.isin(["met", "sharp", "own_step"])]
     assert len(figure13.draw(night).axes) == 3
     assert "ranges of play" in text
+    assert "| random ranges | 0.9 | 40 | 80 |\n| the paper's criterion" in text
     assert "ranges of play" not in figure13.table(night)
     (row,) = (line.split(" | ") for line in text.splitlines() if line.startswith("| DCVN |"))
     assert row[1].startswith("37 [")
