@@ -147,7 +147,7 @@ def test_means_are_charted_with_their_bounds_and_the_bounds_not_once_more(browse
 
 @pytest.mark.skipif("REPRO_UI_LINK" not in os.environ, reason="REPRO_UI_LINK names no page of a UI that is running")
 def test_the_readmes_picture_can_be_taken(browser):  # noqa: F811
-    """`REPRO_UI_LINK=... pytest tests/test_ui.py -k picture`, with the link that `make ui TARGET=figure6` prints."""
+    """`REPRO_UI_LINK=... pytest tests/test_ui.py -k picture`, with the link that `make ui TARGET=kuhn` prints."""
     link = os.environ["REPRO_UI_LINK"]
     close_assistant(browser, link.partition("/#/")[0])
     browser.get(link)
