@@ -189,7 +189,7 @@ def _is_choice(word: str) -> bool:
 
 
 def curve_name(title: str, config: Config, readout: str) -> str:
-    """What runs of all seeds are called that a command asked for: `800 simulations d2cfr`.
+    """What runs of all seeds are called that a command asked for: `800 simulations, d2cfr`.
 
     Args:
         title: of the run, or empty.
@@ -199,12 +199,12 @@ def curve_name(title: str, config: Config, readout: str) -> str:
 
 
 def run_name(title: str, config: Config, readout: str) -> str:
-    """What a run in MLflow is called: `800 simulations d2cfr s2`, or `800 simulations training d2cfr s2`."""
+    """What a run in MLflow is called: `800 simulations, d2cfr s2`, or `800 simulations, training d2cfr s2`."""
     return _named(title, config, readout, f"s{config.seed}")
 
 
 def mean_name(title: str, config: Config, readout: str) -> str:
-    """What the mean of runs of all seeds is called: `800 simulations d2cfr mean`."""
+    """What the mean of runs of all seeds is called: `800 simulations, d2cfr mean`."""
     return _named(title, config, readout, "mean")
 
 
@@ -214,7 +214,7 @@ def _named(title: str, config: Config, readout: str, which: str) -> str:
     # An algorithm that is called like its read-out is not said twice.
     first = [in_a_name(w) for w in differs.split() if w != f"algorithm={who.removeprefix(f'{TRAINING} ')}"]
     last = [word for word in shared.split() if not _is_choice(word)]
-    return " ".join([*first, who, *([which] if which else []), *last])[:_LONGEST_NAME]
+    return " ".join([*(f"{word}," for word in first), who, *([which] if which else []), *last])[:_LONGEST_NAME]
 
 
 def in_a_name(word: str) -> str:
@@ -231,7 +231,8 @@ def _said(override: str) -> tuple[str, str] | None:
     key, _, value = override.lstrip("+~").partition("=")
     if key.split(".")[0] not in (*_NAMED, *_CHOICES) or key in _NOT_NAMED or key.startswith(_NOT_NAMED[1:]):
         return None
-    return key.removeprefix("algorithm."), value
+    # A title is words.
+    return key.removeprefix("algorithm."), "".join(value.split())
 
 
 def labels(runs: Sequence[Run]) -> list[str]:

@@ -257,13 +257,12 @@ def _looked_up(target: str | None, options: Options, port: int) -> tuple[str, li
     """The store in an output folder, and links to what is to be seen in its UI.
 
     Raises:
-        ReproError: nothing was ever run there, or as `links_to`.
+        ReproError: as `links_to`.
     """
     from repro.tracking import views  # noqa: PLC0415
     from repro.tracking.store import default_uri, open_store  # noqa: PLC0415
 
-    _check_output(options.output)
-    uri = default_uri(options.output.absolute())
+    uri = default_uri(options.output)
     client = open_store(uri)
     if target is not None:
         return uri, links_to(client, target, options, port)
@@ -275,9 +274,10 @@ def _looked_up(target: str | None, options: Options, port: int) -> tuple[str, li
 
 def _serve(arguments: argparse.Namespace) -> int:
     _check_port(arguments.port)
-    options = Options(arguments.scale, arguments.output, 1, "cpu", False)
+    options = Options(arguments.scale, arguments.output.absolute(), 1, "cpu", False)
     # In a process of its own: what MLflow takes of memory is not kept as long as the UI runs.
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        process.submit(_check_output, arguments.output).result()
         uri, links = process.submit(_looked_up, arguments.target, options, arguments.port).result()
     print("in some seconds, and until Ctrl-C, the MLflow UI is at", *links, sep="\n  ", flush=True)
     return _until_stopped(*server_command(uri, arguments.port))

@@ -220,9 +220,9 @@ def test_figure13_is_drawn_and_tabulated():
     assert " and ".join(f"12 of 12 turns ({of}) are more exploitable" for of in each) in text
     night = data[~data.sweep.isin(["met", "sharp", "own_step"])]
     assert len(figure13.draw(night).axes) == 3
-    assert "ranges of play" in text
-    assert "| random ranges | 0.9 | 40 | 80 |\n| the paper's criterion" in text
-    assert "ranges of play" not in figure13.table(night)
+    assert "rivers of play" in text
+    assert "| random | 0.9 | 40 | 80 |\n| the paper's criterion" in text
+    assert "rivers of play" not in figure13.table(night)
     (row,) = (line.split(" | ") for line in text.splitlines() if line.startswith("| DCVN |"))
     assert row[1].startswith("37 [")
     assert row[-1] == "8 [8, 8] |"

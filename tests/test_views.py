@@ -19,7 +19,7 @@ from repro.evaluation.statistics import mean_ci
 from repro.launching import Command
 from repro.planned import WHO, Run, curve_name, stages, titled_together, titles
 from repro.planning import plan
-from repro.targets import Options, plan_target
+from repro.targets import Options, plan_target, targets
 from repro.tracking import figures, means, views
 from repro.tracking import record as records
 from repro.tracking.store import default_uri, open_store
@@ -56,8 +56,8 @@ def state_of(experiment, key: str) -> dict:
 def test_names_begin_with_what_was_swept_and_tell_all_runs_apart(swept):
     names = sorted(run.info.run_name for run in tracked(swept)[1])
     assert len(set(names)) == len(names) == 16
-    assert names[:2] == ["4 iterations cfr s0 snapshot_every=2", "4 iterations cfr s1 snapshot_every=2"]
-    assert "8 iterations training cfr_plus s1 snapshot_every=2" in names
+    assert names[:2] == ["4 iterations, cfr s0 snapshot_every=2", "4 iterations, cfr s1 snapshot_every=2"]
+    assert "8 iterations, training cfr_plus s1 snapshot_every=2" in names
 
 
 def test_runs_of_one_curve_differ_by_their_seed_alone_and_none_is_nested(swept):
@@ -129,15 +129,32 @@ def names_of(target: str, scale: str) -> list[str]:
     )
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("target", sorted(targets()))
+def test_no_two_settings_share_a_name(target):
+    _, runs = plan_target(target, Options("laptop", Path("outputs"), 1, "cpu", False))
+    settings: dict[str, set[str]] = {}
+    for run in runs:
+        alike = str({**hyperparameters(run.config), "seed": None})
+        for name in run.config.algorithm.readouts:
+            settings.setdefault(curve_name(run.title, run.config, name), set()).add(alike)
+    assert [name for name, found in settings.items() if len(found) > 1] == []
+
+
+def test_values_with_spaces_are_words_of_a_title():
+    (title,) = titles([["network.hidden=[64, 32]", "game=kuhn"]])
+    assert title.split() == [WHO, "network.hidden=[64,32]"]
+
+
 def test_names_differ_in_their_first_characters():
     """Legends and lists cut what follows."""
     swept = [50, 100, 150, 200, 300, 500, 800, 1000]
     assert [name.split()[0] for name in names_of("figure9", "laptop")] == list(map(str, swept))
     names = names_of("figure1", "paper")
-    assert {"sd_cfr", "deep_cfr", "sd_cfr_1000", "aggregated memory sd_cfr"} < set(names)
+    assert {"sd_cfr", "deep_cfr", "sd_cfr_1000", "aggregated memory, sd_cfr"} < set(names)
     assert not any("=" in name or "figure1" in name for name in names)
     # An experiment is named where nothing else tells its runs apart.
-    assert {"openspiel_leduc deep_cfr", "sd_cfr_leduc deep_cfr"} < set(names_of("d2cfr_baselines", "laptop"))
+    assert {"openspiel_leduc, deep_cfr", "sd_cfr_leduc, deep_cfr"} < set(names_of("d2cfr_baselines", "laptop"))
     assert {"dcvn", "devn", "devn_own_step", "exact"} < set(names_of("figure13", "laptop"))
 
 
@@ -195,7 +212,7 @@ def data_of(seeds: int) -> pd.DataFrame:
 
 def test_means_are_over_seeds_with_their_interval_at_steps_that_all_have():
     first, second = means.of_figure(data_of(3), ["exploitability"])
-    assert (first.name, second.name) == ("1 simulations d2cfr mean", "8 simulations d2cfr mean")
+    assert (first.name, second.name) == ("1 simulations, d2cfr mean", "8 simulations, d2cfr mean")
     assert first.curves.keys() == {"exploitability", "exploitability/low", "exploitability/high", "nodes_touched"}
     expected = mean_ci([400.0, 401.0, 402.0])
     assert {name: curve.to_dict()[2] for name, curve in second.curves.items() if "/" in name} == {
@@ -239,7 +256,7 @@ def test_a_figure_is_logged_once_and_again_when_its_files_change(tmp_path):
     assert second != first
     runs = client.search_runs([experiment.experiment_id])
     assert sorted(run.info.run_name for run in runs) == [
-        "1 simulations d2cfr mean", "8 simulations d2cfr mean", "figure9 smoke figure",
+        "1 simulations, d2cfr mean", "8 simulations, d2cfr mean", "figure9 smoke figure",
     ]  # fmt: skip
     (view,) = (views.of_means("figure9", "smoke", ["exploitability"]),)
     found = client.search_runs([experiment.experiment_id], view.state()["searchFilter"])
@@ -255,8 +272,8 @@ MCCFR = (
     "game=kuhn", "algorithm=es_mccfr", "algorithm.iterations=20,40", "algorithm.snapshot_every=10", "seed=range(3)",
 )  # fmt: skip
 MEANS = [
-    "20 iterations es_mccfr mean snapshot_every=10", "20 iterations training es_mccfr mean snapshot_every=10",
-    "40 iterations es_mccfr mean snapshot_every=10", "40 iterations training es_mccfr mean snapshot_every=10",
+    "20 iterations, es_mccfr mean snapshot_every=10", "20 iterations, training es_mccfr mean snapshot_every=10",
+    "40 iterations, es_mccfr mean snapshot_every=10", "40 iterations, training es_mccfr mean snapshot_every=10",
 ]  # fmt: skip
 
 

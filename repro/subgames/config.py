@@ -42,7 +42,7 @@ class StoredSubgamesConfig(SubgamesConfig):
 
     # How their ranges and values are stored: in float16 they take half the room, and are another dataset.
     precision: str = added(one_of(FLOAT32, FLOAT16, default=FLOAT32))
-    # Share of the rivers whose ranges are not random, but what the betting of a random turn makes of such.
+    # Share of the rivers whose ranges and pots are not random, but what the betting of a random turn makes of such.
     met_in_play: float = added(between(0, 1, 0.0))
 
     def recipe(self, game: Subgames, seed: int) -> Recipe:

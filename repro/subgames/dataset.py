@@ -108,10 +108,10 @@ class Recipe(Stored):
 
     def boards(self, numbers: Sequence[int]) -> Array:
         """`[n, cards]` int8 boards of the subgames of these numbers."""
-        return np.array([self._board(number) for number in numbers], np.int8)
-
-    def _board(self, number: int) -> tuple[int, ...]:
         deck = Deck(self.ranks, self.suits)
+        return np.array([self._board(number, deck) for number in numbers], np.int8)
+
+    def _board(self, number: int, deck: Deck) -> tuple[int, ...]:
         if is_met(self.seed, number, self.met_in_play):
             return met_board(self.seed, number, deck)
         return random_board(self.seed, number, self.board_cards, deck)[0]

@@ -5,7 +5,9 @@ that the turn's betting has made of these, in every iteration, on every line. Th
 solved by CFR with exact values of its rivers, and of a random iteration, line of betting and last card the ranges are
 taken with which the river begins.
 
-One turn gives `GROUP` rivers, of consecutive numbers, so that solving it is shared among them.
+One turn gives `GROUP` rivers, of consecutive numbers, so that solving it is shared among them. Who changes these
+numbers, or the solver's exponents, raises `Recipe.FORMAT`: stored rivers are others then. That ranges come from a
+solver also means that they are the same to rounding only on another kind of machine.
 """
 
 from __future__ import annotations
@@ -28,12 +30,13 @@ ITERATIONS = 100
 """Of discounted CFR on a turn, as many as turns are played with by default: rivers are of before each of them."""
 
 _FIRST_TURN = 2 * 10**9
-"""Number of the first turn of whose rivers some are taken: above those of datasets and of turns that are played."""
+"""Number of the first turn of whose rivers some are taken: above those of datasets and of turns that are played, and
+below those of fresh subgames."""
 
 
 def is_met(seed: int, number: int, share: float) -> bool:
     """Whether the subgame of that number is such a river, where so large a share of them is, a group at a time."""
-    return bool(numpy_generator(seed, "met in play", number // GROUP).random() < share)
+    return share > 0 and bool(numpy_generator(seed, "met in play", number // GROUP).random() < share)
 
 
 def met_board(seed: int, number: int, deck: Deck) -> tuple[int, ...]:
@@ -86,11 +89,14 @@ def _rivers_of(
 
 def _river(rivers: Rivers, shares: Array, board: int, entry: int) -> Subgame:
     """A river as it begins, or, if no two hands can meet there, with the ranges from before the turn's betting."""
-    both = shares[:, board, entry]
-    if not (rivers.met(shares[0])[board, entry] * both[1]).any():
-        both = rivers.ranges[:, board] / rivers.ranges[:, board].sum(1, keepdims=True)
-    ranges = np.zeros(both.shape)
-    ranges[:, rivers.order()[board]] = both
-    subgame = rivers.subgame
-    full = tuple(int(card) for card in rivers.full_boards()[board])
-    return Subgame(full, float(rivers.chips[entry]), ranges, subgame.deck, subgame.stack)
+    turn, full = rivers.subgame, tuple(int(card) for card in rivers.full_boards()[board])
+
+    def with_ranges(both: Array) -> Subgame:
+        ranges = np.zeros(both.shape)
+        ranges[:, rivers.order()[board]] = both / both.sum(1, keepdims=True)
+        return Subgame(full, float(rivers.chips[entry]), ranges, turn.deck, turn.stack)
+
+    met = with_ranges(shares[:, board, entry])
+    if (met.ranges * met.matchups()).any():
+        return met
+    return with_ranges(rivers.ranges[:, board].astype(float))

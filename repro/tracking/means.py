@@ -72,7 +72,7 @@ def of_figure(data: pd.DataFrame, metrics: Sequence[str]) -> Iterator[Mean]:
                 continue
             first = group.iloc[0]
             sweep = [f"({first['sweep']})"] if several else []
-            words = [in_a_name(f"{c}={_plain(first[c])}") for c in differ]
+            words = [f"{in_a_name(f'{c}={_plain(first[c])}')}," for c in differ]
             name = " ".join([*words, str(first["readout"]), "mean", *sweep])
             params = {
                 "algorithm": first["readout"], "training": first["algorithm"], "readout": first["readout"],
