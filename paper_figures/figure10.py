@@ -195,7 +195,7 @@ def _small_devn(data: pd.DataFrame, large: Setting, hidden: int) -> Claim:
     paper_value = devn.lower_by(large.paper_loss(DCVN, hidden), S1.paper_loss(DEVN, hidden))
     more = "twice the buckets and layers twice as wide" if large is S3 else "as many buckets and layers twice as wide"
     claim = Claim(
-        f"small_devn_{large.name}_{hidden}", 
+        f"small_devn_{large.name}_{hidden}",
         f"DEVN is better than DCVN with {more}, {hidden} layers: {devn.named(data, S1)} against "
         f"{devn.named(data, large)}",
         "Fig. 2b" if large is S3 else "ours", unless_smoke(data, above(measured, 0)), measured, "%", paper_value,

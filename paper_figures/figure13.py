@@ -349,6 +349,7 @@ def table(data: pd.DataFrame) -> str:
         "than theirs, and both stop short.",
         f"With DEVN's leaves {' and '.join(_worse(data, metric) for metric in HOW)} than with DCVN's.",
         *_since(data),
+        f"Errors of DEVN's leaves less those of DCVN's, paired by seed: {_errors_apart(data)}.",
         "Rank correlation with exploitability (unsafe), over turns:",
     ]
     ranks = ["| error | all three networks | " + " | ".join(LEAVES[leaves].name for leaves in _NETWORKS_LEAVES) + " |"]
@@ -364,6 +365,11 @@ def table(data: pd.DataFrame) -> str:
 
 _PUBLISHED_FIRST = 20
 """Turns of a seed whose results were published before the others were played."""
+
+
+def _errors_apart(data: pd.DataFrame) -> str:
+    apart = {name: mean_ci(by_seed(data, DEVN, e) - by_seed(data, DCVN, e)) for e, name in ERRORS.items()}
+    return ", ".join(f"{estimate} ({name})" for name, estimate in apart.items())
 
 
 def _since(data: pd.DataFrame) -> list[str]:

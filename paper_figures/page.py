@@ -244,9 +244,12 @@ def departures(sweeps: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str,
 def _departures(sweeps: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A table, or one of what all sweeps depart in and one for each that departs in more."""
     every = departures(sweeps)
+    shared = every[0][0] == EVERY_SWEEP
     for name, keys in every:
-        if len(every) > 1:
-            yield f"{name}:" if name == EVERY_SWEEP else f"`{name}`:"
+        if name == EVERY_SWEEP:
+            yield f"{name}, and those that are not named below in nothing else:"
+        elif len(every) > 1:
+            yield f"`{name}`{', also' if shared else ''}:"
         yield _deviations(keys)
 
 
@@ -275,7 +278,7 @@ def _made_with(sweeps: Sequence[Mapping[str, Any]]) -> str:
     ]
     machine = f"{'All on' if len(sweeps) > 1 else 'On'} {hardware[0]}. " if one_machine else ""
     paragraphs.append(f"{machine}Everything else: `provenance.json` beside the picture.")
-    return "\n\n".join([*paragraphs, *[f"Of all sweeps: {now[0]}"] * one_state])
+    return "\n\n".join([*paragraphs, *now[:1] * one_state])
 
 
 def _runs(p: Mapping[str, Any]) -> str:

@@ -237,7 +237,7 @@ def _wider(data: pd.DataFrame, narrow: Setting, wide: Setting) -> Claim:
     )
     paper_value = float(np.mean([paper_improvement(wide, n) - paper_improvement(narrow, n) for n in depths]))
     claim = Claim(
-        "wider", 
+        "wider",
         f"The improvement is larger with wider layers: setting {devn.named(data, wide)} against "
         f"{devn.named(data, narrow)}", "Sec. 7",
         unless_smoke(data, above(measured, 0)), measured, "percentage points", paper_value,
@@ -308,7 +308,7 @@ def table(data: pd.DataFrame) -> str:
     parts = [
         "\n".join(_apart(data)),
         folded("losses of every network, beside the paper's", "\n".join(_losses(data))),
-        folded("what more layers gain without buckets", "\n".join(_deeper(data)), always=True),
+        folded("how losses without buckets change with more layers", "\n".join(_deeper(data)), always=True),
         folded("how far each network learned", "\n".join(_learned(data))),
         "\n".join(_labels(data)),
         folded("how accurate the labels are", "\n".join(_label_errors(data)), always=True),

@@ -143,6 +143,7 @@ class Tuning:
 
         tell(self._study, number, None)
         if number == 0:
+            self._study.came_to_nothing()
             raise ReproError(f"the first trial cannot be done: {why}")
         self.left.append(f"trial {number}: {why}")
         print(f"trial {number}: failed: {why}", flush=True)

@@ -64,6 +64,7 @@ def test_quick_benchmark_writes_every_row(tmp_path):
         "fhp_limit_nodes",
         "fhp_limit_rows_alike",
         "river_subgame_iteration",
+        "river_subgame_resets",
         "turn_subgame_traffic",
         "devn_inference_1000_500",
         "devn_inference_1000_1024",

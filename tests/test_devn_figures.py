@@ -170,6 +170,7 @@ def test_figure10_judges_width_and_buckets():
             expect(judged(figure10, data)[f"small_devn_{large}_2"], verdict, measured)
     data = figure10.select(runs())
     curves, first, published, second, _ = figure10.draw(data).axes
+    assert "setting II\n" in curves.get_title() or "setting II " in curves.get_title()
     assert len(curves.get_lines()) == 2 * 4
     # Of each setting and method the losses, and below, of II to V, the encoding error.
     bars = [c for c in first.containers if isinstance(c, ErrorbarContainer)]

@@ -244,6 +244,20 @@ def test_what_all_sweeps_depart_in_is_told_once(result):
     assert not any(shared.keys() & keys.keys() for name, keys in told if name != page.EVERY_SWEEP)
 
 
+def test_what_made_all_sweeps_is_told_once():
+    (result,) = (r for r in RESULTS_OF_ALL if name_of(r) == "deep_cfr_ablations-laptop")
+    sweeps = result.provenance["sweeps"]
+    told = page._made_with(sweeps)
+    assert told.count("All on AMD EPYC with 2 cores, 1 thread(s) per run; python ") == 1
+    assert told.count(" mlflow ") == 1
+    assert [command_of(sweep) in told for sweep in sweeps] == [True] * len(sweeps)
+    other = {**sweeps[0], "cpu": ["another"]}
+    apart = page._made_with([other, *sweeps[1:]])
+    assert "; on another with 2 cores" in apart
+    assert apart.count(" mlflow ") == len(sweeps)
+    assert page._made_with(sweeps[:1]).count("\nOn AMD EPYC") == 1
+
+
 def test_who_draws_is_told_what_is_judged_otherwise_than_published(tmp_path, monkeypatch, capsys):
     results, options = tmp_path / "figure9-laptop", Options("laptop", tmp_path / "outputs", 1, "cpu", False)
     shutil.copytree(RESULTS / "figure9-laptop", results)

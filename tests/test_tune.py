@@ -148,7 +148,7 @@ def test_a_trial_that_cannot_be_is_failed_and_the_study_goes_on(conf, tmp_path, 
 @pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_study_whose_first_trial_cannot_be_done_is_begun_again_with_another_definition(conf, tmp_path, capsys):
-    words = ["tiny", "trials=1", "fresh_seeds=[]", f"output_dir={tmp_path}", "--config-dir", conf]
+    words = ["tiny", "trials=2", "jobs=2", "fresh_seeds=[]", f"output_dir={tmp_path}", "--config-dir", conf]
     too_little = [*words, "budget.limit=10"]
     for _ in range(2):
         assert tune.main(too_little) == 2
@@ -156,9 +156,9 @@ def test_a_study_whose_first_trial_cannot_be_done_is_begun_again_with_another_de
         assert told.startswith("error: the first trial cannot be done: budget.limit is 10 nodes_touched, which the run")
         assert "(its evaluations are at " in told
     assert tune.main([*words, "--dry-run"]) == 0
-    assert "study tiny: 0 of 1 trial(s) ended" in capsys.readouterr().out
+    assert "study tiny: 0 of 2 trial(s) ended" in capsys.readouterr().out
     assert tune.main(words) == 0
-    assert [trial.state.name for trial in stored(tmp_path).trials] == ["COMPLETE"]
+    assert "COMPLETE" in [trial.state.name for trial in stored(tmp_path).trials]
     # What it was worth is not given up.
     assert tune.main(too_little) == 2
     assert "which is there with another budget" in capsys.readouterr().err

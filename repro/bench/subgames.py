@@ -14,13 +14,16 @@ from torch import Tensor
 from repro.bench.measure import Effort, Row, interleaved, per_second, seconds
 from repro.config import NetworkConfig
 from repro.engine.compiled import Array
+from repro.errors import ReproError
 from repro.seeding import initialisation
 from repro.subgames.data import SubgameData
+from repro.subgames.dataset import MOST_ITERATIONS
 from repro.subgames.encoding import CFV, EV, counterfactual, inverse
+from repro.subgames.kernels import UPDATE, Rule
 from repro.subgames.networks import ValueModule, ValueNetworkConfig
 from repro.subgames.plain import PlainSolver
 from repro.subgames.sampling import random_subgame
-from repro.subgames.solver import SolverConfig, SubgameSolver, solve_subgame
+from repro.subgames.solver import SolverConfig, SubgameSolver, rule, solve_subgame
 from repro.subgames.subgames import Deck, Subgames, matchups
 
 _TABLE_BYTES = 24
@@ -85,23 +88,33 @@ def river_subgame_iteration(effort: Effort) -> Row:
 
 
 class _BeginningAnew(SubgameSolver):
-    """Of a river, with the average beginning anew after 4, 16, 64, ... iterations."""
+    """Of a river, with the average, and its weights, beginning anew after 4, 16, 64, ... iterations."""
+
+    _last = 0
 
     def iterate(self) -> None:
         if self.iterations in _RESETS:
+            self._last = self.iterations
             self._on_river[1][:] = 0
         super().iterate()
+
+    def _sweep(self, player: int, mode: int, how: Rule) -> Array:
+        if mode == UPDATE:
+            how = how._replace(weight=rule(self.variant, self.iterations - self._last).weight)
+        return super()._sweep(player, mode, how)
 
 
 def river_subgame_resets(effort: Effort) -> Row:
     """River subgames solved in as many iterations, beside what is solved if the average begins anew now and then.
 
-    At powers of four, as a public solver (postflop-solver) has it. No time is measured.
+    At powers of four, as a public solver (postflop-solver) does it, whose exponents are others. No time is measured.
     """
     subgames = [random_subgame(0, n, 5, Deck()) for n in range(max(2, effort.turns // 2))]
     ours, peer = (
         [_iterations_to(kind(each, SolverConfig())) for each in subgames] for kind in (SubgameSolver, _BeginningAnew)
     )
+    if not all(len(taken) == len(_TOLERANCES) for taken in (*ours, *peer)):
+        raise ReproError(f"a river subgame is not solved to {_TOLERANCES[-1]:.2%} after {MOST_ITERATIONS} iterations.")
     means = [np.mean(taken, 0) for taken in (ours, peer)]
     told = "; ".join(
         f"{tolerance:.2%}: {own:.0f} for {other:.0f}" for tolerance, own, other in zip(_TOLERANCES, *means, strict=True)
@@ -116,7 +129,7 @@ def river_subgame_resets(effort: Effort) -> Row:
 def _iterations_to(solver: SubgameSolver) -> list[int]:
     """Iterations to each of `_TOLERANCES`, or up to four more."""
     taken = list[int]()
-    while len(taken) < len(_TOLERANCES):
+    while len(taken) < len(_TOLERANCES) and solver.iterations < MOST_ITERATIONS:
         solver.iterate()
         if solver.iterations % 5 == 0:
             exploitability = solver.exploitability()

@@ -36,6 +36,8 @@ LOCK, DATABASE = "lock", "study.db"
 DEFINITION, DEFAULT, IDENTITY, KEYS = "definition", "default", "identity", "keys"
 """User attributes: of a study, what it is of, the default's values, and what tells it from others of its name; of a
 trial, its trainings' keys."""
+_AT_FAULT = "at fault"
+"""Of a study whose first trial cannot be done."""
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 _LOCKED_SECONDS = 100.0
 
@@ -113,6 +115,11 @@ class Study:
     def changes(self, values: dict[str, Any]) -> list[str]:
         """What asks for values on the command line."""
         return [parameter.override(values[key]) for key, parameter in self.space.items()]
+
+    def came_to_nothing(self) -> None:
+        """Note that the first trial cannot be done, as the study is defined; what others were worth is kept."""
+        if not self.trials(TrialState.COMPLETE, TrialState.PRUNED):
+            self.study.set_user_attr(_AT_FAULT, True)
 
     @property
     def best(self) -> FrozenTrial | None:
@@ -203,8 +210,8 @@ def _loaded(config: StudyConfig, storage: optuna.storages.RDBStorage) -> optuna.
 
 
 def _came_to_nothing(study: optuna.Study) -> bool:
-    """Whether no trial was worth anything or is going on, as if the first one cannot be done: it is begun again."""
-    return not study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING))
+    """Whether its first trial could not be done, and no other was worth anything: it is begun again."""
+    return bool(study.user_attrs.get(_AT_FAULT))
 
 
 def _check_definition(config: StudyConfig, study: optuna.Study) -> None:
