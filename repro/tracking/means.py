@@ -71,7 +71,7 @@ def of_figure(data: pd.DataFrame, metrics: Sequence[str]) -> Iterator[Mean]:
             if not curves.keys() & set(metrics):
                 continue
             first = group.iloc[0]
-            sweep = [f"({first['sweep']})"] if several else []
+            sweep = [f"(sweep {first['sweep']})"] if several else []
             words = [f"{in_a_name(f'{c}={_plain(first[c])}')}," for c in differ]
             name = " ".join([*words, str(first["readout"]), "mean", *sweep])
             params = {

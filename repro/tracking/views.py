@@ -144,14 +144,14 @@ def _left_out(metric: str, section: str) -> dict[str, Any]:
 def of_command(invocation: str, metrics: Sequence[str], curves: Sequence[str] = ()) -> View:
     """The read-outs of the runs that a command has taken up last."""
     search = f"tags.`{INVOCATION_TAG}` = '{invocation}' AND tags.`{READOUT_TAG}` != '{TRAINING}'"
-    name = f"command of {time.strftime('%Y-%m-%d %H:%M')}"
+    name = f"command of {time.strftime('%Y-%m-%d %H:%M:%S')}"
     return View(f"{_OF_COMMANDS}{invocation[:12]}", name, search, CURVE_TAG, metrics, curves)
 
 
 def of_command_means(invocation: str, metrics: Sequence[str]) -> View:
     """Means over seeds of the read-outs of a command's runs, with their intervals."""
     search = f"tags.`{INVOCATION_TAG}` = '{invocation}' AND tags.`{MEAN_TAG}` LIKE '{SWEEP} %'"
-    name = f"command of {time.strftime('%Y-%m-%d %H:%M')}, means"
+    name = f"command of {time.strftime('%Y-%m-%d %H:%M:%S')}, means"
     # A training has no read-out's metrics to chart.
     search += f" AND params.readout != '{TRAINING}'"
     return View(f"{_OF_COMMANDS}{invocation[:12]}-means", name, search, "", _with_bounds(metrics), columns=("seeds",))
