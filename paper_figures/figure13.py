@@ -188,10 +188,10 @@ def draw(data: pd.DataFrame) -> Figure:
     left.legend(fontsize=7)
     _turn_by_turn(middle, data)
     for leaves in (DCVN, DEVN, ZERO_SUM):
-        x, y_ = (turns(data, leaves, metric).to_numpy().ravel() for metric in (OF_MET, UNSAFE))
+        x, y_ = (turns(data, leaves, metric).to_numpy().ravel() for metric in ("error/matchup", UNSAFE))
         right.plot(_drawn(x), _drawn(y_), ".", color=LEAVES[leaves].colour, alpha=0.5, label=LEAVES[leaves].name)
     right.set(
-        xscale="log", yscale="log", xlabel=f"error of EVs met in play ({UNIT})",
+        xscale="log", yscale="log", xlabel=f"error of values by matchup ({UNIT})",
         ylabel=f"exploitability ({UNIT}), unsafe", title="a point per turn and training",
     )  # fmt: skip
     right.legend(fontsize=7)
