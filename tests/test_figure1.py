@@ -192,8 +192,9 @@ def test_the_page_is_filled_in_and_its_prose_kept(tmp_path, monkeypatch):
     assert "stale" not in text
     assert ["`algorithm.iterations`", "2500", "150", "0.06"] in cells(text)
     assert "`another`:\n\nNone: everything" in text
-    assert text.count("seeds 0, 1, on x") == 2
-    assert text.count("3.0 min in all, and 4.5 min of evaluations; ") == text.count(" of evaluations") == 1
+    assert text.count("; seeds 0, 1; ") == 2
+    assert text.count("All on x with x cores") == 1
+    assert text.count("3.0 min in all, and 4.5 min of evaluations.") == text.count(" of evaluations") == 1
     assert "**held**" in text
     with pytest.raises(ReproError, match="no block"):
         page.filled_in("figure1", "paper", figure1, folder)

@@ -161,8 +161,8 @@ def lines(folder: Path) -> list[str]:
 def test_what_a_page_says_is_so_at_the_commit_that_it_names(folder):
     sweeps = json.loads((folder / "provenance.json").read_text())["sweeps"]
     told = lines(folder)
-    assert len(told) == len(sweeps)
-    for sweep, line in zip(sweeps, told, strict=True):
+    assert len(told) in (1, len(sweeps)), "of each, or once what is so of all"
+    for sweep, line in zip(sweeps, told * (len(sweeps) // len(told)), strict=True):
         found = re.search(r"as of commit ([0-9a-f]{12})\.", line)
         assert found, line
         if staleness.changed_files(found[1], None) is None:
