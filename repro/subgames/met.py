@@ -68,9 +68,7 @@ def _moments(seed: int, group: int, deck: Deck) -> tuple[Array, Array, Array]:
 
 
 @lru_cache(2)
-def _rivers_of(
-    seed: int, group: int, deck: Deck, least_pot: float, strength: str, ties: str
-) -> tuple[Subgame, ...]:  # fmt: skip
+def _rivers_of(seed: int, group: int, deck: Deck, least_pot: float, strength: str, ties: str) -> tuple[Subgame, ...]:
     turn = random_subgame(seed, _FIRST_TURN + group, 4, deck, least_pot, strength, ties)
     solver = DepthLimitedSolver(turn, SolverConfig(), Solved)
     rivers, found = solver.rivers, dict[int, Subgame]()

@@ -68,9 +68,7 @@ def curve(config: Config, objective: ObjectiveConfig, budget: BudgetConfig) -> d
     return {n: float(np.interp(at, spent, values)) for n, at in reached.items()}
 
 
-def _measured(
-    config: Config, objective: ObjectiveConfig, budget: BudgetConfig
-) -> tuple[list[float], list[float]]:  # fmt: skip
+def _measured(config: Config, objective: ObjectiveConfig, budget: BudgetConfig) -> tuple[list[float], list[float]]:
     """What of the budget's metric was spent at a training's evaluations, and what the objective's was there."""
     rows = Results(config, folder_of(config)).rows().get(objective.readout, {})
     for step, metrics in rows.items():
