@@ -17,7 +17,7 @@ from paper_figures.exploitability_curves import label_axis, unless_smoke
 from paper_figures.frame import curves, values
 from paper_figures.page import folded
 from paper_figures.sweeps import Sweep, against
-from repro.evaluation.statistics import digits, mean_ci
+from repro.evaluation.statistics import as_ratio, difference, digits, mean_ci
 
 TITLE, GAME = "D2CFR, ours", "Leduc"
 SHOWS = "what D2CFR's margins come from: its baselines with whose hyperparameters, each against each"
@@ -94,7 +94,7 @@ def _by_steps(name: str, experiment: str) -> Sweep:
     """How far fits from random weights get in 60 iterations, by their SGD steps."""
     return Sweep(
         name, f"experiment={experiment} algorithm.iterations=60 algorithm.snapshot_every=10 "
-        "algorithm.value.start=random algorithm.value.steps=200,500,1000,2000 seed=range(3)",
+        "algorithm.value.start=random algorithm.value.steps=200,500,1000,2000,4000,8000 seed=range(3)",
         {"smoke": "algorithm.iterations=10 algorithm.value.steps=10,200 seed=0"},
     )  # fmt: skip
 
@@ -280,13 +280,37 @@ def _won_by(data: pd.DataFrame, winners: Mapping[str, Player], others: Mapping[s
     return lines
 
 
+def _by_steps_reached(data: pd.DataFrame, readout: str) -> dict[int, pd.Series]:
+    """Exploitabilities from scratch at the ends, by SGD steps of a fit; numbers that both algorithms were run with."""
+    both = [set(values(data[data.sweep == sweep], "value_steps")) for sweep in _BY_STEPS.values()]
+    of = {"sweep": _BY_STEPS[readout], "readout": readout}
+    return {
+        steps: curves(data, "exploitability", value_steps=steps, **of).iloc[:, -1]
+        for steps in sorted(set.intersection(*both))
+    }
+
+
+def enough(reached: Mapping[int, pd.Series]) -> int | None:
+    """The fewest steps after which no number tried is a tenth lower in the mean; None if that is the largest tried."""
+    means = {steps: each.mean() for steps, each in reached.items()}
+    first = min(steps for steps, mean in means.items() if mean * 0.9 <= min(means.values()))
+    return None if first == max(means) else first
+
+
 def _table_of_steps(data: pd.DataFrame) -> list[str]:
-    lines = ["| SGD steps of a fit from scratch | Deep CFR | D2CFR |", "|---|---|---|"]
-    for steps in values(data[data.sweep == _BY_STEPS["d2cfr"]], "value_steps"):
-        reached = [
-            curves(data, "exploitability", sweep=sweep, readout=readout, value_steps=steps)
-            for readout, sweep in _BY_STEPS.items()
-        ]
-        ours = [f"{mean_ci(each.iloc[:, -1])} after {each.columns[-1]} iterations" for each in reached]
-        lines.append(f"| {steps} | {' | '.join(ours)} |")
-    return lines
+    """What either reaches by SGD steps, D2CFR's exploitability to Deep CFR's, and how many steps are enough."""
+    reached = {readout: _by_steps_reached(data, readout) for readout in _BY_STEPS}
+    iterations = data[data.sweep == _BY_STEPS["d2cfr"]].step.max()
+    header = f"SGD steps of a fit from scratch | Deep CFR, after {iterations} iterations [{UNIT}] | D2CFR | ratio"
+    lines = [f"| {header} |", "|---|---|---|---|"]
+    for steps, deep in reached["deep_cfr"].items():
+        other = reached["d2cfr"][steps]
+        ratio = as_ratio(difference(np.log(other), np.log(deep)))
+        lines.append(f"| {steps:,} | {mean_ci(deep)} | {mean_ci(other)} | {ratio} |")
+    found = {readout: enough(each) for readout, each in reached.items()}
+    said = {readout: "not found" if steps is None else f"{steps:,}" for readout, steps in found.items()}
+    return [
+        *lines, "",
+        "Enough to learn, which are the fewest after which no number tried is a tenth lower in the mean: "
+        f"{said['deep_cfr']} for Deep CFR, {said['d2cfr']} for D2CFR.",
+    ]  # fmt: skip

@@ -86,7 +86,8 @@ def test_the_picture_and_the_table_show_every_player():
     assert all(len(axes.lines) == len(axes.texts) == len(PLAYERS) for axes in curves)
     text = module.table(data)
     assert all(player.name in text for player in PLAYERS)
-    assert "| 500 | 521 [519, 523] after 20 iterations | 521 [519, 523] after 20 iterations |" in text
+    assert "| 500 | 521 [519, 523] | 521 [519, 523] | 1 [" in text
+    assert text.endswith("a tenth lower in the mean: 200 for Deep CFR, 200 for D2CFR.")
     listed = cells(text)
     who, whom = BY_KEY["d2cfr_warm"], BY_KEY["openspiel"]
     number = {player: str(PLAYERS.index(player) + 1) for player in (who, whom)}
@@ -109,3 +110,12 @@ def test_players_are_compared_at_equal_iterations_and_at_equal_nodes():
     assert rows["player"][2:4] == ["at iteration 20", "at 20 nodes of traversals"]
     assert rows[long.name][:4] == ["30", "30 [30, 30]", "20 [20, 20]", "10 [10, 10] (t = 10)"]
     assert rows[BY_KEY["openspiel"].name][:4] == ["20", "20 [20, 20]", "20 [20, 20]", "20 [20, 20] (t = 20)"]
+
+
+def test_enough_steps_are_the_fewest_that_no_number_tried_beats_by_a_tenth():
+    """Of means: 200 steps are not enough, 400 are within a tenth of the lowest; the most that were tried never are."""
+    reached = {
+        steps: pd.Series([level - 1.0, level + 1.0]) for steps, level in ((200, 112.0), (400, 109.0), (800, 100.0))
+    }
+    assert module.enough(reached) == 400
+    assert module.enough({**reached, 1600: pd.Series([50.0])}) is None
