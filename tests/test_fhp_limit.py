@@ -127,3 +127,16 @@ def test_lines_are_drawn_by_what_they_are_worth():
     ]  # fmt: skip
     names = {line.get_label() for line in left.get_lines()}
     assert names >= {*module.PAPER, "SD-CFR, ours", "Deep CFR, ours", "Linear CFR on tables, ours"}
+
+
+def test_what_sd_cfr_ends_with_on_all_flops_is_judged_and_the_ratio_is_of_the_same_ones():
+    data = made_up(60.0, 50.0)
+    where: dict[str, Any] = {"sweep": "sd_cfr_on_all_flops", "algorithm": "deep_cfr"}
+    on_all = [rows("sd_cfr", metric, {450: 45.0}, **where) for metric in ("exploitability", "wall_seconds")]
+    measured = pd.concat([data, *on_all], ignore_index=True)
+    before, after = verdicts(module, data), verdicts(module, measured)
+    changed = {claim for claim, verdict in after.items() if verdict != before[claim]}
+    assert changed == {"sd_cfr_below_public"}
+    assert after["sd_cfr_below_public"] == HELD
+    assert "| SD-CFR | 450 | 45.5 [" in module.table(measured)
+    assert "SD-CFR, ours, all flops" in module.draw(measured).axes[0].get_legend_handles_labels()[1]
