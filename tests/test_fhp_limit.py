@@ -138,5 +138,5 @@ def test_what_sd_cfr_ends_with_on_all_flops_is_judged_and_the_ratio_is_of_the_sa
     changed = {claim for claim, verdict in after.items() if verdict != before[claim]}
     assert changed == {"sd_cfr_below_public"}
     assert after["sd_cfr_below_public"] == HELD
-    assert "| SD-CFR | 450 | 45.5 [" in module.table(measured)
+    assert "| SD-CFR | 450 | 45.4 [" in module.table(measured)
     assert "SD-CFR, ours, all flops" in module.draw(measured).axes[0].get_legend_handles_labels()[1]
