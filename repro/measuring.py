@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -230,15 +230,22 @@ def open_other(config: Config, game: Game, evaluation: str, reference: str) -> O
         raise ReproError(f"evaluation.{evaluation} needs {reference} (seed {config.seed}): {error}{advice}") from error
 
 
-def check_others(config: Config) -> None:
+def check_others(config: Config, keys: Collection[str] | None = None) -> None:
     """Refuse to measure a training against others that are not there, before anything is noted of it.
+
+    Args:
+        keys: what the references of those to look for begin with; None: all. Of evaluations that need others beside
+            them, which may be made yet, nothing else is looked at.
 
     Raises:
         ReproError: one is not there, or cannot be measured against.
     """
     game, results = game_for_checks(config), Results(config, folder_of(config))
     for name, evaluation in config.evaluation.items():
-        others = {reference: open_other(config, game, name, reference) for reference in evaluation.others}
+        looked_for = [each for each in evaluation.others if keys is None or each.partition("/")[0] in keys]
+        others = {reference: open_other(config, game, name, reference) for reference in looked_for}
+        if len(others) < len(evaluation.others):
+            continue
         for problem in evaluation.problems_with(others, results.due(evaluation)):
             raise ReproError(f"evaluation.{name}: {problem}")
 

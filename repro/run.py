@@ -177,10 +177,11 @@ def _at_once(sweep: Sweep) -> int:
 def foresee(sweep: Sweep) -> int:
     """Print what a command line would do, without doing it; returns the exit status."""
     from repro.outlook import outlooks, show  # noqa: PLC0415  (as above)
-    from repro.planning import check_scale, check_sizes  # noqa: PLC0415
+    from repro.planning import check_needed, check_scale, check_sizes  # noqa: PLC0415
 
     check_scale(sweep)
     check_sizes(sweep.runs)
+    check_needed(sweep.runs)
     for note in sweep.notes:
         print(note, file=sys.stderr)
     joblib = any("joblib" in line for line in sweep.overrides if is_about_launching(line))
@@ -194,10 +195,11 @@ def run(sweep: Sweep) -> int:
     """Do the runs of a command line; returns the exit status."""
     from repro.launching import Command, prepare_output  # noqa: PLC0415  (as above)
     from repro.planned import stages  # noqa: PLC0415
-    from repro.planning import check_here, check_scale  # noqa: PLC0415
+    from repro.planning import check_here, check_needed, check_scale  # noqa: PLC0415
 
     check_scale(sweep)
     check_here(sweep.runs)
+    check_needed(sweep.runs)
     first = sweep.runs[0].config
     output = prepare_output(first.output_dir)
     launcher = [line for line in sweep.overrides if is_about_launching(line)]

@@ -18,7 +18,7 @@ from repro.evaluation.head_to_head import exact, play_match
 from repro.evaluation.units import milli_units
 from repro.executing import execute
 from repro.games import load
-from repro.planning import plan
+from repro.planning import check_needed, plan
 from repro.policies.snapshot import Snapshot
 from repro.seeding import generator
 from repro.tracking import record as records
@@ -191,6 +191,23 @@ def check_sampled(
 
 
 # -- what cannot be played against -----------------------------------------------------------------------------------
+
+
+def test_a_command_is_told_of_opponents_that_neither_it_nor_another_made(opponents, tmp_path):
+    """Before any of its runs begins; those that are measured as asked need none."""
+    output = f"output_dir={tmp_path}"
+    key = key_of(*CFR)
+    run, opponent = (planned(*words, output) for words in ((*SMALL, *against(f"x={key}/cfr")), CFR))
+    with pytest.raises(ReproError, match=rf"evaluation\.match needs {key}/cfr .*there is no run with the key"):
+        check_needed([run])
+    check_needed([run, opponent])
+    with pytest.raises(ReproError, match=r"nowhere\.pt"):
+        check_needed([planned(*SMALL, *against(f"x={tmp_path}/nowhere.pt:cfr"), output)])
+    made(tmp_path, *CFR)
+    check_needed([run])
+    made(tmp_path, *SMALL, *against(f"x={key}/cfr"))
+    shutil.rmtree(run_folder(tmp_path, key))
+    check_needed([run])
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from repro.config.keys import training_key
 from repro.errors import ReproError
 from repro.evaluation.base import Subject
 from repro.games.isomorphism import Coding
-from repro.planning import plan
+from repro.planning import check_needed, plan
 from repro.policies.snapshot import Snapshot
 from repro.subgames import buckets, dataset
 from repro.subgames.data import SubgameData, validation_data
@@ -35,7 +35,7 @@ from repro.subgames.networks import (
 from repro.subgames.subgames import STACK, Deck, Subgames, matchups
 from repro.tracking import record as records
 from repro.trained import run_folder, snapshots_of
-from tests.helpers.commands import executed, key_of, results
+from tests.helpers.commands import executed, key_of, planned, results
 from tests.helpers.training import config_of, fitted, measured, readouts_of, straight_and_resumed
 
 SMALL, SUBGAMES = Deck(ranks=4), 12
@@ -429,6 +429,10 @@ def test_runs_need_solved_subgames(tmp_path: Path):
         "algorithm.batch_size=4", "network.width=8", "network.layers=2", "algorithm.snapshot_every=1",
     )  # fmt: skip
     output = f"output_dir={tmp_path}"
+    run, data = (planned(*words, output) for words in (network_run, (*RUN, "algorithm=solved_subgames")))
+    with pytest.raises(ReproError, match="solve them first"):
+        check_needed([run])
+    check_needed([run, data])
     assert executed(*network_run, output) == records.FAILED
     folder = run_folder(tmp_path, key_of(*network_run))
     assert "solve them first" in records.read(folder).message

@@ -219,6 +219,13 @@ class AlgorithmConfig:
         """The folder of stored data that a run reads or adds to; None where it keeps none beside its own folder."""
         return None
 
+    def check_stored_data(self, config: Config) -> None:
+        """Refuse a run that reads stored data that are not there.
+
+        Raises:
+            ReproError: says what makes them.
+        """
+
     def work(self, iterations: int) -> float:
         """What so many iterations cost from the beginning, in any unit: how the time for a run divides among them."""
         return float(iterations)

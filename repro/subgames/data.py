@@ -63,6 +63,10 @@ class SubgameDataConfig(StoredSubgamesConfig):
     def stored_data(self, config: Config) -> Path:
         return folder_of(config) / self.recipe(self.load(config.game), self.dataset).name
 
+    def check_stored_data(self, config: Config) -> None:
+        if self.fresh is None:  # Otherwise those for validation are made, too.
+            Store(folder_of(config), self.recipe(self.load(config.game), self.dataset)).check(self.subgames)
+
     def problems(self, config: Config, game: Subgames) -> Iterator[str]:
         yield from super().problems(config, game)
         if self.learn_from is not None and self.learn_from > self.subgames:

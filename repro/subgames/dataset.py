@@ -194,13 +194,21 @@ class Dataset:
 
     def shards(self, subgames: int, threads: int = 1) -> Iterator[SubgameSamples]:
         """`load`, a shard at a time; damaged ones are made again. Nothing is read if one was never made."""
+        for number in self.check(subgames):
+            samples, last = self.shard(number, threads), subgames - number * self.recipe.shard
+            yield SubgameSamples(**{name: column[:last] for name, column in vars(samples).items()})
+
+    def check(self, subgames: int) -> range:
+        """Shards of the first so many subgames, which must be stored; whether they are damaged is not looked at.
+
+        Raises:
+            ReproError: some are missing.
+        """
         shards = range(-(-subgames // self.recipe.shard))
         missing = [number for number in shards if not durable.is_kept(self._path(number))]
         if missing:
             raise self._lacking(missing, len(shards))
-        for number in shards:
-            samples, last = self.shard(number, threads), subgames - number * self.recipe.shard
-            yield SubgameSamples(**{name: column[:last] for name, column in vars(samples).items()})
+        return shards
 
     def some(self, numbers: Sequence[int], threads: int) -> Iterator[SubgameSamples]:
         """Subgames by their ascending numbers, a shard at a time; shards that are missing or damaged are made."""
