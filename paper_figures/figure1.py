@@ -47,7 +47,7 @@ SWEEPS = (
     ),
     Sweep(
         "linear_cfr",
-        "game=leduc algorithm=linear_cfr algorithm.iterations=2490 algorithm.snapshot_every=15 seed=range(1)",
+        "game=leduc algorithm=linear_cfr algorithm.iterations=2490 algorithm.snapshot_every=5 seed=range(1)",
         {"laptop": "algorithm.iterations=150", "smoke": "algorithm.iterations=20 algorithm.snapshot_every=2"},
     ),
 )  # fmt: skip
