@@ -167,15 +167,14 @@ def ours(data: pd.DataFrame, full: Version, opponents: Mapping[str, Version]) ->
 
 
 def table(data: pd.DataFrame, full: Version, opponents: Mapping[str, Version], metric: str, readout: str) -> str:
-    """Exploitability, loss and D2CFR's winnings over the last quarter, and minutes per run, as Markdown."""
+    """Exploitability, loss and D2CFR's winnings over the last quarter, as Markdown."""
     kind = metric.removeprefix("loss/")
     lines = [
-        f"| version | exploitability [{UNIT}] | {kind} loss | winnings of {full.name} against it [{UNIT}] | minutes |",
-        "|---|---|---|---|---|",
+        f"| version | exploitability [{UNIT}] | {kind} loss | winnings of {full.name} against it [{UNIT}] |",
+        "|---|---|---|---|",
     ]
     for opponent, version in {"": full, **opponents}.items():
         won = mean_ci(late(winnings(data, opponent))) if opponent else "–"
-        minutes = version.curves(data, "wall_seconds").iloc[:, -1].mean() / 60
         losses = mean_ci(late(version.curves(data, metric, readout)))
-        lines.append(f"| {version.name} | {mean_ci(late(version.curves(data)))} | {losses} | {won} | {minutes:.1f} |")
+        lines.append(f"| {version.name} | {mean_ci(late(version.curves(data)))} | {losses} | {won} |")
     return "\n".join([*lines, "", "Means over the last quarter of the evaluations, with 95% intervals over seeds."])

@@ -239,26 +239,38 @@ def table(data: pd.DataFrame) -> str:
 
 
 def _table_of_players(data: pd.DataFrame) -> list[str]:
-    """At the ends; where the shortest ends; and at as many nodes of traversals as the fewest that one ends with."""
+    """At the ends; where the shortest ends; and at equal work, without play-outs and with them.
+
+    Without, it is what the player that touches the fewest nodes ends with; with them, what the last to be evaluated for
+    the first time has visited then, which those that end before never do.
+    """
     levels = {player.key: player.curves(data, "exploitability") for player in PLAYERS}
     nodes = {player.key: player.curves(data, "nodes_touched").mean() for player in PLAYERS}
+    visited = {player.key: cost(data, player).mean() for player in PLAYERS}
     shortest = min(int(table.columns[-1]) for table in levels.values())
     fewest = min(float(touched.iloc[-1]) for touched in nodes.values())
+    most = max(float(histories.iloc[0]) for histories in visited.values())
     lines = [
         f"| player | iterations | exploitability [{UNIT}] | at iteration {shortest} | at {digits(fewest)} nodes of "
-        "traversals | histories visited, at the first evaluation | at the end | minutes |",
+        f"traversals | at {digits(most)} histories, play-outs counted | histories visited, at the first evaluation "
+        "| at the end |",
         "|---" * 8 + "|",
     ]
     for player in PLAYERS:
-        level, visited = levels[player.key], cost(data, player).mean()
-        reached = nodes[player.key].index[nodes[player.key] <= fewest]
-        at_nodes = f"{mean_ci(level[reached[-1]])} (t = {reached[-1]})" if len(reached) else "–"
-        minutes = player.curves(data, "wall_seconds").iloc[:, -1].mean() / 60
+        level, histories = levels[player.key], visited[player.key]
         lines.append(
             f"| {player.name} | {level.columns[-1]} | {mean_ci(level.iloc[:, -1])} | {mean_ci(level[shortest])} "
-            f"| {at_nodes} | {digits(visited.iloc[0])} | {digits(visited.iloc[-1])} | {minutes:.1f} |"
+            f"| {_reached(level, nodes[player.key], fewest)} "
+            f"| {_reached(level, histories, most) if histories.iloc[-1] >= most else 'ends before'} "
+            f"| {digits(histories.iloc[0])} | {digits(histories.iloc[-1])} |"
         )
     return lines
+
+
+def _reached(level: pd.DataFrame, work: pd.Series, allowed: float) -> str:
+    """Exploitability `[seeds, iterations]` after the last iteration with so much work."""
+    within = work.index[work <= allowed]
+    return f"{mean_ci(level[within[-1]])} (t = {within[-1]})" if len(within) else "–"
 
 
 def _matrix(data: pd.DataFrame) -> list[str]:

@@ -183,18 +183,16 @@ def _less_exploitable(data: pd.DataFrame, choice: Choice) -> Claim:
 def table(data: pd.DataFrame) -> str:
     """Exploitability with every value, and its difference from our choice, as Markdown."""
     lines = [
-        f"| choice | value | exploitability [{UNIT}] | minus that of our choice | nodes touched | minutes |",
-        "|---|---|---|---|---|---|",
+        f"| choice | value | exploitability [{UNIT}] | minus that of our choice | nodes touched |",
+        "|---|---|---|---|---|",
     ]
     for choice in CHOICES:
         if not choice.was_run(data):
-            lines.append(f"| {choice.name} | not run yet | – | – | – | – |")
+            lines.append(f"| {choice.name} | not run yet | – | – | – |")
             continue
         for value in choice.tried(data):
             level = mean_ci(late(choice.curves(data, value)))
             apart = "ours" if value == choice.chosen else difference(data, choice, value, choice.chosen) or "–"
-            nodes, seconds = (
-                choice.curves(data, value, metric).iloc[:, -1].mean() for metric in ("nodes_touched", "wall_seconds")
-            )
-            lines.append(f"| {choice.name} | {value} | {level} | {apart} | {digits(nodes)} | {seconds / 60:.1f} |")
+            nodes = digits(choice.curves(data, value, "nodes_touched").iloc[:, -1].mean())
+            lines.append(f"| {choice.name} | {value} | {level} | {apart} | {nodes} |")
     return "\n".join(lines)

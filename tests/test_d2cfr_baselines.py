@@ -107,7 +107,10 @@ def test_players_are_compared_at_equal_iterations_and_at_equal_nodes():
     data.loc[mine & (data.metric == "nodes_touched"), "value"] *= 2
     text = module.table(pd.concat([data, later], ignore_index=True))
     rows = {row[0]: row[1:] for row in cells(text) if len(row) == 8}
-    assert rows["player"][2:4] == ["at iteration 20", "at 20 nodes of traversals"]
+    headings = ["at iteration 20", "at 20 nodes of traversals", "at 10,000 histories, play-outs counted"]
+    assert rows["player"][2:5] == headings
+    assert rows[BY_KEY["d2cfr_warm"].name][4] == "10 [10, 10] (t = 10)", "its first evaluation"
+    assert {row[4] for name, row in rows.items() if BY_KEY["openspiel"].name in name} == {"ends before"}
     assert rows[long.name][:4] == ["30", "30 [30, 30]", "20 [20, 20]", "10 [10, 10] (t = 10)"]
     assert rows[BY_KEY["openspiel"].name][:4] == ["20", "20 [20, 20]", "20 [20, 20]", "20 [20, 20] (t = 20)"]
 
