@@ -33,6 +33,7 @@ _MOST_LINES = 16
 
 _FINDING = re.compile(r"\A# [^\n]+\n\n<!-- finding -->\n(.*?)\n<!-- end finding -->\n", re.DOTALL)
 _PARAGRAPH = re.compile(r"\*\*([^*]+)\*\*(?: \(scale `(\w+)`\))?: (.+)", re.DOTALL)
+_SENTENCE_ENDS = re.compile(r"(?<!Alg\.)(?<!Fig\.)(?<!Sec\.)(?<=\.) (?=[A-Z])")
 _TOP_PICTURE = re.compile(r"(<!-- end finding -->\n\n)(?:!\[[^\n]*\n\n)?")
 
 
@@ -50,8 +51,10 @@ class Finding:
 
     @property
     def headline(self) -> str:
-        """The sentence that says it all."""
-        return self.sentences[FIND] if self.scale else f"{NOT_RUN}: {self.sentences[NOT_RUN]}"
+        """The sentence that says most; others may follow on the page."""
+        if not self.scale:
+            return f"{NOT_RUN}: {self.sentences[NOT_RUN]}"
+        return _SENTENCE_ENDS.split(self.sentences[FIND], maxsplit=1)[0]
 
 
 def filled_in(target: str, scale: str, module: ModuleType, folder: Path) -> str:

@@ -58,6 +58,11 @@ class Result:
         """What all its runs took, one after another, each once; what other targets share is counted in each."""
         return page.minutes(self.provenance["sweeps"])
 
+    @property
+    def on_the_clock(self) -> bool:
+        """Whether `minutes` are by the clock, at least of some runs, which other work on the machine makes longer."""
+        return any(None in sweep.get("cpu_seconds", [None]) for sweep in self.provenance["sweeps"])
+
     @cached_property
     def verdicts(self) -> list[str]:
         """Of each claim that is no check, as judged one by one."""

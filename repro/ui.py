@@ -107,6 +107,7 @@ def show_target(client: Store, target: str, scale: str, plan: Plan, data: pd.Dat
         about = {"target": target, "scale": scale, "game": game}
         figures.log(client, experiment, f"{target} {scale}", about, files, list(means.of_figure(here, metrics)))
         views.save(client, experiment, views.of_means(target, scale, metrics[:1]))
+        _describe(client, experiment, {f"{target}-{scale}"})  # Once more, with the picture.
     return links
 
 
@@ -157,8 +158,8 @@ def _charted(configs: Sequence[Config]) -> list[str]:
 
 
 def _describe(client: Store, experiment: Experiment, made: Iterable[str] = ()) -> None:
-    """Write an experiment's note: what is in it, and links to views of the targets that were made."""
-    from repro.tracking import views  # noqa: PLC0415
+    """Write an experiment's note: what is in it, and links to views and pictures of the targets that were made."""
+    from repro.tracking import figures, views  # noqa: PLC0415
 
     kept = {tag.removeprefix(views.VIEW_TAG) for tag in experiment.tags} | set(made)
     lines = [
@@ -170,8 +171,10 @@ def _describe(client: Store, experiment: Experiment, made: Iterable[str] = ()) -
         for scale in (scale for scale in SCALES if f"{target}-{scale}" in kept):
             module = module_of(target)
             link = views.link("", experiment, f"{target}-{scale}")
+            picture = figures.link(client, experiment, f"{target} {scale}", f"{target}.png")
             lines.append(
-                f"- [{target} {scale}]({link}): {module.SHOWS} ({module.TITLE}); its page is paper_figures/{target}.md"
+                f"- [{target} {scale}]({link}): {module.SHOWS} ({module.TITLE}); "
+                f"{f'[picture]({picture}), ' if picture else ''}page: paper_figures/{target}.md"
             )
     views.describe(client, experiment, "\n".join(lines))
 

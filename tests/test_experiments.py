@@ -117,6 +117,15 @@ def test_sd_cfr_against_d2cfr_is_figure_1s_training_at_laptop_scale():
     assert other.algorithm.iterations == 1000
 
 
+def test_one_learner_has_what_the_code_divides_among_eleven():
+    (run,) = plan(["experiment=figure3"], multirun=False).runs
+    algorithm = run.config.algorithm
+    divided = (algorithm.traversals, algorithm.value.batch_size, algorithm.average.batch_size)
+    assert divided == (11 * 800, 11 * 256, 11 * 512)
+    assert (algorithm.value_capacity, algorithm.strategy_capacity) == (4_000_000, 4_000_000)
+    assert run.config.trainer.get("devices", 1) == 1
+
+
 def test_departures_are_of_an_experiment_at_a_scale():
     for path in (CONF / "departures").rglob("*.yaml"):
         assert (CONF / "experiment" / path.name).is_file()

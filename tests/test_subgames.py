@@ -235,6 +235,15 @@ def test_random_subgames(seed: int, board_cards: int):
 
 
 @pytest.mark.slow
+def test_every_hand_that_the_board_leaves_is_in_both_ranges():
+    """So that no hand which counts in an error, or in a bucket, is one that a player cannot hold."""
+    deck = Deck(6, 4)
+    for number in range(5):
+        subgame = random_subgame(0, number, 5, deck)
+        assert (subgame.ranges > 0).all()
+        assert subgame.ranges.shape == (2, len(deck.hands(subgame.board)))
+
+
 def test_the_weaker_half_of_a_range_is_uniform():
     """R(S, p) gives the weaker half U(0, p), and its own weaker half a uniform share of that."""
     draw, strength = np.random.default_rng(0), np.arange(64.0)

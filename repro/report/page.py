@@ -199,6 +199,7 @@ def _context_of_result(result: Result, links: Links) -> dict[str, Any]:
         ],
         "sweeps": [_made_with(sweep) for sweep in sweeps],
         "minutes": minutes_in_words(result),
+        "on_the_clock": result.on_the_clock,
         "runs": sum(len(sweep["wall_seconds"]) for sweep in sweeps),
         "hardware": ", ".join(sorted({cpu for sweep in sweeps for cpu in (*sweep["cpu"], *sweep["gpu"])} - {"none"})),
         "drawn_on": result.provenance["drawn_on"],

@@ -49,6 +49,19 @@ def log(
     return figure_id
 
 
+def link(client: Store, experiment: Experiment, label: str, picture: str) -> str:
+    """Where a server shows a figure's picture, from its root; empty if there is no such figure.
+
+    Args:
+        label: target and scale.
+        picture: the file's name.
+    """
+    for run in client.search_runs([experiment.experiment_id], f"tags.`{FIGURE_TAG}` = '{label}'"):
+        page = f"/#/experiments/{experiment.experiment_id}/runs/{run.info.run_id}/artifacts/{picture}"
+        return f"{page}?workflowType=machine_learning"
+    return ""
+
+
 def _digest(files: Sequence[Path], names: Sequence[str]) -> str:
     digest = hashlib.sha256("\n".join(names).encode())
     for path in files:
