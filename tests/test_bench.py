@@ -47,6 +47,7 @@ def test_quick_benchmark_writes_every_row(tmp_path):
         "leduc_sgd_step_floor",
         "leduc_sgd_step_autograd_grouped",
         "leduc_sgd_step_autograd_ungrouped",
+        "big_leduc_gradients_by_hand",
         "leduc_cfr",
         "leduc_es_mccfr_1000",
         "leduc_nfsp",

@@ -20,10 +20,12 @@ from repro.algorithms.deep_cfr import DeepCFR, DeepCFRConfig
 from repro.algorithms.memory import Reservoir
 from repro.algorithms.regression import fit
 from repro.algorithms.strategies import Listed
-from repro.bench.measure import Effort, Row, interleaved, open_spiel, seconds
+from repro.bench.measure import Effort, Row, interleaved, open_spiel, per_second, seconds
 from repro.config import NetworkConfig, RegressionConfig
 from repro.games import Game, load
 from repro.networks.features import feature_columns
+from repro.networks.gradients import Autograd, HandDifferentiated
+from repro.networks.inputs import network_inputs
 from repro.networks.modules import MaskedLinear, Network, fc, value_network
 from repro.networks.optimizers import FlatAdam
 from repro.policies import TabularPolicy
@@ -147,6 +149,7 @@ def rows(effort: Effort) -> list[Row]:
         leduc_sgd_step_floor(setup),
         leduc_sgd_step_autograd_grouped(setup),
         leduc_sgd_step_autograd_ungrouped(setup),
+        big_leduc_gradients_by_hand(effort),
     ]
 
 
@@ -445,3 +448,31 @@ def plain_steps(trainer: DeepCFR) -> Callable[[Iterator[Problem]], None]:
             optimizer.step()
 
     return take
+
+
+def big_leduc_gradients_by_hand(effort: Effort) -> Row:
+    """Gradients of figure 3's network on the rows of one of its minibatches, beside torch's autograd.
+
+    It has branches, and Big Leduc too many infosets to group, so that its steps are not compiled: their gradients are
+    those of `repro.networks.rules`.
+    """
+    game, width, rows = load("big_leduc"), 64, 2816
+    inputs, columns = network_inputs(game)
+    features, legal = inputs(torch.arange(game.player_slice[0].start, game.player_slice[0].stop))
+    drawn = torch.randint(len(features), (rows,), generator=generator(0, "bench gradients"))
+
+    def milliseconds(kind: type[HandDifferentiated | Autograd]) -> Callable[[], float]:
+        network = value_network(NetworkConfig("brown", width, card_width=width), columns, game.num_actions)
+        FlatAdam(network, LEARNING_RATE)  # Which holds the parameters.
+        target, weight = network(features[drawn], legal[drawn]).detach() + 1, torch.ones(rows, 1)
+        gradients = kind(network)
+        gradients.prepare(features, legal)
+
+        def compute() -> None:
+            gradients.select(drawn)
+            gradients.compute(weight, target)
+
+        return lambda: 1e3 / per_second(compute, effort.tabular_seconds)
+
+    ours, peer = interleaved(milliseconds(HandDifferentiated), milliseconds(Autograd), effort.repetitions)
+    return Row("big_leduc_gradients_by_hand", ours, peer, "ms", peer / ours, "peer: torch's autograd, on the same rows")
