@@ -22,8 +22,8 @@ TITLE, GAME = "DEVN, ours", "river subgames"
 SHOWS = "DEVN against DCVN without buckets, trained as in the text and as in the authors' code"
 SETTING = devn.UNABSTRACTED[0]
 
-_LAYERS = (3, 7)
-_CODE = "algorithm.normalise=true algorithm.optimizer=adamw"
+LAYERS = (3, 7)
+AS_IN_CODE = "algorithm.normalise=true algorithm.optimizer=adamw"
 
 
 def _networks(name: str, methods: str, pipeline: str = "") -> Sweep:
@@ -42,9 +42,9 @@ SWEEPS = (
     # The first quarter of table 6's data.
     Sweep("data_1", DATA[1].overrides, {"laptop": "algorithm.first=0"}),
     _networks("text", "dcvn,devn"),
-    _networks("code_devn", "devn", _CODE),
-    _networks("code_dcvn", "dcvn", f"{_CODE} algorithm.zero_sum_layer=false"),
-    _networks("code_dcvn_layer", "dcvn", _CODE),
+    _networks("code_devn", "devn", AS_IN_CODE),
+    _networks("code_dcvn", "dcvn", f"{AS_IN_CODE} algorithm.zero_sum_layer=false"),
+    _networks("code_dcvn_layer", "dcvn", AS_IN_CODE),
 )
 
 
@@ -102,26 +102,26 @@ def draw(data: pd.DataFrame) -> Figure:
     left, right = figure.subplots(1, 2)
     assert isinstance(left, Axes)
     assert isinstance(right, Axes)
-    ticks = list(range(len(_LAYERS)))
+    ticks = list(range(len(LAYERS)))
     for number, pipeline in enumerate(PIPELINES):
         x = [tick + 0.2 * (number - 1) for tick in ticks]
         for method, marker, beside in ((DCVN, "s", -0.03), (DEVN, "o", 0.03)):
             if method == DEVN and pipeline is LAYER:
                 continue  # The same networks.
-            losses = [mean_ci(loss(data, pipeline, method, hidden)) for hidden in _LAYERS]
+            losses = [mean_ci(loss(data, pipeline, method, hidden)) for hidden in LAYERS]
             label = f"{devn.NAMES[method]}, {pipeline.title}"
             devn.points(left, [at + beside for at in x], losses, fmt=marker, color=pipeline.colour, label=label)
-        gains = [mean_ci(improvement(data, pipeline, hidden)) for hidden in _LAYERS]
+        gains = [mean_ci(improvement(data, pipeline, hidden)) for hidden in LAYERS]
         devn.points(right, x, gains, fmt="o", color=pipeline.colour, label=pipeline.title)
     right.plot(
-        ticks, [paper_improvement(hidden) for hidden in _LAYERS], "D", color="black", markerfacecolor="white",
+        ticks, [paper_improvement(hidden) for hidden in LAYERS], "D", color="black", markerfacecolor="white",
         label="paper, turn, setting VI",
     )  # fmt: skip
     right.axhline(0, color="grey", linewidth=0.8)
     left.set(ylabel=f"lowest loss ({devn.UNIT})")
     right.set(ylabel="DEVN's loss below DCVN's (%)")
     for axes in (left, right):
-        axes.set_xticks(ticks, [f"{hidden} layers" for hidden in _LAYERS])
+        axes.set_xticks(ticks, [f"{hidden} layers" for hidden in LAYERS])
         axes.set_xlim(-0.5, len(ticks) - 0.5)
         axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.1))
     figure.suptitle(devn.title(data, "DCVN and DEVN without buckets"))
@@ -134,8 +134,8 @@ def draw(data: pd.DataFrame) -> Figure:
 
 def claims(data: pd.DataFrame) -> list[Claim]:
     """Whether DEVN is better in each pipeline, and what the authors' code changes."""
-    judged = [_lower(data, pipeline, hidden) for pipeline in PIPELINES for hidden in _LAYERS]
-    for hidden in _LAYERS:
+    judged = [_lower(data, pipeline, hidden) for pipeline in PIPELINES for hidden in LAYERS]
+    for hidden in LAYERS:
         judged += [
             _more(
                 data,
@@ -149,7 +149,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     return judged + [_deeper(data, pipeline, method) for pipeline in (TEXT, CODE) for method in (DCVN, DEVN)]
 
 
-def _unless_unfinished(
+def unless_unfinished(
     data: pd.DataFrame, claim: Claim, pipeline: Pipeline, networks: Sequence[tuple[str, int]]
 ) -> Claim:
     """A claim that did not hold is not testable if more than half of its networks were best at the last epoch."""
@@ -171,7 +171,7 @@ def _lower(data: pd.DataFrame, pipeline: Pipeline, hidden: int) -> Claim:
         unless_smoke(data, above(measured, 0)), measured, "%", paper_improvement(hidden),
         note="relative improvement, paired by seed; holds if above 0; the paper's is of turn subgames",
     )  # fmt: skip
-    return _unless_unfinished(data, claim, pipeline, [(method, hidden) for method in (DCVN, DEVN)])
+    return unless_unfinished(data, claim, pipeline, [(method, hidden) for method in (DCVN, DEVN)])
 
 
 def _more(data: pd.DataFrame, hidden: int, before: Pipeline, name: str, text: str) -> Claim:
@@ -183,16 +183,16 @@ def _more(data: pd.DataFrame, hidden: int, before: Pipeline, name: str, text: st
 
 
 def _deeper(data: pd.DataFrame, pipeline: Pipeline, method: str) -> Claim:
-    few, many = _LAYERS
-    measured = mean_ci(devn.lower_by(*(loss(data, pipeline, method, hidden) for hidden in _LAYERS)))
+    few, many = LAYERS
+    measured = mean_ci(devn.lower_by(*(loss(data, pipeline, method, hidden) for hidden in LAYERS)))
     claim = Claim(
         f"{pipeline.name}_{method}_deeper",
         f"{many} layers have a lower loss than {few}: {devn.NAMES[method]}, {pipeline.title}", "Supplement Table 6",
         unless_smoke(data, above(measured, 0)), measured, "%",
-        devn.lower_by(*(SETTING.paper_loss(method, hidden) for hidden in _LAYERS)),
+        devn.lower_by(*(SETTING.paper_loss(method, hidden) for hidden in LAYERS)),
         note="relative improvement, paired by seed; holds if above 0; the paper's is of turn subgames",
     )  # fmt: skip
-    return _unless_unfinished(data, claim, pipeline, [(method, hidden) for hidden in _LAYERS])
+    return unless_unfinished(data, claim, pipeline, [(method, hidden) for hidden in LAYERS])
 
 
 # -- the page --------------------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def table(data: pd.DataFrame) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for pipeline in PIPELINES:
-        for hidden in _LAYERS:
+        for hidden in LAYERS:
             losses = " | ".join(str(mean_ci(loss(data, pipeline, m, hidden))) for m in (DCVN, DEVN, devn.ZERO_SUM))
             ratios = " | ".join(str(mean_ci(_by_heart(data, pipeline, m, hidden))) for m in (DCVN, DEVN))
             gains = mean_ci(improvement(data, pipeline, hidden))

@@ -92,6 +92,33 @@ SETTINGS = {
 """The paper's settings, by the names of their sweeps."""
 
 
+def in_pipelines(number: str, pipelines: Mapping[str, tuple[str, str]]) -> tuple[Sweep, ...]:
+    """Networks of a setting with three and seven layers, trained in several ways; at laptop scale on parts of the data.
+
+    Args:
+        number: the setting's Roman number, small.
+        pipelines: by the ends of their sweeps' names, methods and overrides.
+    """
+    setting = SETTINGS[f"setting_{number}"]
+    second = "algorithm.dataset=1" in setting.at["laptop"]
+    part = "algorithm.subgames=5000" if second else "algorithm.subgames=25000 algorithm.iterations=20"
+    fewer = {"paper": "", "laptop": part, "smoke": ""}
+    at = {scale: f"{setting.at.get(scale, '')} {fewer[scale]} network.layers=3,7" for scale in fewer}
+    return tuple(
+        Sweep(f"{number}_{end}", f"experiment=devn algorithm={methods} network.layers=3,7 seed=range(3) {how}", at)
+        for end, (methods, how) in pipelines.items()
+    )
+
+
+def parts_of_data() -> tuple[Sweep, ...]:
+    """Both datasets; at laptop scale a quarter of the first, and half of the second."""
+    half = f"{_SMALL_DECK_TURNS} algorithm.iterations=500 algorithm.snapshot_every=500 algorithm.first=0"
+    return (
+        Sweep(DATA[1].name, DATA[1].overrides, {"laptop": "algorithm.first=0"}),
+        Sweep(DATA[2].name, DATA[2].overrides, {**DATA[2].at, "laptop": half}),
+    )
+
+
 def sweeps(datasets: Iterable[int], settings: Iterable[str]) -> tuple[Sweep, ...]:
     """Those of some settings (`i`, `ii`, ...), after those that solve their subgames."""
     return (*(DATA[number] for number in datasets), *(SETTINGS[f"setting_{name}"] for name in settings))
