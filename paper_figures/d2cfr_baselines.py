@@ -241,8 +241,8 @@ def table(data: pd.DataFrame) -> str:
 def _table_of_players(data: pd.DataFrame) -> list[str]:
     """At the ends; where the shortest ends; and at equal work, without play-outs and with them.
 
-    Without, it is what the player that touches the fewest nodes ends with; with them, what the last to be evaluated for
-    the first time has visited then, which those that end before never do.
+    Without, it is what the player that touches the fewest nodes ends with; with them, what the one whose first
+    evaluation comes last has visited then. Players that end with fewer are marked so.
     """
     levels = {player.key: player.curves(data, "exploitability") for player in PLAYERS}
     nodes = {player.key: player.curves(data, "nodes_touched").mean() for player in PLAYERS}
@@ -304,6 +304,8 @@ def _by_steps_reached(data: pd.DataFrame, readout: str) -> dict[int, pd.Series]:
 
 def enough(reached: Mapping[int, pd.Series]) -> int | None:
     """The fewest steps after which no number tried is a tenth lower in the mean; None if that is the largest tried."""
+    if not reached:
+        return None
     means = {steps: each.mean() for steps, each in reached.items()}
     first = min(steps for steps, mean in means.items() if mean * 0.9 <= min(means.values()))
     return None if first == max(means) else first
@@ -323,6 +325,6 @@ def _table_of_steps(data: pd.DataFrame) -> list[str]:
     said = {readout: "not found" if steps is None else f"{steps:,}" for readout, steps in found.items()}
     return [
         *lines, "",
-        "Enough to learn, which are the fewest after which no number tried is a tenth lower in the mean: "
+        "Steps that are enough, the fewest after which no number tried ends a tenth lower in the mean: "
         f"{said['deep_cfr']} for Deep CFR, {said['d2cfr']} for D2CFR.",
     ]  # fmt: skip

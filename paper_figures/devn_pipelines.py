@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from paper_figures import devn_runs as devn
 from paper_figures.claims import DID_NOT_HOLD, Claim, above
 from paper_figures.devn_runs import DCVN, DEVN
-from paper_figures.devn_sweeps import DATA
+from paper_figures.devn_sweeps import PART_1, WAYS
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
@@ -23,10 +23,9 @@ SHOWS = "DEVN against DCVN without buckets, trained as in the text and as in the
 SETTING = devn.UNABSTRACTED[0]
 
 LAYERS = (3, 7)
-AS_IN_CODE = "algorithm.normalise=true algorithm.optimizer=adamw"
 
 
-def _networks(name: str, methods: str, pipeline: str = "") -> Sweep:
+def _networks(name: str, methods: str, pipeline: str) -> Sweep:
     """At laptop scale a quarter of table 6's rivers, and twice as many epochs."""
     return Sweep(
         name, f"experiment=devn algorithm={methods} algorithm.buckets=null network.layers=3,7 seed=range(3) {pipeline}",
@@ -38,14 +37,7 @@ def _networks(name: str, methods: str, pipeline: str = "") -> Sweep:
     )  # fmt: skip
 
 
-SWEEPS = (
-    # The first quarter of table 6's data.
-    Sweep("data_1", DATA[1].overrides, {"laptop": "algorithm.first=0"}),
-    _networks("text", "dcvn,devn"),
-    _networks("code_devn", "devn", AS_IN_CODE),
-    _networks("code_dcvn", "dcvn", f"{AS_IN_CODE} algorithm.zero_sum_layer=false"),
-    _networks("code_dcvn_layer", "dcvn", AS_IN_CODE),
-)
+SWEEPS = (PART_1, *(_networks(name, methods, how) for name, (methods, how) in WAYS.items()))
 
 
 @dataclass(frozen=True)

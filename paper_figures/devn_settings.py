@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from paper_figures import devn_runs as devn
 from paper_figures.claims import Claim, above
 from paper_figures.devn_pipelines import (
-    AS_IN_CODE,
     CODE,
     LAYER,
     LAYERS,
@@ -24,7 +23,7 @@ from paper_figures.devn_pipelines import (
     unless_unfinished,
 )
 from paper_figures.devn_runs import DCVN, DEVN, Setting
-from paper_figures.devn_sweeps import in_pipelines, parts_of_data
+from paper_figures.devn_sweeps import PART_1, PART_2, in_all_ways
 from paper_figures.exploitability_curves import unless_smoke
 from repro.evaluation.statistics import Estimate, mean_ci
 
@@ -37,20 +36,9 @@ SETTINGS = (*devn.BUCKETED, devn.UNABSTRACTED[1])
 """All but VI, which is on the page of `paper_figures.devn_pipelines`."""
 
 SWEEPS = (
-    *parts_of_data(),
-    *(
-        sweep
-        for setting in SETTINGS
-        for sweep in in_pipelines(
-            setting.name,
-            {
-                "text": ("dcvn,devn", ""),
-                "code_devn": ("devn", AS_IN_CODE),
-                "code_dcvn": ("dcvn", f"{AS_IN_CODE} algorithm.zero_sum_layer=false"),
-                "code_dcvn_layer": ("dcvn", AS_IN_CODE),
-            },
-        )
-    ),
+    PART_1,
+    PART_2,
+    *(sweep for setting in SETTINGS for sweep in in_all_ways(setting.name, setting.dataset)),
 )
 
 
@@ -150,4 +138,5 @@ def table(data: pd.DataFrame) -> str:
                 cells += [mean_ci(loss(data, own, method, hidden)) for method in (DCVN, DEVN)]
                 cells += [mean_ci(improvement(data, own, hidden)), f"{paper_gain(setting, hidden):.1f}"]
             lines.append(f"| {devn.named(data, setting)} | {pipeline.title} | {' | '.join(map(str, cells))} |")
-    return "\n".join([*lines, "", f"Lowest losses of any epoch in {devn.UNIT}, the mean over subgames."])
+    note = f"Lowest losses of any epoch that was measured, in {devn.UNIT}, the mean over subgames."
+    return "\n".join([*lines, "", note])

@@ -7,12 +7,14 @@ rivers of a deck of 16 cards.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from paper_figures.sweeps import Sweep
 
 _SMALL_DECK_TURNS = "game.name=turn_subgames game.ranks=6 algorithm.solver.tolerance=0.002"
 """Dataset 2 at laptop scale."""
+_TURNS = f"{_SMALL_DECK_TURNS} algorithm.iterations=500 algorithm.snapshot_every=500"
+"""So many shards of 10 in a run, which is half of them."""
 
 DATA = {
     1: Sweep(
@@ -21,10 +23,8 @@ DATA = {
     ),
     2: Sweep(
         "data_2", "experiment=devn_data seed=1 algorithm.first=0 algorithm.iterations=850000",
-        # 10,000 in shards of 10, half of them a run.
         {
-            "laptop": f"{_SMALL_DECK_TURNS} algorithm.iterations=500 algorithm.snapshot_every=500 "
-            "algorithm.first=0,500",
+            "laptop": f"{_TURNS} algorithm.first=0,500",
             "smoke": "algorithm.iterations=2",
         },
     ),
@@ -92,31 +92,35 @@ SETTINGS = {
 """The paper's settings, by the names of their sweeps."""
 
 
-def in_pipelines(number: str, pipelines: Mapping[str, tuple[str, str]]) -> tuple[Sweep, ...]:
-    """Networks of a setting with three and seven layers, trained in several ways; at laptop scale on parts of the data.
+PART_1 = Sweep(DATA[1].name, DATA[1].overrides, {"laptop": "algorithm.first=0"})
+PART_2 = Sweep(DATA[2].name, DATA[2].overrides, {**DATA[2].at, "laptop": f"{_TURNS} algorithm.first=0"})
+"""Parts of the data: at laptop scale a quarter of dataset 1, and half of dataset 2."""
+
+_AS_IN_CODE = "algorithm.normalise=true algorithm.optimizer=adamw"
+
+WAYS = {
+    "text": ("dcvn,devn", ""),
+    "code_devn": ("devn", _AS_IN_CODE),
+    "code_dcvn": ("dcvn", f"{_AS_IN_CODE} algorithm.zero_sum_layer=false"),
+    "code_dcvn_layer": ("dcvn", _AS_IN_CODE),
+}
+"""Of training as in the text, and as in the authors' code without DCVN's zero-sum layer or with it: methods, and
+overrides."""
+
+
+def in_all_ways(number: str, dataset: int) -> Iterator[Sweep]:
+    """Networks of a setting, three and seven layers deep, trained in all ways; at laptop scale on parts of the data.
 
     Args:
         number: the setting's Roman number, small.
-        pipelines: by the ends of their sweeps' names, methods and overrides.
     """
     setting = SETTINGS[f"setting_{number}"]
-    second = "algorithm.dataset=1" in setting.at["laptop"]
-    part = "algorithm.subgames=5000" if second else "algorithm.subgames=25000 algorithm.iterations=20"
-    fewer = {"paper": "", "laptop": part, "smoke": ""}
-    at = {scale: f"{setting.at.get(scale, '')} {fewer[scale]} network.layers=3,7" for scale in fewer}
-    return tuple(
-        Sweep(f"{number}_{end}", f"experiment=devn algorithm={methods} network.layers=3,7 seed=range(3) {how}", at)
-        for end, (methods, how) in pipelines.items()
-    )
-
-
-def parts_of_data() -> tuple[Sweep, ...]:
-    """Both datasets; at laptop scale a quarter of the first, and half of the second."""
-    half = f"{_SMALL_DECK_TURNS} algorithm.iterations=500 algorithm.snapshot_every=500 algorithm.first=0"
-    return (
-        Sweep(DATA[1].name, DATA[1].overrides, {"laptop": "algorithm.first=0"}),
-        Sweep(DATA[2].name, DATA[2].overrides, {**DATA[2].at, "laptop": half}),
-    )
+    fewer = {1: "algorithm.subgames=25000 algorithm.iterations=20", 2: "algorithm.subgames=5000"}
+    at = {scale: f"{overrides} network.layers=3,7" for scale, overrides in setting.at.items()}
+    at["laptop"] = f"{at.get('laptop', '')} {fewer[dataset]}"
+    for way, (methods, how) in WAYS.items():
+        overrides = f"experiment=devn algorithm={methods} network.layers=3,7 seed=range(3) {how}"
+        yield Sweep(f"{number}_{way}", overrides, at)
 
 
 def sweeps(datasets: Iterable[int], settings: Iterable[str]) -> tuple[Sweep, ...]:

@@ -33,7 +33,7 @@ _MOST_LINES = 16
 
 _FINDING = re.compile(r"\A# [^\n]+\n\n<!-- finding -->\n(.*?)\n<!-- end finding -->\n", re.DOTALL)
 _PARAGRAPH = re.compile(r"\*\*([^*]+)\*\*(?: \(scale `(\w+)`\))?: (.+)", re.DOTALL)
-_SENTENCE_ENDS = re.compile(r"(?<!Alg\.)(?<!Fig\.)(?<!Sec\.)(?<=\.) (?=[A-Z])")
+_SENTENCE_ENDS = re.compile(r"(?<!\b(?:Alg|App|Fig|Sec)\.)(?<!\b(?:Eq|al|vs)\.)(?<=\.) (?=[A-Z])")
 _TOP_PICTURE = re.compile(r"(<!-- end finding -->\n\n)(?:!\[[^\n]*\n\n)?")
 
 

@@ -234,8 +234,8 @@ def check_others(config: Config, keys: Collection[str] | None = None) -> None:
     """Refuse to measure a training against others that are not there, before anything is noted of it.
 
     Args:
-        keys: what the references of those to look for begin with; None: all. Of evaluations that need others beside
-            them, which may be made yet, nothing else is looked at.
+        keys: of those to look for, or the beginnings of their files' names; None: all. Evaluations that also need
+            others are not checked further: those may yet be made.
 
     Raises:
         ReproError: one is not there, or cannot be measured against.

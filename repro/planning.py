@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -183,32 +183,23 @@ def check_here(runs: Sequence[Run]) -> None:
 def check_needed(runs: Sequence[Run]) -> None:
     """Refuse runs that need what neither is there nor is made by another of them: opponents, or stored data.
 
+    Of data that another one makes, how much that will be is not looked at.
+
     Raises:
         ReproError: says what is missing, and how it is made.
     """
     made = {training_key(config) for run in runs for config in run.configs}
     for run in runs:
-        outside = run.needs - made
-        reads = not any(run.learns_from(other) for other in runs)
-        for config in run.configs if outside or reads else ():
-            _check_needed(config, outside, reads)
+        others = run.needs - made
+        stores = run.config.algorithm.stored_data(run.config) is not None
+        if not others and not stores:
+            continue
+        from repro.measuring import check_others, is_measured  # noqa: PLC0415  (torch takes a second)
 
-
-def _check_needed(config: Config, others: Collection[str], stored_data: bool) -> None:
-    """The same of one: trainings that are measured against, by their keys or files, and perhaps stored data."""
-    try:
-        if stored_data:
-            config.algorithm.check_stored_data(config)
-        if others:
-            # Torch takes a second, which few commands need to plan.
-            from repro.measuring import check_others  # noqa: PLC0415
-
+        for config in (config for config in run.configs if config.force or not is_measured(config)):
+            if not any(run.learns_from(other) for other in runs):
+                config.algorithm.check_stored_data(config)
             check_others(config, others)
-    except ReproError:
-        from repro.measuring import is_measured  # noqa: PLC0415  (as above)
-
-        if config.force or not is_measured(config):
-            raise
 
 
 def _trains(config: Config) -> bool:

@@ -28,7 +28,7 @@ from repro.faults import faults_told
 from repro.launching import Command, prepare_output
 from repro.measuring import evaluation_rows
 from repro.planned import Run
-from repro.planning import CONF, check_here, check_needed
+from repro.planning import CONF, check_here
 from repro.policies.snapshot import SnapshotFolder
 from repro.stopping import CAN_BE_REPEATED, stoppable
 from repro.subgames.data import SubgameDataConfig
@@ -61,7 +61,6 @@ def repeated(trained: Trained, folder: Path, force: bool) -> Config:
     config.evaluation = dict(_evaluations(trained, config))
     check_with_game(config, game_for_checks(config))
     check_here([Run([config], {})])
-    check_needed([Run([config], {})])
     return config
 
 

@@ -107,7 +107,7 @@ def show_target(client: Store, target: str, scale: str, plan: Plan, data: pd.Dat
         about = {"target": target, "scale": scale, "game": game}
         figures.log(client, experiment, f"{target} {scale}", about, files, list(means.of_figure(here, metrics)))
         views.save(client, experiment, views.of_means(target, scale, metrics[:1]))
-        _describe(client, experiment, {f"{target}-{scale}"})  # Once more, with the picture.
+        _describe(client, experiment, {f"{target}-{scale}"})
     return links
 
 
@@ -129,7 +129,6 @@ def _save_views(client: Store, target: str, scale: str, runs: Sequence[Run]) -> 
         mlflow_runs.call_as(client, experiment.experiment_id, target, scale, curves)
         view = views.of_target(target, scale, _charted(of_game), _read_out_curves(runs))
         views.save(client, experiment, view)
-        _describe(client, experiment, {f"{target}-{scale}"})
         links.append(views.link(server_of(of_game[0].tracking_uri), experiment, view.key))
     return links
 
@@ -162,6 +161,7 @@ def _describe(client: Store, experiment: Experiment, made: Iterable[str] = ()) -
     from repro.tracking import figures, views  # noqa: PLC0415
 
     kept = {tag.removeprefix(views.VIEW_TAG) for tag in experiment.tags} | set(made)
+    pictures = figures.pictures(client, experiment)
     lines = [
         f"Runs in the game **{experiment.name}**", "",
         "There is one run per training and one per read-out, a way to play what was trained: those of one training "
@@ -171,10 +171,9 @@ def _describe(client: Store, experiment: Experiment, made: Iterable[str] = ()) -
         for scale in (scale for scale in SCALES if f"{target}-{scale}" in kept):
             module = module_of(target)
             link = views.link("", experiment, f"{target}-{scale}")
-            picture = figures.link(client, experiment, f"{target} {scale}", f"{target}.png")
+            picture = f"[picture]({pictures[label]}), " if (label := f"{target} {scale}") in pictures else ""
             lines.append(
-                f"- [{target} {scale}]({link}): {module.SHOWS} ({module.TITLE}); "
-                f"{f'[picture]({picture}), ' if picture else ''}page: paper_figures/{target}.md"
+                f"- [{label}]({link}): {module.SHOWS} ({module.TITLE}); {picture}page: paper_figures/{target}.md"
             )
     views.describe(client, experiment, "\n".join(lines))
 
@@ -213,6 +212,8 @@ def links_to(client: Store, target: str, options: Options, port: int) -> list[st
             )
         _save_views(client, target, options.scale, plan_target(target, options)[1])
         found = [e for e in client.search_experiments() if views.VIEW_TAG + key in e.tags]
+        for experiment in found:
+            _describe(client, experiment)
     return [views.link(server, experiment, key) for experiment in found]
 
 

@@ -87,7 +87,7 @@ def test_the_picture_and_the_table_show_every_player():
     text = module.table(data)
     assert all(player.name in text for player in PLAYERS)
     assert "| 500 | 521 [519, 523] | 521 [519, 523] | 1 [" in text
-    assert text.endswith("a tenth lower in the mean: 200 for Deep CFR, 200 for D2CFR.")
+    assert text.endswith("ends a tenth lower in the mean: 200 for Deep CFR, 200 for D2CFR.")
     listed = cells(text)
     who, whom = BY_KEY["d2cfr_warm"], BY_KEY["openspiel"]
     number = {player: str(PLAYERS.index(player) + 1) for player in (who, whom)}
@@ -122,3 +122,4 @@ def test_enough_steps_are_the_fewest_that_no_number_tried_beats_by_a_tenth():
     }
     assert module.enough(reached) == 400
     assert module.enough({**reached, 1600: pd.Series([50.0])}) is None
+    assert module.enough({}) is None

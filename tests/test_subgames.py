@@ -234,7 +234,6 @@ def test_random_subgames(seed: int, board_cards: int):
     assert not np.array_equal(random_subgame(seed, 2, board_cards, Deck(ranks=5)).ranges, subgame.ranges)
 
 
-@pytest.mark.slow
 def test_every_hand_that_the_board_leaves_is_in_both_ranges():
     """So that no hand which counts in an error, or in a bucket, is one that a player cannot hold."""
     deck = Deck(6, 4)
@@ -244,6 +243,7 @@ def test_every_hand_that_the_board_leaves_is_in_both_ranges():
         assert subgame.ranges.shape == (2, len(deck.hands(subgame.board)))
 
 
+@pytest.mark.slow
 def test_the_weaker_half_of_a_range_is_uniform():
     """R(S, p) gives the weaker half U(0, p), and its own weaker half a uniform share of that."""
     draw, strength = np.random.default_rng(0), np.arange(64.0)

@@ -254,8 +254,9 @@ def test_a_figure_is_logged_once_and_again_when_its_files_change(tmp_path):
     file.write_text("another")
     second = log()
     assert second != first
-    assert f"/runs/{second}/artifacts/data.csv?" in figures.link(client, experiment, "figure9 smoke", "data.csv")
-    assert not figures.link(client, experiment, "figure9 laptop", "data.csv")
+    (picture,) = figures.pictures(client, experiment).items()
+    assert picture[0] == "figure9 smoke"
+    assert f"/runs/{second}/artifacts/figure9.png?" in picture[1]
     runs = client.search_runs([experiment.experiment_id])
     assert sorted(run.info.run_name for run in runs) == [
         "1 simulations, d2cfr mean", "8 simulations, d2cfr mean", "figure9 smoke figure",

@@ -463,7 +463,7 @@ def big_leduc_gradients_by_hand(effort: Effort) -> Row:
 
     def milliseconds(kind: type[HandDifferentiated | Autograd]) -> Callable[[], float]:
         network = value_network(NetworkConfig("brown", width, card_width=width), columns, game.num_actions)
-        FlatAdam(network, LEARNING_RATE)  # Which holds the parameters.
+        FlatAdam(network, LEARNING_RATE)  # Puts all parameters in one buffer, as in training.
         target, weight = network(features[drawn], legal[drawn]).detach() + 1, torch.ones(rows, 1)
         gradients = kind(network)
         gradients.prepare(features, legal)

@@ -49,17 +49,15 @@ def log(
     return figure_id
 
 
-def link(client: Store, experiment: Experiment, label: str, picture: str) -> str:
-    """Where a server shows a figure's picture, from its root; empty if there is no such figure.
-
-    Args:
-        label: target and scale.
-        picture: the file's name.
-    """
-    for run in client.search_runs([experiment.experiment_id], f"tags.`{FIGURE_TAG}` = '{label}'"):
-        page = f"/#/experiments/{experiment.experiment_id}/runs/{run.info.run_id}/artifacts/{picture}"
-        return f"{page}?workflowType=machine_learning"
-    return ""
+def pictures(client: Store, experiment: Experiment) -> dict[str, str]:
+    """Where a server shows the pictures of an experiment's figures, from its root, by target and scale."""
+    runs = client.search_runs([experiment.experiment_id], f"tags.`{FIGURE_TAG}` LIKE '%'")
+    folder = f"/#/experiments/{experiment.experiment_id}/runs"
+    labels = {run.info.run_id: run.data.tags[FIGURE_TAG] for run in runs}
+    return {
+        label: f"{folder}/{run}/artifacts/{label.split()[0]}.png?workflowType=machine_learning"
+        for run, label in labels.items()
+    }
 
 
 def _digest(files: Sequence[Path], names: Sequence[str]) -> str:
