@@ -19,6 +19,7 @@ from repro.evaluation.base import Subject
 from repro.games.isomorphism import Coding
 from repro.planning import check_needed, plan
 from repro.policies.snapshot import Snapshot
+from repro.rerun import repeated
 from repro.subgames import buckets, dataset
 from repro.subgames.data import SubgameData, validation_data
 from repro.subgames.encoded import Batch, Truth
@@ -34,7 +35,7 @@ from repro.subgames.networks import (
 )
 from repro.subgames.subgames import STACK, Deck, Subgames, matchups
 from repro.tracking import record as records
-from repro.trained import run_folder, snapshots_of
+from repro.trained import Trained, run_folder, snapshots_of
 from tests.helpers.commands import executed, key_of, planned, results
 from tests.helpers.training import config_of, fitted, measured, readouts_of, straight_and_resumed
 
@@ -438,6 +439,8 @@ def test_runs_need_solved_subgames(tmp_path: Path):
     assert "solve them first" in records.read(folder).message
     assert executed(*RUN, "algorithm=solved_subgames", output) == records.FINISHED
     assert executed(*network_run, output) == records.FINISHED
+    again = repeated(Trained.open(tmp_path, key_of(*network_run)), tmp_path / "again", force=False)
+    assert again.algorithm.stored_data(again).is_relative_to(tmp_path / "again"), "to where the data are brought next"
     rows = results(tmp_path, network_run)
     assert {"loss/train", "loss/validation", "epochs"} <= set(rows[rows.readout == "training"].metric)
     for name in ("devn", "devn_zero_sum"):
