@@ -90,17 +90,23 @@ def _sweep(name: str, overrides: str) -> Sweep:
     return Sweep(name, " ".join([overrides, "seed=range(5)", *measured]), few)
 
 
-def _by_steps(name: str, experiment: str) -> Sweep:
+def _by_steps(name: str, experiment: str, measured: str = "") -> Sweep:
     """How far fits from random weights get in 60 iterations, by their SGD steps."""
     return Sweep(
         name, f"experiment={experiment} algorithm.iterations=60 algorithm.snapshot_every=10 "
-        "algorithm.value.start=random algorithm.value.steps=200,500,1000,2000,4000,8000 seed=range(3)",
+        f"algorithm.value.start=random algorithm.value.steps=200,500,1000,2000,4000,8000 seed=range(3) {measured}",
         {"smoke": "algorithm.iterations=10 algorithm.value.steps=10,200 seed=0"},
     )  # fmt: skip
 
 
 _BY_STEPS = {"deep_cfr": "steps_deep_cfr", "d2cfr": "steps_d2cfr"}
 """Of a read-out, the sweep that tells how many SGD steps it needs from scratch."""
+
+_AS_MANY = (
+    "experiment=deep_cfr_leduc algorithm.iterations=${algorithm.iterations} algorithm.snapshot_every=10 "
+    "algorithm.value.start=random algorithm.value.steps=${algorithm.value.steps}"
+)
+"""The Deep CFR that a D2CFR with any number of steps is measured against."""
 
 SWEEPS = (
     _sweep("openspiel_maximum", _MAXIMUM),
@@ -111,7 +117,11 @@ SWEEPS = (
     _sweep("d2cfr_scratch", _D2CFR_SCRATCH),
     _sweep("d2cfr_warm", _D2CFR_WARM),
     _by_steps(_BY_STEPS["deep_cfr"], "deep_cfr_leduc"),
-    _by_steps(_BY_STEPS["d2cfr"], "d2cfr_leduc"),
+    _by_steps(
+        _BY_STEPS["d2cfr"],
+        "d2cfr_leduc",
+        f"evaluation=[exploitability,match] evaluation.match.at=last {against('as_many_steps', _AS_MANY, 'deep_cfr')}",
+    ),
 )
 
 PAPER = {"deep_cfr": (276.1, 47.2), "sd_cfr": (40.85, 9.2)}
@@ -208,8 +218,19 @@ def _draw_matrix(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def claims(data: pd.DataFrame) -> list[Claim]:
-    """For either D2CFR and every baseline: whether it wins, and as much as the paper says."""
-    return [claim for ours in D2CFR for other in OTHERS for claim in _claims(data, ours, other)]
+    """For either D2CFR and every baseline: whether it wins, and as much as the paper says; and with how many steps."""
+    by_player = [claim for ours in D2CFR for other in OTHERS for claim in _claims(data, ours, other)]
+    return [*by_player, *_claims_by_steps(data)]
+
+
+def _claims_by_steps(data: pd.DataFrame) -> Iterator[Claim]:
+    for steps, winnings in _won_by_steps(data).items():
+        measured = mean_ci(winnings)
+        yield Claim(
+            f"beats_as_many_steps_{steps}", f"From scratch D2CFR beats Deep CFR with as many SGD steps: {steps:,}",
+            "ours", unless_smoke(data, above(measured, 0)), measured, UNIT,
+            note="winnings at the end of the sweeps by steps, exact; holds if above 0",
+        )  # fmt: skip
 
 
 def _claims(data: pd.DataFrame, ours: Player, other: Player) -> Iterator[Claim]:
@@ -302,6 +323,14 @@ def _by_steps_reached(data: pd.DataFrame, readout: str) -> dict[int, pd.Series]:
     }
 
 
+def _won_by_steps(data: pd.DataFrame) -> dict[int, pd.Series]:
+    """What D2CFR wins from scratch against Deep CFR with as many SGD steps, by their number; empty if not measured."""
+    metric = "match/as_many_steps/value"
+    of = {"sweep": _BY_STEPS["d2cfr"], "readout": "d2cfr"}
+    measured = values(data[data.metric == metric], "value_steps") if (data.metric == metric).any() else []
+    return {steps: curves(data, metric, value_steps=steps, **of).iloc[:, -1] for steps in measured}
+
+
 def enough(reached: Mapping[int, pd.Series]) -> int | None:
     """The fewest steps after which no number tried is a tenth lower in the mean; None if that is the largest tried."""
     if not reached:
@@ -315,12 +344,17 @@ def _table_of_steps(data: pd.DataFrame) -> list[str]:
     """What either reaches by SGD steps, D2CFR's exploitability to Deep CFR's, and how many steps are enough."""
     reached = {readout: _by_steps_reached(data, readout) for readout in _BY_STEPS}
     iterations = data[data.sweep == _BY_STEPS["d2cfr"]].step.max()
-    header = f"SGD steps of a fit from scratch | Deep CFR, after {iterations} iterations [{UNIT}] | D2CFR | ratio"
-    lines = [f"| {header} |", "|---|---|---|---|"]
+    won = _won_by_steps(data)
+    lines = [
+        f"| SGD steps of a fit from scratch | Deep CFR, after {iterations} iterations [{UNIT}] | D2CFR | ratio "
+        f"| D2CFR wins [{UNIT}] |",
+        "|---" * 5 + "|",
+    ]
     for steps, deep in reached["deep_cfr"].items():
         other = reached["d2cfr"][steps]
         ratio = as_ratio(difference(np.log(other), np.log(deep)))
-        lines.append(f"| {steps:,} | {mean_ci(deep)} | {mean_ci(other)} | {ratio} |")
+        wins = mean_ci(won[steps]) if steps in won else "–"
+        lines.append(f"| {steps:,} | {mean_ci(deep)} | {mean_ci(other)} | {ratio} | {wins} |")
     found = {readout: enough(each) for readout, each in reached.items()}
     said = {readout: "not found" if steps is None else f"{steps:,}" for readout, steps in found.items()}
     return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pandas as pd
@@ -36,6 +37,9 @@ def made_up(strength: dict[str, float], spread: float = 1.0, scale: str = "lapto
                     (sweep, readout, seed, "exploitability", at, float(sgd_steps + at + seed), sgd_steps)
                     for at in STEPS
                 ]
+                if readout == "d2cfr":
+                    won = 300.0 - sgd_steps + seed
+                    rows.append((sweep, readout, seed, "match/as_many_steps/value", STEPS[-1], won, sgd_steps))
     columns = ["sweep", "readout", "seed", "metric", "step", "value", "value_steps"]
     return pd.DataFrame(rows, columns=columns).assign(target="d2cfr_baselines", scale=scale, algorithm="")
 
@@ -66,7 +70,8 @@ def test_play_outs_count_as_histories():
 def test_that_it_wins_and_how_much_are_two_claims():
     strength = {"d2cfr_warm": 276.0, "openspiel": -500.0, "sd_cfr_warm": 400.0, "deep_cfr_warm": 276.0}
     found = verdicts(module, made_up(strength, scale="paper"))
-    assert len(found) == 2 * len(module.D2CFR) * len(module.OTHERS)
+    assert len(found) == 2 * len(module.D2CFR) * len(module.OTHERS) + 2
+    assert (found["beats_as_many_steps_200"], found["beats_as_many_steps_500"]) == (HELD, DID_NOT_HOLD)
     wins, margin = (lambda other: found[f"d2cfr_warm_beats_{other}"]), (lambda o: found[f"d2cfr_warm_margin_over_{o}"])
     assert (wins("openspiel"), margin("openspiel")) == (HELD, DID_NOT_HOLD), "much more than the paper says"
     assert (wins("deep_cfr_scratch"), margin("deep_cfr_scratch")) == (HELD, HELD)
@@ -86,7 +91,7 @@ def test_the_picture_and_the_table_show_every_player():
     assert all(len(axes.lines) == len(axes.texts) == len(PLAYERS) for axes in curves)
     text = module.table(data)
     assert all(player.name in text for player in PLAYERS)
-    assert "| 500 | 521 [519, 523] | 521 [519, 523] | 1 [" in text
+    assert re.search(r"\| 500 \| 521 \[519, 523\] \| 521 \[519, 523\] \| 1 \[.*\] \| -199 \[", text)
     assert text.endswith("ends a tenth lower in the mean: 200 for Deep CFR, 200 for D2CFR.")
     listed = cells(text)
     who, whom = BY_KEY["d2cfr_warm"], BY_KEY["openspiel"]
