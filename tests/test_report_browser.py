@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,3 +179,12 @@ def test_links_lead_into_the_checkout(page):
     there = {element.get_attribute("id") for element in all_of(page, "[id]")}
     # Targets that this page was made without are not on it.
     assert {place for place in places if place.startswith(FEW)} <= there
+
+
+def test_it_can_be_printed_on_a4(page):
+    printed = page.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True, "printBackground": True})
+    pdf = base64.b64decode(printed["data"])
+    assert pdf.startswith(b"%PDF")
+    sheets = re.findall(rb"/Type\s*/Page\b.*?/MediaBox\s*\[([^]]*)\]", pdf, re.DOTALL)
+    assert len(sheets) > len(FEW), "one for the matrix, at least"
+    assert {tuple(round(float(edge)) for edge in sheet.split()) for sheet in sheets} == {(0, 0, 595, 842)}, "A4"
