@@ -262,6 +262,8 @@ def _execute_alone(
             record.state = do(configs, of, folder, record, title)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second.
         record.state, record.message = INTERRUPTED, kept(folder, record)
+        if not record.trained and _newest_checkpoint(folder, record) is None:
+            record.iteration, record.headline = 0, ""  # What was measured is kept, and nothing goes on from it.
         note(folder, record)
         raise KeyboardInterrupt from None
     except StorageError as error:
@@ -280,10 +282,14 @@ def kept(folder: Path, record: RunRecord) -> str:
     """What is kept of a run that is interrupted, and what comes of repeating the command."""
     if record.trained:
         return "its training is finished and kept; repeat the command to continue"
-    newest = checkpoints.newest(folder.parent / (record.checkpoints or folder.name))
+    newest = _newest_checkpoint(folder, record)
     if newest is None:
         return "there was no checkpoint yet; repeated, it begins anew"
     return f"the checkpoint of iteration {newest} of {record.iterations} is kept; repeat the command to continue"
+
+
+def _newest_checkpoint(folder: Path, record: RunRecord) -> int | None:
+    return checkpoints.newest(folder.parent / (record.checkpoints or folder.name))
 
 
 def note(folder: Path, record: RunRecord) -> None:

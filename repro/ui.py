@@ -204,10 +204,11 @@ def links_to(client: Store, target: str, options: Options, port: int) -> list[st
     key, server = f"{target}-{options.scale}", server_of(None, port)
     found = [e for e in experiments if views.VIEW_TAG + key in e.tags]
     if not found:
-        tagged = f"tags.`target.{target}` = '{options.scale}'"
-        if not client.search_runs([e.experiment_id for e in experiments], tagged, max_results=1):
+        there = [scale for scale in SCALES if _has_runs(client, experiments, target, scale)]
+        if options.scale not in there:
+            has = f"; it has some of {' and '.join(f'SCALE={scale}' for scale in there)}" if there else ""
             raise ReproError(
-                f"MLflow has no runs of {target} at scale {options.scale}; make it first with `make {target} "
+                f"MLflow has no runs of {target} at scale {options.scale}{has}; make it first with `make {target} "
                 f"SCALE={options.scale}`."
             )
         _save_views(client, target, options.scale, plan_target(target, options)[1])
@@ -215,6 +216,11 @@ def links_to(client: Store, target: str, options: Options, port: int) -> list[st
         for experiment in found:
             _describe(client, experiment)
     return [views.link(server, experiment, key) for experiment in found]
+
+
+def _has_runs(client: Store, experiments: Sequence[Experiment], target: str, scale: str) -> bool:
+    tagged = f"tags.`target.{target}` = '{scale}'"
+    return bool(client.search_runs([e.experiment_id for e in experiments], tagged, max_results=1))
 
 
 def _check_port(port: int) -> None:
