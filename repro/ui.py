@@ -158,10 +158,10 @@ def _charted(configs: Sequence[Config]) -> list[str]:
 
 def _describe(client: Store, experiment: Experiment, made: Iterable[str] = ()) -> None:
     """Write an experiment's note: what is in it, and links to views and pictures of the targets that were made."""
-    from repro.tracking import figures, views  # noqa: PLC0415
+    from repro.tracking import views  # noqa: PLC0415
 
     kept = {tag.removeprefix(views.VIEW_TAG) for tag in experiment.tags} | set(made)
-    pictures = figures.pictures(client, experiment)
+    pictures = views.pictures(client, experiment)
     lines = [
         f"Runs in the game **{experiment.name}**", "",
         "There is one run per training and one per read-out, a way to play what was trained: those of one training "

@@ -123,7 +123,7 @@ def test_one_learner_has_what_the_code_divides_among_eleven():
     divided = (algorithm.traversals, algorithm.value.batch_size, algorithm.average.batch_size)
     assert divided == (11 * 800, 11 * 256, 11 * 512)
     assert (algorithm.value_capacity, algorithm.strategy_capacity) == (4_000_000, 4_000_000)
-    assert "devices" not in run.config.trainer, "several would divide them"
+    assert run.config.trainer["devices"] == 1, "several would divide them"
 
 
 def test_departures_are_of_an_experiment_at_a_scale():

@@ -192,11 +192,11 @@ def lengths(request: Request, data: pd.DataFrame) -> dict[str, set[tuple[int, in
 def test_the_first_measured_iteration_of_the_first_seed_or_more(tmp_path):
     data = published("figure1")
     assert lengths(request_for("figure1", tmp_path), data) == {
-        "published": {(0, 15)}, "start": {(0, 5)}, "linear_cfr": {(0, 15)},
+        "published": {(0, 15)}, "start": {(0, 5)}, "linear_cfr": {(0, 5)},
     }  # fmt: skip
     more = request_for("figure1", tmp_path, iterations=50, seeds=2)
     assert lengths(more, data) == {
-        "published": {(0, 45), (1, 45)}, "start": {(0, 10), (1, 10)}, "linear_cfr": {(0, 45)},
+        "published": {(0, 45), (1, 45)}, "start": {(0, 10), (1, 10)}, "linear_cfr": {(0, 50)},
     }  # fmt: skip
     short = shortened(request_for("figure1", tmp_path, iterations=3), data, [])
     assert not short.sweeps

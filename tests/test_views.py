@@ -254,7 +254,7 @@ def test_a_figure_is_logged_once_and_again_when_its_files_change(tmp_path):
     file.write_text("another")
     second = log()
     assert second != first
-    (picture,) = figures.pictures(client, experiment).items()
+    (picture,) = views.pictures(client, experiment).items()
     assert picture[0] == "figure9 smoke"
     assert f"/runs/{second}/artifacts/figure9.png?" in picture[1]
     runs = client.search_runs([experiment.experiment_id])

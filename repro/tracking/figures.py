@@ -10,11 +10,9 @@ from pathlib import Path
 from mlflow.entities import Experiment
 
 from repro.tracking import means
-from repro.tracking.mlflow_runs import MEAN_TAG
+from repro.tracking.mlflow_runs import FIGURE_TAG, MEAN_TAG
 from repro.tracking.store import Store
 
-FIGURE_TAG = "repro.figure"
-"""Target and scale of a figure's run."""
 _FILES_TAG = "repro.files"
 
 
@@ -47,17 +45,6 @@ def log(
     client.set_tag(figure_id, _FILES_TAG, digest)
     client.set_terminated(figure_id)
     return figure_id
-
-
-def pictures(client: Store, experiment: Experiment) -> dict[str, str]:
-    """Where a server shows the pictures of an experiment's figures, from its root, by target and scale."""
-    runs = client.search_runs([experiment.experiment_id], f"tags.`{FIGURE_TAG}` LIKE '%'")
-    folder = f"/#/experiments/{experiment.experiment_id}/runs"
-    labels = {run.info.run_id: run.data.tags[FIGURE_TAG] for run in runs}
-    return {
-        label: f"{folder}/{run}/artifacts/{label.split()[0]}.png?workflowType=machine_learning"
-        for run, label in labels.items()
-    }
 
 
 def _digest(files: Sequence[Path], names: Sequence[str]) -> str:

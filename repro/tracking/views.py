@@ -22,6 +22,7 @@ from repro.tracking.mlflow_runs import (
     COST,
     CURVE_OF_TARGET,
     CURVE_TAG,
+    FIGURE_TAG,
     INVOCATION_TAG,
     MEAN_TAG,
     NODES,
@@ -214,6 +215,17 @@ def link(server: str, experiment: Experiment, view: str) -> str:
     """Where a server shows a view, on the page of model training, as charts."""
     query = {"viewStateShareKey": view, "workflowType": "machine_learning", "compareRunsMode": "CHART"}
     return f"{server}/#/experiments/{experiment.experiment_id}/runs?{urlencode(query, quote_via=quote)}"
+
+
+def pictures(client: Store, experiment: Experiment) -> dict[str, str]:
+    """Where a server shows the pictures of an experiment's figures, from its root, by target and scale."""
+    runs = client.search_runs([experiment.experiment_id], f"tags.`{FIGURE_TAG}` LIKE '%'")
+    folder = f"/#/experiments/{experiment.experiment_id}/runs"
+    labels = {run.info.run_id: run.data.tags[FIGURE_TAG] for run in runs}
+    return {
+        label: f"{folder}/{run}/artifacts/{label.split()[0]}.png?workflowType=machine_learning"
+        for run, label in labels.items()
+    }
 
 
 def front_page(server: str) -> str:
