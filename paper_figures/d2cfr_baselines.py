@@ -90,11 +90,14 @@ def _sweep(name: str, overrides: str) -> Sweep:
     return Sweep(name, " ".join([overrides, "seed=range(5)", *measured]), few)
 
 
+_RANDOM = "algorithm.snapshot_every=10 algorithm.value.start=random"
+
+
 def _by_steps(name: str, experiment: str, measured: str = "") -> Sweep:
     """How far fits from random weights get in 60 iterations, by their SGD steps."""
     return Sweep(
-        name, f"experiment={experiment} algorithm.iterations=60 algorithm.snapshot_every=10 "
-        f"algorithm.value.start=random algorithm.value.steps=200,500,1000,2000,4000,8000 seed=range(3) {measured}",
+        name, f"experiment={experiment} algorithm.iterations=60 {_RANDOM} "
+        f"algorithm.value.steps=200,500,1000,2000,4000,8000 seed=range(3) {measured}",
         {"smoke": "algorithm.iterations=10 algorithm.value.steps=10,200 seed=0"},
     )  # fmt: skip
 
@@ -103,8 +106,8 @@ _BY_STEPS = {"deep_cfr": "steps_deep_cfr", "d2cfr": "steps_d2cfr"}
 """Of a read-out, the sweep that tells how many SGD steps it needs from scratch."""
 
 _AS_MANY = (
-    "experiment=deep_cfr_leduc algorithm.iterations=${algorithm.iterations} algorithm.snapshot_every=10 "
-    "algorithm.value.start=random algorithm.value.steps=${algorithm.value.steps}"
+    f"experiment=deep_cfr_leduc algorithm.iterations=${{algorithm.iterations}} {_RANDOM} "
+    "algorithm.value.steps=${algorithm.value.steps}"
 )
 """The Deep CFR that a D2CFR with any number of steps is measured against."""
 
@@ -327,7 +330,7 @@ def _won_by_steps(data: pd.DataFrame) -> dict[int, pd.Series]:
     """What D2CFR wins from scratch against Deep CFR with as many SGD steps, by their number; empty if not measured."""
     metric = "match/as_many_steps/value"
     of = {"sweep": _BY_STEPS["d2cfr"], "readout": "d2cfr"}
-    measured = values(data[data.metric == metric], "value_steps") if (data.metric == metric).any() else []
+    measured = values(data[data.metric == metric], "value_steps")
     return {steps: curves(data, metric, value_steps=steps, **of).iloc[:, -1] for steps in measured}
 
 

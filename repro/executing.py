@@ -263,7 +263,7 @@ def _execute_alone(
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second.
         record.state, record.message = INTERRUPTED, kept(folder, record)
         if not record.trained and _newest_checkpoint(folder, record) is None:
-            record.iteration, record.headline = 0, ""  # What was measured is kept, and nothing goes on from it.
+            record.iteration, record.headline = 0, ""  # Where it begins when the command is repeated.
         note(folder, record)
         raise KeyboardInterrupt from None
     except StorageError as error:

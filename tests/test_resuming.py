@@ -25,7 +25,18 @@ from repro.tracking import record as records
 from repro.tracking.mlflow_runs import READOUT_TAG, MLflowRuns
 from repro.tracking.record import RunRecord
 from repro.trained import Trained, load_portable
-from tests.helpers.commands import SMALL, call, call_here, command, folder_of, in_a_child, only_folder, results, tracked
+from tests.helpers.commands import (
+    SMALL,
+    call,
+    call_here,
+    command,
+    folder_of,
+    in_a_child,
+    only_folder,
+    planned,
+    results,
+    tracked,
+)
 
 
 @pytest.fixture(scope="module")
@@ -301,3 +312,19 @@ def test_a_store_that_is_gone_costs_nothing(tmp_path, request):
     for readout in ("sd_cfr", "sd_cfr_9"):
         assert len(client.get_metric_history(of[readout].info.run_id, "exploitability")) == 6
     assert len(client.get_metric_history(of["training"].info.run_id, "loss/value")) == 30
+
+
+def test_a_run_that_is_interrupted_before_its_first_checkpoint_has_got_nowhere(tmp_path, monkeypatch):
+    """Repeated, it begins anew; it must not look as if it went on."""
+
+    def stopped(configs: object, of: object, folder: object, record: RunRecord, title: object) -> str:
+        record.iteration, record.headline = 7, "100 mA/g"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("repro.one_run.do", stopped)
+    run = planned(*SMALL, f"output_dir={tmp_path}")
+    with pytest.raises(KeyboardInterrupt):
+        executing.execute(run.configs, run.labels)
+    record = records.read(run.folder)
+    assert (record.state, record.iteration, record.headline) == (records.INTERRUPTED, 0, "")
+    assert "begins anew" in record.message
