@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 import pandas as pd
@@ -22,8 +23,8 @@ from repro.evaluation.statistics import as_ratio, difference, digits, mean_ci
 TITLE, GAME = "D2CFR, ours", "Leduc"
 SHOWS = "what D2CFR's margins come from: its baselines with whose hyperparameters, each against each"
 
-STEPS = 1000
-"""SGD steps of a fit from random weights, as Algorithm 1 has it; the page says why so many."""
+STEPS, ENOUGH = 1000, 4000
+"""SGD steps of a fit from random weights, as Algorithm 1 has it: what trials suggested, and what sweeps then found."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,12 @@ class Player:
 
 _OPENSPIEL = "experiment=openspiel_leduc"
 _MAXIMUM = f"{_OPENSPIEL} algorithm.passed_up=maximum algorithm.when_no_positive=uniform"
-_SCRATCH = f"experiment=deep_cfr_leduc algorithm.value.start=random algorithm.value.steps={STEPS}"
+_RANDOM = "algorithm.value.start=random algorithm.value.steps"
+_SCRATCH = f"experiment=deep_cfr_leduc {_RANDOM}={STEPS}"
+_ENOUGH = f"experiment=deep_cfr_leduc {_RANDOM}={ENOUGH}"
 _WARM = "experiment=deep_cfr_leduc algorithm.value.start=previous"
-_D2CFR_SCRATCH = f"experiment=d2cfr_leduc algorithm.value.start=random algorithm.value.steps={STEPS}"
+_D2CFR_SCRATCH = f"experiment=d2cfr_leduc {_RANDOM}={STEPS}"
+_D2CFR_ENOUGH = f"experiment=d2cfr_leduc {_RANDOM}={ENOUGH}"
 _D2CFR_WARM = "experiment=d2cfr_leduc algorithm.value.start=previous"
 _PUBLISHED = "experiment=sd_cfr_leduc"
 
@@ -63,40 +67,50 @@ PLAYERS = (
         "deep_cfr",
     ),
     Player("openspiel", "Deep CFR, OpenSpiel's example", "openspiel", _OPENSPIEL, "deep_cfr"),
-    Player("deep_cfr_scratch", "Deep CFR, D2CFR's values, from scratch", "scratch", _SCRATCH, "deep_cfr"),
-    Player("sd_cfr_scratch", "SD-CFR, D2CFR's values, from scratch", "scratch", _SCRATCH, "sd_cfr"),
+    Player("deep_cfr_scratch", f"Deep CFR, from scratch, {STEPS:,} steps", "scratch", _SCRATCH, "deep_cfr"),
+    Player("sd_cfr_scratch", f"SD-CFR, from scratch, {STEPS:,} steps", "scratch", _SCRATCH, "sd_cfr"),
     Player("deep_cfr_warm", "Deep CFR, D2CFR's values, warm start", "warm", _WARM, "deep_cfr"),
     Player("sd_cfr_warm", "SD-CFR, D2CFR's values, warm start", "warm", _WARM, "sd_cfr"),
     Player("deep_cfr_published", "Deep CFR, values of SD-CFR's paper", "published", _PUBLISHED, "deep_cfr"),
     Player("sd_cfr_published", "SD-CFR, values of its paper", "published", _PUBLISHED, "sd_cfr"),
-    Player("d2cfr_scratch", "D2CFR, from scratch", "d2cfr_scratch", _D2CFR_SCRATCH, "d2cfr"),
+    Player("d2cfr_scratch", f"D2CFR, from scratch, {STEPS:,} steps", "d2cfr_scratch", _D2CFR_SCRATCH, "d2cfr"),
     Player("d2cfr_warm", "D2CFR, warm start", "d2cfr_warm", _D2CFR_WARM, "d2cfr"),
+    Player("deep_cfr_enough", f"Deep CFR, from scratch, {ENOUGH:,} steps", "enough", _ENOUGH, "deep_cfr"),
+    Player("sd_cfr_enough", f"SD-CFR, from scratch, {ENOUGH:,} steps", "enough", _ENOUGH, "sd_cfr"),
+    Player("d2cfr_enough", f"D2CFR, from scratch, {ENOUGH:,} steps", "d2cfr_enough", _D2CFR_ENOUGH, "d2cfr"),
 )  # fmt: skip
 BY_KEY = {player.key: player for player in PLAYERS}
 D2CFR = tuple(player for player in PLAYERS if player.readout == "d2cfr")
 OTHERS = tuple(player for player in PLAYERS if player.readout != "d2cfr")
 
 
+def opponents(name: str) -> list[Player]:
+    """Whom a sweep's trainings are measured against: those of the sweeps before.
+
+    Not so of the players with enough steps, which came last and train for longest: only what the paper may have played
+    against is measured, and Deep CFR and SD-CFR with as many steps.
+    """
+    if name == "enough":
+        return []
+    before = list(takewhile(lambda player: player.sweep != name, PLAYERS))
+    return [other for other in before if name != "d2cfr_enough" or (other in OTHERS and other.sweep != "scratch")]
+
+
 def _sweep(name: str, overrides: str) -> Sweep:
-    """Trainings, measured against those of the sweeps before."""
-    before: list[Player] = []
-    for player in PLAYERS:
-        if player.sweep == name:
-            break
-        before.append(player)
-    opponents = [against(player.key, player.overrides, player.readout) for player in before]
-    measured = ["evaluation=[exploitability,match]", "evaluation.match.at=last", *opponents] if before else []
+    """Trainings, measured against their opponents."""
+    named = [against(player.key, player.overrides, player.readout) for player in opponents(name)]
+    measured = ["evaluation=[exploitability,match]", "evaluation.match.at=last", *named] if named else []
     few = {"laptop": "seed=range(3)", "smoke": "seed=range(2)"}
     return Sweep(name, " ".join([overrides, "seed=range(5)", *measured]), few)
 
 
-_RANDOM = "algorithm.snapshot_every=10 algorithm.value.start=random"
+_SHORT = "algorithm.snapshot_every=10 algorithm.value.start=random"
 
 
 def _by_steps(name: str, experiment: str, measured: str = "") -> Sweep:
     """How far fits from random weights get in 60 iterations, by their SGD steps."""
     return Sweep(
-        name, f"experiment={experiment} algorithm.iterations=60 {_RANDOM} "
+        name, f"experiment={experiment} algorithm.iterations=60 {_SHORT} "
         f"algorithm.value.steps=200,500,1000,2000,4000,8000 seed=range(3) {measured}",
         {"smoke": "algorithm.iterations=10 algorithm.value.steps=10,200 seed=0"},
     )  # fmt: skip
@@ -106,7 +120,7 @@ _BY_STEPS = {"deep_cfr": "steps_deep_cfr", "d2cfr": "steps_d2cfr"}
 """Of a read-out, the sweep that tells how many SGD steps it needs from scratch."""
 
 _AS_MANY = (
-    f"experiment=deep_cfr_leduc algorithm.iterations=${{algorithm.iterations}} {_RANDOM} "
+    f"experiment=deep_cfr_leduc algorithm.iterations=${{algorithm.iterations}} {_SHORT} "
     "algorithm.value.steps=${algorithm.value.steps}"
 )
 """The Deep CFR that a D2CFR with any number of steps is measured against."""
@@ -119,6 +133,8 @@ SWEEPS = (
     _sweep("published", _PUBLISHED),
     _sweep("d2cfr_scratch", _D2CFR_SCRATCH),
     _sweep("d2cfr_warm", _D2CFR_WARM),
+    _sweep("enough", _ENOUGH),
+    _sweep("d2cfr_enough", _D2CFR_ENOUGH),
     _by_steps(_BY_STEPS["deep_cfr"], "deep_cfr_leduc"),
     _by_steps(
         _BY_STEPS["d2cfr"],
@@ -134,10 +150,13 @@ PAPER = {"deep_cfr": (276.1, 47.2), "sd_cfr": (40.85, 9.2)}
 # -- from the data ---------------------------------------------------------------------------------------------------
 
 
+def players(data: pd.DataFrame) -> list[Player]:
+    """Those with trainings: what is published grows, and may not have the last ones yet."""
+    return [player for player in PLAYERS if (data.sweep == player.sweep).any()]
+
+
 def won(data: pd.DataFrame, first: Player, second: Player) -> pd.Series | None:
-    """What the first wins against the second at their ends, by seed; None where they are of one training."""
-    if first.sweep == second.sweep:
-        return None
+    """What the first wins against the second at their ends, by seed; None where they were not measured."""
     if PLAYERS.index(first) > PLAYERS.index(second):
         return _won(data, first, second)
     other = _won(data, second, first)
@@ -156,6 +175,7 @@ def _won(data: pd.DataFrame, measured: Player, opponent: Player) -> pd.Series | 
 
 _COLOURS = (
     "#777777", "#000000", "#56B4E9", "#0072B2", "#E69F00", "#D55E00", "#CC79A7", "#7A4E9B", "#66C2A5", "#009E73",
+    "#A6761D", "#6B4C12", "#00441B",
 )  # fmt: skip
 
 
@@ -170,7 +190,7 @@ def draw(data: pd.DataFrame) -> Figure:
     matrix, by_iteration, by_nodes = figure.subplots(1, 3, width_ratios=(1.15, 1, 1))
     assert isinstance(matrix, Axes)
     _draw_matrix(matrix, data)
-    for number, (player, colour) in enumerate(zip(PLAYERS, _COLOURS, strict=True), start=1):
+    for number, (player, colour) in enumerate(zip(players(data), _COLOURS, strict=False), start=1):
         exploitability = player.curves(data, "exploitability")
         steps = [float(str(step)) for step in exploitability.columns]
         for axes, x in ((by_iteration, steps), (by_nodes, cost(data, player).mean().tolist())):
@@ -196,9 +216,10 @@ def cost(data: pd.DataFrame, player: Player) -> pd.DataFrame:
 
 
 def _draw_matrix(axes: Axes, data: pd.DataFrame) -> None:
-    means = np.full((len(PLAYERS), len(PLAYERS)), np.nan)
-    for i, first in enumerate(PLAYERS):
-        for j, second in enumerate(PLAYERS):
+    shown = players(data)
+    means = np.full((len(shown), len(shown)), np.nan)
+    for i, first in enumerate(shown):
+        for j, second in enumerate(shown):
             winnings = won(data, first, second) if i != j else None
             if winnings is None:
                 continue
@@ -208,10 +229,10 @@ def _draw_matrix(axes: Axes, data: pd.DataFrame) -> None:
             axes.text(j, i, f"{estimate.mean:+.0f}{half}", ha="center", va="center", fontsize=6)
     most = float(np.nanmax(np.abs(means), initial=1.0))
     axes.imshow(means, cmap="RdBu", vmin=-most, vmax=most, alpha=0.55)
-    numbers = range(1, len(PLAYERS) + 1)
-    axes.set_xticks(range(len(PLAYERS)), [str(number) for number in numbers])
-    axes.set_yticks(range(len(PLAYERS)), [f"{n}  {p.name}" for n, p in zip(numbers, PLAYERS, strict=True)], fontsize=7)
-    for label, colour in zip(axes.get_yticklabels(), _COLOURS, strict=True):
+    names = [f"{number}  {player.name}" for number, player in enumerate(shown, start=1)]
+    axes.set_xticks(range(len(shown)), [str(number) for number in range(1, len(shown) + 1)])
+    axes.set_yticks(range(len(shown)), names, fontsize=7)
+    for label, colour in zip(axes.get_yticklabels(), _COLOURS, strict=False):
         label.set_color(colour)
     axes.grid(visible=False)
     axes.set_title(f"what rows win against columns ({UNIT}, 95% CI over runs)", fontsize=9)
@@ -221,7 +242,7 @@ def _draw_matrix(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def claims(data: pd.DataFrame) -> list[Claim]:
-    """For either D2CFR and every baseline: whether it wins, and as much as the paper says; and with how many steps."""
+    """For D2CFRs and the baselines they met: whether they win, and as much as the paper says; and by steps."""
     by_player = [claim for ours in D2CFR for other in OTHERS for claim in _claims(data, ours, other)]
     return [*by_player, *_claims_by_steps(data)]
 
@@ -237,8 +258,10 @@ def _claims_by_steps(data: pd.DataFrame) -> Iterator[Claim]:
 
 
 def _claims(data: pd.DataFrame, ours: Player, other: Player) -> Iterator[Claim]:
+    """Nothing where they have not met."""
     winnings = won(data, ours, other)
-    assert winnings is not None
+    if winnings is None:
+        return
     measured = mean_ci(winnings)
     paper, half = PAPER[other.readout]
     verdict, note = matches.as_large(measured, paper, half)
@@ -268,9 +291,9 @@ def _table_of_players(data: pd.DataFrame) -> list[str]:
     Without, it is what the player that touches the fewest nodes ends with; with them, what the one whose first
     evaluation comes last has visited then. Players that end with fewer are marked so.
     """
-    levels = {player.key: player.curves(data, "exploitability") for player in PLAYERS}
-    nodes = {player.key: player.curves(data, "nodes_touched").mean() for player in PLAYERS}
-    visited = {player.key: cost(data, player).mean() for player in PLAYERS}
+    levels = {player.key: player.curves(data, "exploitability") for player in players(data)}
+    nodes = {player.key: player.curves(data, "nodes_touched").mean() for player in players(data)}
+    visited = {player.key: cost(data, player).mean() for player in players(data)}
     shortest = min(int(table.columns[-1]) for table in levels.values())
     fewest = min(float(touched.iloc[-1]) for touched in nodes.values())
     most = max(float(histories.iloc[0]) for histories in visited.values())
@@ -280,7 +303,7 @@ def _table_of_players(data: pd.DataFrame) -> list[str]:
         "| at the end |",
         "|---" * 8 + "|",
     ]
-    for player in PLAYERS:
+    for player in players(data):
         level, histories = levels[player.key], visited[player.key]
         lines.append(
             f"| {player.name} | {level.columns[-1]} | {mean_ci(level.iloc[:, -1])} | {mean_ci(level[shortest])} "
@@ -299,8 +322,10 @@ def _reached(level: pd.DataFrame, work: pd.Series, allowed: float) -> str:
 
 def _matrix(data: pd.DataFrame) -> list[str]:
     """What D2CFR wins; folded, what each wins."""
-    with_d2cfr = _won_by(data, {player.name: player for player in D2CFR}, {p.name: p for p in OTHERS})
-    by_number = {str(number): player for number, player in enumerate(PLAYERS, start=1)}
+    shown = players(data)
+    ours, others = ({p.name: p for p in shown if p in group} for group in (D2CFR, OTHERS))
+    with_d2cfr = _won_by(data, ours, others)
+    by_number = {str(number): player for number, player in enumerate(shown, start=1)}
     everyone = _won_by(data, by_number, {f"{number}: {player.name}": player for number, player in by_number.items()})
     summary = "who wins what against whom, by the players' numbers"
     return [*with_d2cfr, "", folded(summary, "\n".join(everyone), always=True)]

@@ -18,7 +18,7 @@ STEPS = (10, 20)
 def made_up(strength: dict[str, float], spread: float = 1.0, scale: str = "laptop") -> pd.DataFrame:
     """Every player wins the difference of two strengths against another; the middle one of three runs exactly."""
     rows: list[tuple[Any, ...]] = []
-    for number, player in enumerate(PLAYERS):
+    for player in PLAYERS:
         for seed in range(3):
             own = (player.sweep, player.readout, seed)
             for step in STEPS:
@@ -26,10 +26,9 @@ def made_up(strength: dict[str, float], spread: float = 1.0, scale: str = "lapto
                 rows.append((*own, "wall_seconds", step, 60.0))
                 if player.readout == "d2cfr":
                     rows.append((*own, "nodes_played_out", step, 1000.0 * step))
-            for other in PLAYERS[:number]:
-                if other.sweep != player.sweep:
-                    value = strength.get(player.key, 0.0) - strength.get(other.key, 0.0) + spread * (seed - 1)
-                    rows.append((*own, f"match/{other.key}/value", STEPS[-1], value))
+            for other in module.opponents(player.sweep):
+                value = strength.get(player.key, 0.0) - strength.get(other.key, 0.0) + spread * (seed - 1)
+                rows.append((*own, f"match/{other.key}/value", STEPS[-1], value))
     for sweep, readout in (("steps_deep_cfr", "deep_cfr"), ("steps_d2cfr", "d2cfr")):
         for sgd_steps in (200, 500):
             for seed in range(3):
@@ -70,7 +69,8 @@ def test_play_outs_count_as_histories():
 def test_that_it_wins_and_how_much_are_two_claims():
     strength = {"d2cfr_warm": 276.0, "openspiel": -500.0, "sd_cfr_warm": 400.0, "deep_cfr_warm": 276.0}
     found = verdicts(module, made_up(strength, scale="paper"))
-    assert len(found) == 2 * len(module.D2CFR) * len(module.OTHERS) + 2
+    # Two more with few steps; and the two that came first never met those with enough.
+    assert len(found) == 2 * (len(module.D2CFR) * len(module.OTHERS) - 6) + 2
     assert (found["beats_as_many_steps_200"], found["beats_as_many_steps_500"]) == (HELD, DID_NOT_HOLD)
     wins, margin = (lambda other: found[f"d2cfr_warm_beats_{other}"]), (lambda o: found[f"d2cfr_warm_margin_over_{o}"])
     assert (wins("openspiel"), margin("openspiel")) == (HELD, DID_NOT_HOLD), "much more than the paper says"
@@ -86,8 +86,8 @@ def test_that_it_wins_and_how_much_are_two_claims():
 def test_the_picture_and_the_table_show_every_player():
     data = made_up({"d2cfr_warm": 100.0})
     matrix, *curves = module.draw(data).axes
-    measured = sum(first.sweep != second.sweep for first in PLAYERS for second in PLAYERS)
-    assert len(matrix.texts) == measured
+    measured = sum(second in module.opponents(first.sweep) for first in PLAYERS for second in PLAYERS)
+    assert len(matrix.texts) == 2 * measured
     assert all(len(axes.lines) == len(axes.texts) == len(PLAYERS) for axes in curves)
     text = module.table(data)
     assert all(player.name in text for player in PLAYERS)
@@ -128,3 +128,14 @@ def test_enough_steps_are_the_fewest_that_no_number_tried_beats_by_a_tenth():
     assert module.enough(reached) == 400
     assert module.enough({**reached, 1600: pd.Series([50.0])}) is None
     assert module.enough({}) is None
+
+
+def test_players_that_are_not_trained_yet_are_left_out():
+    data = made_up({})
+    data = data[~data.sweep.isin(["enough", "d2cfr_enough"])]
+    shown = module.players(data)
+    assert shown == [player for player in PLAYERS if not player.key.endswith("_enough")]
+    matrix, *curves = module.draw(data).axes
+    assert len(matrix.get_yticklabels()) == len(curves[0].lines) == len(shown)
+    assert "4,000 steps" not in module.table(data)
+    assert not [name for name in verdicts(module, data) if "_enough" in name]
