@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from paper_figures.claims import Claim, below
+from paper_figures.claims import Claim, above, below
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import curves, values
 from paper_figures.sweeps import Sweep
@@ -45,7 +45,18 @@ SWEEPS = (
     _one_thing("average", "algorithm.value.schedule=constant algorithm.value.averaging=0.99,0.998"),
     _one_thing("boards", "algorithm.boards=300,1500", "algorithm.boards=2,5"),
     _one_thing("muon", "algorithm.value.muon=null,0.02 algorithm.value.focus=null,0.2"),
+    # Longer, for what one fit after another gets wrong.
+    _one_thing(
+        "successive", "algorithm.value.start=previous,random",
+        laptop="algorithm.iterations=8 algorithm.value_capacity=12000000",
+    ),
 )  # fmt: skip
+
+ALIKE = {"strategy_errors_alike": "strategies", "errors_alike": "advantages"}
+"""Metrics of how alike errors of one fit are to those of the fit before, and of what these are."""
+
+STARTS = {"previous": "from the last network", "random": "from random weights"}
+"""Where fits start."""
 
 NAMES = {"start": "start and schedule", "rate": "learning rate", "rows": "rows of a minibatch", "width": "card width",
          "average": "weights averaged, constant rate", "boards": "boards, exactly",
@@ -127,17 +138,47 @@ def _setting(data: pd.DataFrame, sweep: str, where: dict[str, float | str]) -> S
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """What is left unexplained by steps, a line per number of traversals; and of all settings by what they cost."""
-    figure = Figure(figsize=(9.6, 4.2))
-    left, right = figure.subplots(1, 2, sharey=True)
+    """What is left unexplained by steps, a line per number of traversals; of all settings by what they cost; and how
+    alike the errors of successive fits are, by iteration."""
+    figure = Figure(figsize=(13.6, 4.2))
+    left, middle, right = figure.subplots(1, 3)
+    middle.sharey(left)
     _draw_grid(left, data)
-    _draw_costs(right, data)
-    last, runs, scale = data.step.max(), data.seed.nunique(), data.scale.iloc[0]
-    figure.suptitle(
-        f"Value networks in Flop Hold'em after iteration {last} of exact Linear CFR, {runs} run(s) each, scale: {scale}"
-    )
+    _draw_costs(middle, data)
+    _draw_alike(right, data)
+    last, runs, scale = _last(data), data.seed.nunique(), data.scale.iloc[0]
+    for axes in (left, middle):
+        axes.set_title(f"after iteration {last}", fontsize=9)
+    figure.suptitle(f"Value networks in Flop Hold'em along exact Linear CFR, {runs} run(s) each, scale: {scale}")
     figure.tight_layout()
     return figure
+
+
+def _last(data: pd.DataFrame) -> int:
+    """The iteration after which fits are compared with each other."""
+    return int(data.step[data.sweep == "grid"].max())
+
+
+def alike(data: pd.DataFrame, metric: str, start: str) -> pd.DataFrame:
+    """How alike errors are to those of the fit before: `[seeds, iterations]`."""
+    return curves(data, metric, sweep="successive", readout="training", value_start=start)
+
+
+def _draw_alike(axes: Axes, data: pd.DataFrame) -> None:
+    for (start, name), colour in zip(STARTS.items(), ("#D55E00", "#0072B2"), strict=True):
+        for (metric, of), line in zip(ALIKE.items(), ("-", "--"), strict=True):
+            found = alike(data, metric, start)
+            estimates = [mean_ci(found[step]) for step in found]
+            bars = np.array([_spread(each) for each in estimates]).squeeze(-1).T if estimates[0].n > 1 else None
+            axes.errorbar(
+                [float(str(step)) for step in found], [each.mean for each in estimates], yerr=bars, color=colour,
+                linestyle=line, capsize=2, label=f"{of}, fits {name}",
+            )  # fmt: skip
+    axes.set(xlabel="CFR iteration (both players)", ylabel="cosine of errors with those of the fit before")
+    axes.set_ylim(0, 1)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_title("successive fits, 95% CI", fontsize=9)
+    axes.legend(fontsize=7)
 
 
 def _spread(estimate: Estimate) -> list[list[float]] | None:
@@ -250,7 +291,19 @@ def claims(data: pd.DataFrame) -> list[Claim]:
             _less(data, name, text, a.distance, b.distance, note, "of the probability")
             for name, text, a, b, note in nearer
         ),
+        *(_more_alike(data, metric, of) for metric, of in ALIKE.items()),
     ]
+
+
+def _more_alike(data: pd.DataFrame, metric: str, of: str) -> Claim:
+    """At the end, where fits start from the last network."""
+    previous, random = (alike(data, metric, start).iloc[:, -1] for start in STARTS)
+    measured = difference(previous, random)
+    return Claim(
+        metric, f"Errors of {of} are more alike from fit to fit where fits start from the last network", "ours",
+        unless_smoke(data, above(measured, 0)), measured, "of a cosine",
+        note="last network minus random weights, after the last iteration; Welch's interval; holds if above 0",
+    )  # fmt: skip
 
 
 def _larger(data: pd.DataFrame, sweep: str, text: str) -> tuple[str, str, pd.Series, pd.Series, str]:
@@ -274,9 +327,9 @@ def _less(
 
 
 def table(data: pd.DataFrame) -> str:
-    """What every setting leaves unexplained, and what it costs, as Markdown."""
+    """What every setting leaves unexplained, what it costs, and how alike successive errors are, as Markdown."""
     lines = [
-        f"| varied | value | left unexplained at t = 1 | at t = {data.step.max()} | strategies' distance | "
+        f"| varied | value | left unexplained at t = 1 | at t = {_last(data)} | strategies' distance | "
         "exploitability [mbb/g] | seconds per iteration |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -286,4 +339,14 @@ def table(data: pd.DataFrame) -> str:
         for sweep in _COLUMNS
         for s in settings(data, sweep)
     ]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_table_of_alike(data)])
+
+
+def _table_of_alike(data: pd.DataFrame) -> list[str]:
+    found = {(m, start): alike(data, m, start) for m in ALIKE for start in STARTS}
+    first, last = (next(iter(found.values())).columns[end] for end in (0, -1))
+    lines = [f"| errors of successive fits | fits start | cosine at t = {first} | at t = {last} |", "|---" * 4 + "|"]
+    return lines + [
+        f"| {ALIKE[metric]} | {STARTS[start]} | {mean_ci(runs[first])} | {mean_ci(runs[last])} |"
+        for (metric, start), runs in found.items()
+    ]

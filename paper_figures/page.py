@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,9 @@ HERE = Path(__file__).parent
 
 SAYS, FIND, WHY, NOT_RUN = ("The paper says", "The post says", "We ask"), "We find", "Why", "Not run yet"
 """What the paragraphs of a finding begin with; the first with one of several."""
+
+_DIGITS = 12
+"""Of a commit."""
 
 _MOST_LINES = 16
 """What is longer is folded."""
@@ -284,17 +288,28 @@ def _made_with(sweeps: Sequence[Mapping[str, Any]]) -> str:
     return "\n\n".join([*paragraphs, *now[:1] * one_state])
 
 
+def commits(sweep: Mapping[str, Any]) -> str:
+    """The commits that made a sweep's runs; where they are several, and it was recorded, how many runs each made.
+
+    A run that was continued with other code names all its commits.
+    """
+    every = sorted({commit[:_DIGITS] for named in sweep["git_commit"] for commit in named.split(", ")})
+    told = ", ".join(every)
+    if len(every) > 1 and "commits" in sweep:
+        runs = Counter(" and then ".join(commit[:_DIGITS] for commit in made) for made in sweep["commits"])
+        told = ", ".join(f"{made} ({number} run{'s' if number > 1 else ''})" for made, number in runs.items())
+    return told + (" with uncommitted changes" if "true" in sweep["git_dirty"] else "")
+
+
 def _runs(p: Mapping[str, Any]) -> str:
     """The command of a sweep, its commits, seeds and times."""
-    dirty = " (with uncommitted changes)" if "true" in p["git_dirty"] else ""
     wall, cpu, evaluating = p["wall_seconds"], p.get("cpu_seconds", [None]), evaluation_minutes([p])
     of_processor = "" if None in cpu else f" ({_time(sum(cpu))} of the processor's)"
     measured = "" if evaluating is None else f", and {_time(60 * evaluating)} of evaluations"
-    # A run that was continued with other code names both commits. Keys are renamed, so a command is one of its commit.
-    commits = sorted({commit[:12] for commits_of_run in p["git_commit"] for commit in commits_of_run.split(", ")})
+    # Keys are renamed, so a command is one of its commit.
     now = f" (now `{p['command_now']}`)" if "command_now" in p else ""
     return (
-        f"`{p['command']}`{now} at commit {', '.join(commits)}{dirty}; seeds {', '.join(map(str, p['seeds']))}; "
+        f"`{p['command']}`{now} at commit {commits(p)}; seeds {', '.join(map(str, p['seeds']))}; "
         f"{_time(min(wall))} to {_time(max(wall))} per run, {_time(sum(wall))} in all{of_processor}{measured}"
     )
 

@@ -130,6 +130,7 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
         "command": anywhere(sweep.command),
         "rerun": rerun_command([training_key(config) for config in sweep.configs]),
         **{fact: sorted({v for record in run_records for v in record.made_with.get(fact, [])}) for fact in facts},
+        "commits": [record.made_with.get("git_commit", []) for record in run_records],
         "evaluated_with": sorted({commit for config in sweep.configs for commit in evaluated_with(config)}),
         "sweep": sweep.name,
         "seeds": sorted({config.seed for config in sweep.configs}),

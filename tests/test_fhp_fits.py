@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.lines import Line2D
 
 from paper_figures import fhp_fits as module
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
@@ -48,6 +50,10 @@ def runs(sweep: str, unexplained: float, distance: float | None = None, **change
     ])  # fmt: skip
 
 
+ALIKE = {"previous": 0.8, "random": 0.3}
+"""By where fits start, how alike their errors are to those of the fit before."""
+
+
 def made_up(
     grid: dict[tuple[int, int], float], start: dict[tuple[str, str], float], alone: Callable[[float], float]
 ) -> pd.DataFrame:
@@ -61,6 +67,12 @@ def made_up(
     frames += [
         runs("muon", alone(left), distance=alone(distance), value_muon=muon, value_focus=focus)
         for (muon, focus), (left, distance) in STEPS.items()
+    ]
+    where: dict[str, Any] = {**BASE, "sweep": "successive"}
+    frames += [
+        rows("training", metric, {2: 0.5, 9: alone(value)}, **{**where, "value_start": start})
+        for metric in module.ALIKE
+        for start, value in ALIKE.items()
     ]
     return pd.concat(frames, ignore_index=True)
 
@@ -104,13 +116,27 @@ def test_the_first_and_the_last_iteration_are_told_and_seconds_are_per_iteration
 
 
 def test_what_all_others_are_varied_from_is_drawn_once():
-    left, right = module.draw(expected()).axes
-    assert [text.get_text() for text in right.texts] == [
+    left, middle, right = module.draw(expected()).axes
+    assert [text.get_text() for text in middle.texts] == [
         "previous, constant", "random, constant", "random, cosine", "0.003", "512", "192", "0.99", "0.998",
         "300", "1,500", "0.02, 0.2", "0.02, none", "none, 0.2",
     ]  # fmt: skip
     assert {line.get_label() for line in left.get_lines()} >= {"the mean advantage"}
     assert len(left.containers) == 2
+    assert left.get_title() == "after iteration 2", "longer runs for something else do not count"
+    drawn = {str(each.get_label()): each for each in right.containers}
+    assert len(drawn) == 4
+    line = drawn["strategies, fits from the last network"].get_children()[0]
+    assert isinstance(line, Line2D)
+    assert np.asarray(line.get_xdata()).tolist() == [2, 9]
+    assert np.asarray(line.get_ydata())[1] == pytest.approx(0.8, rel=0.02)
+
+
+def test_how_alike_successive_errors_are_is_told_at_both_ends():
+    told = {(row[0], row[1]): row[2:] for row in cells(module.table(expected())) if len(row) == 4}
+    assert told.pop(("errors of successive fits", "fits start")) == ["cosine at t = 2", "at t = 9"]
+    assert number(told["strategies", "from random weights"][1]) == pytest.approx(0.303, abs=0.001)
+    assert len(told) == 4
 
 
 def test_the_page_says_how_much_of_the_deals_so_many_boards_have():

@@ -109,6 +109,30 @@ def test_a_network_that_answers_exactly_leaves_nothing_unexplained(monkeypatch):
     assert found["unexplained"] == pytest.approx((found["unexplained/player_0"] + found["unexplained/player_1"]) / 2)
 
 
+def test_errors_are_as_alike_as_the_networks_that_make_them(monkeypatch):
+    """Of errors that are drawn: the same in both iterations, half of them new, all of them new, and turned round."""
+    led = advanced(model(traversals=200, iterations=50, snapshot_every=50), 2)
+    draw = torch.Generator().manual_seed(0)
+    old, new = torch.randn(2, led.compared.rows, 3, generator=draw)
+
+    def wrong_by(errors: Tensor) -> dict[str, float]:
+        def answer(network, inputs, infosets):
+            player = int(infosets[0] >= GAME.player_slice[1].start)
+            rows = rows_after_the_opening(led, player)
+            rows = rows[torch.isin(led.compared.infosets[rows], infosets)]
+            yield torch.arange(len(infosets)), led._exact(infosets, led.weight[rows]) + errors[rows], None
+
+        monkeypatch.setattr("repro.algorithms.guided.answers", answer)
+        return led.prepare_snapshot()
+
+    first = wrong_by(old)
+    assert "errors_alike" not in first, "there is none before"
+    assert wrong_by(new).keys() == first.keys(), "of one iteration the first answer stands"
+    for errors, alike in ((3 * old, 1.0), (old + new, 0.5**0.5), (new - old, 0.0), (-new, -(0.5**0.5))):
+        advanced(led, 1)
+        assert wrong_by(errors)["errors_alike"] == pytest.approx(alike, abs=0.1)
+
+
 def test_longer_fits_explain_more():
     changes: dict[str, Any] = {"traversals": 3000, "value_capacity": 50_000, "regret_unit": 50.0}
     short, long = (

@@ -260,6 +260,17 @@ def test_what_made_all_sweeps_is_told_once():
     assert page._made_with(sweeps[:1]).count("\nOn AMD EPYC") == 1
 
 
+def test_runs_of_several_commits_are_told_apart():
+    first, second = "1" * 40, "2" * 40
+    sweep = {"git_commit": [f"{first}, {second}", second], "git_dirty": ["false"]}
+    assert page.commits(sweep) == "111111111111, 222222222222", "which made which was not recorded"
+    sweep |= {"git_commit": [first, second], "commits": [[first], [first, second], [first]]}
+    assert page.commits(sweep) == "111111111111 (2 runs), 111111111111 and then 222222222222 (1 run)"
+    assert (
+        page.commits({**sweep, "git_commit": [first], "git_dirty": ["true"]}) == "111111111111 with uncommitted changes"
+    )
+
+
 def test_who_draws_is_told_what_is_judged_otherwise_than_published(tmp_path, monkeypatch, capsys):
     results, options = tmp_path / "figure9-laptop", Options("laptop", tmp_path / "outputs", 1, "cpu", False)
     shutil.copytree(RESULTS / "figure9-laptop", results)

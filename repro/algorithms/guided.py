@@ -84,9 +84,10 @@ class GuidedConfig(DeepCFRConfig):
     def leaves(self, config: Config, game: Game) -> Leaves | None:
         left = super().leaves(config, game)
         assert left is not None
-        # The leader's regrets, and of the boards compared a weight for every hand at every decision.
+        # The leader's regrets, and of the boards compared a weight and errors for every hand at every decision.
         leader, rows = 4.0 * game.infosets * game.num_actions, compared_rows(game, self.compared_boards)
-        return replace(left, checkpoint=left.checkpoint + leader + 8.0 * rows, tensors=left.tensors + 2)
+        compared = (8.0 + 2 * 4.0 * game.num_actions) * rows
+        return replace(left, checkpoint=left.checkpoint + leader + compared, tensors=left.tensors + 3)
 
     def build(self, game: Game, config: Config) -> Guided:
         assert config.network is not None
@@ -103,6 +104,41 @@ def compared_rows(game: Game, boards: int) -> int:
     hands = comb(cards.ranks * cards.suits - cards.board_cards[-1], 2)
     before, after = (int(((game.tree.player >= 0) & part).sum()) for part in (first, ~first))
     return before * cards.cells[0] + boards * hands * after
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A player's network beside exact advantages, after the first betting round, on the boards compared.
+
+    Attributes:
+        unexplained: share of the exact advantages' variance around their means by action.
+        distance: of the strategies that both play, Deep CFR by its advantages and Linear CFR by the exact ones: half of
+            the sum over actions.
+        rows: `[n]` of `compared`, infosets that are sampled.
+        share: `[n, actions]` how often an infoset is sampled, 0 where an action is illegal.
+        errors: `[2, n, actions]` float32, of advantages and of strategies.
+    """
+
+    unexplained: float
+    distance: float
+    rows: Tensor
+    share: Tensor
+    errors: Tensor
+
+    def alike(self, before: Tensor) -> Tensor:
+        """`[2]` how alike errors of advantages, and of strategies, are to earlier ones: their products' mean over the
+        root of that of both squares. 1: the average of two networks is as wrong as either; 0: it has half the square.
+
+        Args:
+            before: `[2, rows of compared, actions]`.
+        """
+        now, then = self.errors.double(), before[:, self.rows].double()
+
+        def mean(product: Tensor) -> Tensor:
+            return (self.share * product).sum((1, 2))
+
+        squares = mean(now * now) * mean(then * then)
+        return mean(now * then) / squares.sqrt().clamp(min=torch.finfo(squares.dtype).tiny)
 
 
 class Matched:
@@ -127,6 +163,7 @@ class Guided(DeepCFR):
         leader: exact Linear CFR, as far as this is; it updates a player when her traversals are done.
         compared: the boards on which fits are judged.
         weight: `[rows of compared]` how often samples of an infoset come, each counting its iteration.
+        errors: `[2, rows of compared, actions]` of advantages and of strategies, when they were last compared.
     """
 
     algorithm: GuidedConfig
@@ -137,6 +174,8 @@ class Guided(DeepCFR):
         self.leader = HoldemCFR(game, linear)
         self.compared = HoldemForm(game, _some_boards(game, algorithm.compared_boards))
         self.weight = torch.zeros(self.compared.rows, dtype=torch.float64)
+        self.errors = torch.zeros(2, self.compared.rows, game.num_actions)
+        self._compared_at, self._alike = 0, dict[str, float]()
 
     def current_policy(self, player: int = 0) -> Policy:
         return Matched(self.leader.game, self.leader.regrets)
@@ -155,30 +194,34 @@ class Guided(DeepCFR):
     # -- how good the fits are -----------------------------------------------------------------------------------
 
     def prepare_snapshot(self) -> dict[str, float]:
-        shares, distances = zip(*(self._compare(player) for player in range(2)), strict=True)
+        found = [self._compare(player) for player in range(2)]
+        if self._compared_at < self.iteration:  # Asked again of the same iteration, the answer is the same.
+            if self._compared_at:
+                alike = torch.stack([each.alike(self.errors) for each in found]).mean(0)
+                self._alike = {"errors_alike": float(alike[0]), "strategy_errors_alike": float(alike[1])}
+            for each in found:
+                self.errors[:, each.rows] = each.errors
+            self._compared_at = self.iteration
         return {
             **super().prepare_snapshot(),
-            "unexplained": sum(shares) / 2,
-            "unexplained/player_0": shares[0],
-            "unexplained/player_1": shares[1],
-            "strategy_distance": sum(distances) / 2,
+            "unexplained": sum(each.unexplained for each in found) / 2,
+            "unexplained/player_0": found[0].unexplained,
+            "unexplained/player_1": found[1].unexplained,
+            "strategy_distance": sum(each.distance for each in found) / 2,
+            **self._alike,
         }
 
     def headline(self) -> str:
         return f"unexplained {self.metrics['unexplained']:.3f}" if "unexplained" in self.metrics else ""
 
     @torch.no_grad()
-    def _compare(self, player: int) -> tuple[float, float]:
-        """Of the player's network after the first betting round, on the boards compared, each infoset weighted as often
-        as it is sampled: the share of the exact advantages' variance that it does not explain, and the mean distance of
-        the strategies that both play, Deep CFR by its advantages and Linear CFR by the exact ones, half of the sum over
-        actions."""
+    def _compare(self, player: int) -> Comparison:
+        """Each infoset is weighted as often as it is sampled."""
         rows = torch.arange(self.compared.rows)[self.compared.player_slice[player]][
             opening_infosets(self.game, player) :
         ]
+        rows = rows[self.weight[rows] > _NEVER]
         weight, infosets = self.weight[rows], self.compared.infosets[rows]
-        met = weight > _NEVER
-        weight, infosets = weight[met], infosets[met]
         legal, exact = self.game.legal_at(infosets), self._exact(infosets, weight)
         learned = torch.zeros_like(exact)
         for part, output, _ in answers(self.value_networks[player], self.strategies.inputs, infosets):
@@ -186,9 +229,11 @@ class Guided(DeepCFR):
         share = weight[:, None] * legal / weight.sum()
         mean = (share * exact).sum(0) / share.sum(0).clamp(min=torch.finfo(share.dtype).tiny)
         spread = (share * (exact - mean).square()).sum()
-        ours, theirs = self.strategies.match(learned, legal), regret_matching(exact, legal, "uniform")
-        distance = (share * (ours - theirs).abs()).sum() / 2
-        return float((share * (learned - exact).square()).sum() / spread), float(distance)
+        wrong = learned - exact
+        played = self.strategies.match(learned, legal) - regret_matching(exact, legal, "uniform")
+        unexplained, distance = (share * wrong.square()).sum() / spread, (share * played.abs()).sum() / 2
+        errors = torch.stack((wrong, played)).float()
+        return Comparison(float(unexplained), float(distance), rows, share, errors)
 
     def _exact(self, infosets: Tensor, weight: Tensor) -> Tensor:
         """`[n, actions]` float64, the means that samples of the infosets have had, weighted by iteration, so far.
@@ -203,13 +248,16 @@ class Guided(DeepCFR):
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
     def progress(self) -> dict[str, Any]:
-        return {**super().progress(), "leader": self.leader.regrets.clone(), "weight": self.weight.clone()}
+        compared = {"weight": self.weight.clone(), "errors": self.errors.clone(), "compared_at": self._compared_at}
+        return {**super().progress(), "leader": self.leader.regrets.clone(), **compared, "alike": dict(self._alike)}
 
     def restore(self, saved: dict[str, Any]) -> None:
         super().restore(saved)
         # Nobody asks for the leader's average, nor for what it cost.
         self.leader.resume(self.iteration, 0, regrets=saved["leader"], sums=self.leader.sums)
         self.weight.copy_(saved["weight"])
+        self.errors.copy_(saved["errors"])
+        self._compared_at, self._alike = saved["compared_at"], dict(saved["alike"])
 
 
 def _some_boards(game: Game, count: int) -> BoardSample:

@@ -158,7 +158,6 @@ def _made_with(sweep: Mapping[str, Any]) -> dict[str, Any]:
     """What a sweep was made with and what it took."""
     took, evaluating = [seconds / 60 for seconds in page.training_seconds(sweep)], page.evaluation_minutes([sweep])
     versions = ("python", "torch", "pytorch-lightning", "hydra-core", "mlflow", "numpy", "numba")
-    commits = sorted({commit[:12] for named in sweep["git_commit"] for commit in named.split(", ")})
     return {
         "name": page.name_of(sweep),
         "command": command_of(sweep),
@@ -169,7 +168,7 @@ def _made_with(sweep: Mapping[str, Any]) -> dict[str, Any]:
         "hardware": f"{', '.join(sweep['cpu'])}, {', '.join(sweep['cores'])} cores, GPU: {', '.join(sweep['gpu'])}",
         "threads": sweep["config"].get("threads", 1),
         "seeds": ", ".join(map(str, sweep["seeds"])),
-        "commits": ", ".join(commits) + (" with uncommitted changes" if "true" in sweep["git_dirty"] else ""),
+        "commits": page.commits(sweep),
         "versions": ", ".join(f"{name} {', '.join(sweep[name])}" for name in versions if name in sweep),
     }
 
