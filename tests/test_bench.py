@@ -60,6 +60,7 @@ def test_quick_benchmark_writes_every_row(tmp_path):
         "fhp_sgd_step_muon",
         "bfloat16_products_64",
         "bfloat16_products_192",
+        "fhp_sgd_step_bfloat16",
         "fhp_limit_answers",
         "fhp_limit_traversals",
         "fhp_limit_nodes",

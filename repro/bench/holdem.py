@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,9 @@ _HANDS = 20_000
 _BATCH = {"cpu": 1024, "cuda": 10_000}
 """Rows of a minibatch; on a GPU the paper's."""
 
+_SAMPLED = 100_000
+"""Traversals whose samples fits of different precision learn from."""
+
 _RATE, _MUON_RATE, _TOGETHER = 1e-3, 0.02, 16
 """The learning rates, and how many of our steps are taken in one call, as in a fit."""
 
@@ -43,7 +47,7 @@ def rows(effort: Effort) -> list[Row]:
     """All benchmarks of this module."""
     return [
         showdown(effort), seven_cards(effort), sgd_step(effort), sgd_step_products(effort), sgd_step_muon(effort),
-        *(bfloat16_products(effort, width) for width in (64, 192)), table_of_answers(effort),
+        *(bfloat16_products(effort, width) for width in (64, 192)), sgd_step_bfloat16(effort), table_of_answers(effort),
     ]  # fmt: skip
 
 
@@ -250,6 +254,67 @@ def bfloat16_products(effort: Effort, width: int) -> Row:
     )
     note = f"torch, {rows} rows of {width}; peer: float32; relative error {error:.1e}"
     return Row(f"bfloat16_products_{width}", ours, peer, "GFLOP/s", ours / peer, note)
+
+
+def sgd_step_bfloat16(effort: Effort) -> Row:
+    """Our compiled step, in float32, beside torch's with the network's products in bfloat16; and what that does to a
+    fit: what either precision leaves of the squared error on samples that are not learned from."""
+    game = load("fhp")
+    given = problem(game)
+    steps, _ = _steps_of_runs(paper_network(game), given, game)
+    peer = _TorchFit(game, paper_network(game), torch.bfloat16)
+    steps(1)
+    peer.step(given.infosets, given.batch.target)
+    our_rate, peer_rate = interleaved(
+        lambda: _TOGETHER * per_second(lambda: steps(_TOGETHER), effort.tabular_seconds),
+        lambda: per_second(lambda: peer.step(given.infosets, given.batch.target), effort.tabular_seconds),
+        effort.repetitions,
+    )
+    count, start = 20 * effort.peer_steps, paper_network(game)
+    left, exact = (
+        _TorchFit(game, deepcopy(start), precision).left(count) for precision in (torch.bfloat16, torch.float32)
+    )
+    note = (
+        f"batch {len(given.infosets)}; peer: torch, autocast to bfloat16; after {count} steps {left:.4f} is left of "
+        f"the squares of samples not learned from, in torch's float32 {exact:.4f}"
+    )
+    return Row("fhp_sgd_step_bfloat16", our_rate, peer_rate, "steps/s", our_rate / peer_rate, note)
+
+
+class _TorchFit:
+    """The paper's network fitted by plain torch, its products in some precision.
+
+    Attributes:
+        game: FHP.
+        network: it.
+        precision: of the network's products, forward and backward.
+    """
+
+    def __init__(self, game: Game, network: Network, precision: torch.dtype) -> None:
+        self.game, self.network, self.precision = game, network, precision
+        self._features, self._adam = holdem_features(game), torch.optim.Adam(network.parameters(), _RATE)
+
+    def step(self, infosets: Tensor, target: Tensor) -> None:
+        with torch.autocast("cpu", self.precision, enabled=self.precision != torch.float32):
+            output = self.network(*self._features.rows(infosets))
+        self._adam.zero_grad()
+        (output.float() - target).square().mean().backward()
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+        self._adam.step()
+
+    def left(self, steps: int) -> float:
+        """Share of the squares of the last tenth of some sampled advantages, after steps on the others."""
+        draw = torch.Generator().manual_seed(0)
+        samples = SamplingEngine(self.game).external_sampling(Uniform(self.game), 0, _SAMPLED, draw).advantages
+        after = samples.infosets >= opening_infosets(self.game, 0)
+        infosets, target = samples.infosets[after], samples.targets[after] / samples.targets[after].std()
+        learned = len(infosets) * 9 // 10
+        for _ in range(steps):
+            rows = torch.randint(learned, (_BATCH["cpu"],), generator=draw)
+            self.step(infosets[rows], target[rows])
+        with torch.no_grad():
+            output = self.network(*self._features.rows(infosets[learned:]))
+        return float((output - target[learned:]).square().mean() / target[learned:].square().mean())
 
 
 def table_of_answers(effort: Effort) -> Row:
