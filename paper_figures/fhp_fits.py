@@ -140,8 +140,8 @@ def _setting(data: pd.DataFrame, sweep: str, where: dict[str, float | str]) -> S
 def draw(data: pd.DataFrame) -> Figure:
     """What is left unexplained by steps, a line per number of traversals; of all settings by what they cost; and how
     alike the errors of successive fits are, by iteration."""
-    figure = Figure(figsize=(13.6, 4.2))
-    left, middle, right = figure.subplots(1, 3)
+    figure = Figure(figsize=(15.0, 4.4))
+    left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1.25, 1))
     middle.sharey(left)
     _draw_grid(left, data)
     _draw_costs(middle, data)
@@ -175,7 +175,8 @@ def _draw_alike(axes: Axes, data: pd.DataFrame) -> None:
                 linestyle=line, capsize=2, label=f"{of}, fits {name}",
             )  # fmt: skip
     axes.set(xlabel="CFR iteration (both players)", ylabel="cosine of errors with those of the fit before")
-    axes.set_ylim(0, 1)
+    axes.set_ylim(top=1)
+    axes.axhline(0, color="grey", linewidth=0.8)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_title("successive fits, 95% CI", fontsize=9)
     axes.legend(fontsize=7)
@@ -234,7 +235,7 @@ def _draw_costs(axes: Axes, data: pd.DataFrame) -> None:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter(NullFormatter())
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=7, loc="upper left")
 
 
 # -- claims ----------------------------------------------------------------------------------------------------------
