@@ -108,10 +108,12 @@ class Likeness:
         differing = sorted(key for key in flat.keys() & example.flat.keys() if flat[key] != example.flat[key])
         settings = tuple(key for key in differing if key not in _LENGTHS)
         ratios: dict[str, float] = {}
-        for key in (key for key in settings if key in multiplying and flat[key] and example.flat[key]):
-            # Keys of the same fit multiply its work; fits, and all else, are parts of which each takes a share.
-            part = key.rpartition(".")[0]
-            ratios[part] = ratios.get(part, 1.0) * flat[key] / example.flat[key]
+        for key in flat.keys() & example.flat.keys() & set(multiplying):
+            ours, theirs = (_mean_of_iterations(each, key, flat) for each in (flat, example.flat))
+            if ours and theirs:
+                # Keys of the same fit multiply its work; fits, and all else, are parts of which each takes a share.
+                part = key.rpartition(".")[0]
+                ratios[part] = ratios.get(part, 1.0) * ours / theirs
         factors = min([1.0, *ratios.values()]), max([1.0, *ratios.values()])
         return cls(settings, len(differing) - len(settings), factors)
 
@@ -120,6 +122,14 @@ class Likeness:
         """The lower, the nearer."""
         least, most = self.factors
         return len(self.settings), most / least, self.lengths
+
+
+def _mean_of_iterations(flat: Mapping[str, Any], key: str, length: Mapping[str, Any]) -> float:
+    """The value of a key that multiplies work, mean over the iterations of a training: SGD steps may become more."""
+    value, more = flat[key] or 0, flat.get(f"{key.rpartition('.')[0]}.more_steps") or 0
+    if not key.endswith(".steps") or not more:
+        return float(value)
+    return float(value + more * (length["algorithm.iterations"] - 1) / 2)
 
 
 _AS_ABOVE = "as above"
