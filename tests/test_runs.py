@@ -100,7 +100,7 @@ EXAMPLE = outlook.Example("an example", hyperparameters(configs(*SMALL, multirun
         (["algorithm.average.steps=10", "algorithm.traversals=600"], "5.0 to 30.0"),
         (["algorithm.value.steps=60", "algorithm.value.batch_size=256"], "10.0 to 80.0"),
         (["algorithm.value.learning_rate=0.1"], "10.0"),
-        (["algorithm.value.more_steps=2"], "10.0 to 19.7"),  # 59 for 30, in the mean of 30 iterations.
+        (["algorithm.value.more_steps=6"], "10.0 to 39.0"),  # 117 for 30, in the mean of 30 iterations.
     ],
 )
 def test_minutes_are_a_span_where_work_is_multiplied(tmp_path, overrides, minutes):
