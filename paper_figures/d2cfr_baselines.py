@@ -1,4 +1,4 @@
-"""What D2CFR's margins are against: D2CFR and its baselines in Leduc, with whose hyperparameters; each against each."""
+"""What D2CFR's margins are against: it and its baselines in Leduc, by whose hyperparameters; who wins against whom."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from paper_figures.sweeps import Sweep, against
 from repro.evaluation.statistics import as_ratio, difference, digits, mean_ci
 
 TITLE, GAME = "D2CFR, ours", "Leduc"
-SHOWS = "what D2CFR's margins come from: its baselines with whose hyperparameters, each against each"
+SHOWS = "what D2CFR's margins come from: its baselines with whose hyperparameters, and who wins against whom"
 
-STEPS, ENOUGH = 1000, 4000
-"""SGD steps of a fit from random weights, as Algorithm 1 has it: what trials suggested, and what sweeps then found."""
+STEPS, MORE_STEPS = 1000, 4000
+"""SGD steps of a fit from random weights, as Algorithm 1 has it: what trials suggested, and what are enough."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class Player:
 
 _OPENSPIEL = "experiment=openspiel_leduc"
 _MAXIMUM = f"{_OPENSPIEL} algorithm.passed_up=maximum algorithm.when_no_positive=uniform"
-_RANDOM = "algorithm.value.start=random algorithm.value.steps"
-_SCRATCH = f"experiment=deep_cfr_leduc {_RANDOM}={STEPS}"
-_ENOUGH = f"experiment=deep_cfr_leduc {_RANDOM}={ENOUGH}"
+_RANDOM = "algorithm.value.start=random"
+_SCRATCH = f"experiment=deep_cfr_leduc {_RANDOM} algorithm.value.steps={STEPS}"
+_ENOUGH = f"experiment=deep_cfr_leduc {_RANDOM} algorithm.value.steps={MORE_STEPS}"
 _WARM = "experiment=deep_cfr_leduc algorithm.value.start=previous"
-_D2CFR_SCRATCH = f"experiment=d2cfr_leduc {_RANDOM}={STEPS}"
-_D2CFR_ENOUGH = f"experiment=d2cfr_leduc {_RANDOM}={ENOUGH}"
+_D2CFR_SCRATCH = f"experiment=d2cfr_leduc {_RANDOM} algorithm.value.steps={STEPS}"
+_D2CFR_ENOUGH = f"experiment=d2cfr_leduc {_RANDOM} algorithm.value.steps={MORE_STEPS}"
 _D2CFR_WARM = "experiment=d2cfr_leduc algorithm.value.start=previous"
 _PUBLISHED = "experiment=sd_cfr_leduc"
 
@@ -69,15 +69,15 @@ PLAYERS = (
     Player("openspiel", "Deep CFR, OpenSpiel's example", "openspiel", _OPENSPIEL, "deep_cfr"),
     Player("deep_cfr_scratch", f"Deep CFR, from scratch, {STEPS:,} steps", "scratch", _SCRATCH, "deep_cfr"),
     Player("sd_cfr_scratch", f"SD-CFR, from scratch, {STEPS:,} steps", "scratch", _SCRATCH, "sd_cfr"),
-    Player("deep_cfr_warm", "Deep CFR, D2CFR's values, warm start", "warm", _WARM, "deep_cfr"),
-    Player("sd_cfr_warm", "SD-CFR, D2CFR's values, warm start", "warm", _WARM, "sd_cfr"),
+    Player("deep_cfr_warm", "Deep CFR, warm start", "warm", _WARM, "deep_cfr"),
+    Player("sd_cfr_warm", "SD-CFR, warm start", "warm", _WARM, "sd_cfr"),
     Player("deep_cfr_published", "Deep CFR, values of SD-CFR's paper", "published", _PUBLISHED, "deep_cfr"),
     Player("sd_cfr_published", "SD-CFR, values of its paper", "published", _PUBLISHED, "sd_cfr"),
     Player("d2cfr_scratch", f"D2CFR, from scratch, {STEPS:,} steps", "d2cfr_scratch", _D2CFR_SCRATCH, "d2cfr"),
     Player("d2cfr_warm", "D2CFR, warm start", "d2cfr_warm", _D2CFR_WARM, "d2cfr"),
-    Player("deep_cfr_enough", f"Deep CFR, from scratch, {ENOUGH:,} steps", "enough", _ENOUGH, "deep_cfr"),
-    Player("sd_cfr_enough", f"SD-CFR, from scratch, {ENOUGH:,} steps", "enough", _ENOUGH, "sd_cfr"),
-    Player("d2cfr_enough", f"D2CFR, from scratch, {ENOUGH:,} steps", "d2cfr_enough", _D2CFR_ENOUGH, "d2cfr"),
+    Player("deep_cfr_enough", f"Deep CFR, from scratch, {MORE_STEPS:,} steps", "enough", _ENOUGH, "deep_cfr"),
+    Player("sd_cfr_enough", f"SD-CFR, from scratch, {MORE_STEPS:,} steps", "enough", _ENOUGH, "sd_cfr"),
+    Player("d2cfr_enough", f"D2CFR, from scratch, {MORE_STEPS:,} steps", "d2cfr_enough", _D2CFR_ENOUGH, "d2cfr"),
 )  # fmt: skip
 BY_KEY = {player.key: player for player in PLAYERS}
 D2CFR = tuple(player for player in PLAYERS if player.readout == "d2cfr")
@@ -104,7 +104,7 @@ def _sweep(name: str, overrides: str) -> Sweep:
     return Sweep(name, " ".join([overrides, "seed=range(5)", *measured]), few)
 
 
-_SHORT = "algorithm.snapshot_every=10 algorithm.value.start=random"
+_SHORT = f"algorithm.snapshot_every=10 {_RANDOM}"
 
 
 def _by_steps(name: str, experiment: str, measured: str = "") -> Sweep:
@@ -173,10 +173,10 @@ def _won(data: pd.DataFrame, measured: Player, opponent: Player) -> pd.Series | 
 
 # -- drawing ---------------------------------------------------------------------------------------------------------
 
-_COLOURS = (
+_COLOURS = dict(zip(PLAYERS, (
     "#777777", "#000000", "#56B4E9", "#0072B2", "#E69F00", "#D55E00", "#CC79A7", "#7A4E9B", "#66C2A5", "#009E73",
     "#A6761D", "#6B4C12", "#00441B",
-)  # fmt: skip
+), strict=True))  # fmt: skip
 
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
@@ -190,7 +190,8 @@ def draw(data: pd.DataFrame) -> Figure:
     matrix, by_iteration, by_nodes = figure.subplots(1, 3, width_ratios=(1.15, 1, 1))
     assert isinstance(matrix, Axes)
     _draw_matrix(matrix, data)
-    for number, (player, colour) in enumerate(zip(players(data), _COLOURS, strict=False), start=1):
+    for number, player in enumerate(players(data), start=1):
+        colour = _COLOURS[player]
         exploitability = player.curves(data, "exploitability")
         steps = [float(str(step)) for step in exploitability.columns]
         for axes, x in ((by_iteration, steps), (by_nodes, cost(data, player).mean().tolist())):
@@ -232,8 +233,8 @@ def _draw_matrix(axes: Axes, data: pd.DataFrame) -> None:
     names = [f"{number}  {player.name}" for number, player in enumerate(shown, start=1)]
     axes.set_xticks(range(len(shown)), [str(number) for number in range(1, len(shown) + 1)])
     axes.set_yticks(range(len(shown)), names, fontsize=7)
-    for label, colour in zip(axes.get_yticklabels(), _COLOURS, strict=False):
-        label.set_color(colour)
+    for label, player in zip(axes.get_yticklabels(), shown, strict=True):
+        label.set_color(_COLOURS[player])
     axes.grid(visible=False)
     axes.set_title(f"what rows win against columns ({UNIT}, 95% CI over runs)", fontsize=9)
 

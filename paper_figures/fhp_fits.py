@@ -52,7 +52,7 @@ SWEEPS = (
     ),
 )  # fmt: skip
 
-ALIKE = {"strategy_errors_alike": "strategies", "errors_alike": "advantages"}
+ERRORS = {"strategy_errors_alike": "strategies", "errors_alike": "advantages"}
 """Metrics of how alike errors of one fit are to those of the fit before, and of what these are."""
 
 STARTS = {"previous": "from the last network", "random": "from random weights"}
@@ -160,13 +160,13 @@ def _last(data: pd.DataFrame) -> int:
 
 
 def alike(data: pd.DataFrame, metric: str, start: str) -> pd.DataFrame:
-    """How alike errors are to those of the fit before: `[seeds, iterations]`."""
+    """How alike errors are to those of the fit before, or another metric of successive fits: `[seeds, iterations]`."""
     return curves(data, metric, sweep="successive", readout="training", value_start=start)
 
 
 def _draw_alike(axes: Axes, data: pd.DataFrame) -> None:
     for (start, name), colour in zip(STARTS.items(), ("#D55E00", "#0072B2"), strict=True):
-        for (metric, of), line in zip(ALIKE.items(), ("-", "--"), strict=True):
+        for (metric, of), line in zip(ERRORS.items(), ("-", "--"), strict=True):
             found = alike(data, metric, start)
             estimates = [mean_ci(found[step]) for step in found]
             bars = np.array([_spread(each) for each in estimates]).squeeze(-1).T if estimates[0].n > 1 else None
@@ -292,7 +292,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
             _less(data, name, text, a.distance, b.distance, note, "of the probability")
             for name, text, a, b, note in nearer
         ),
-        *(_more_alike(data, metric, of) for metric, of in ALIKE.items()),
+        *(_more_alike(data, metric, of) for metric, of in ERRORS.items()),
     ]
 
 
@@ -344,10 +344,16 @@ def table(data: pd.DataFrame) -> str:
 
 
 def _table_of_alike(data: pd.DataFrame) -> list[str]:
-    found = {(m, start): alike(data, m, start) for m in ALIKE for start in STARTS}
+    """How alike errors are from fit to fit, and how large: of both starts, as Markdown lines."""
+    ends = {start: alike(data, "unexplained", start).iloc[:, -1] for start in STARTS}
+    found = {(m, start): alike(data, m, start) for m in ERRORS for start in STARTS}
     first, last = (next(iter(found.values())).columns[end] for end in (0, -1))
-    lines = [f"| errors of successive fits | fits start | cosine at t = {first} | at t = {last} |", "|---" * 4 + "|"]
+    lines = [
+        f"| errors of successive fits | fits start | cosine at t = {first} | at t = {last} | left unexplained there |",
+        "|---" * 5 + "|",
+    ]
     return lines + [
-        f"| {ALIKE[metric]} | {STARTS[start]} | {mean_ci(runs[first])} | {mean_ci(runs[last])} |"
+        f"| {ERRORS[metric]} | {STARTS[start]} | {mean_ci(runs[first])} | {mean_ci(runs[last])} "
+        f"| {mean_ci(ends[start])} |"
         for (metric, start), runs in found.items()
     ]

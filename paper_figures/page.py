@@ -293,12 +293,12 @@ def commits(sweep: Mapping[str, Any]) -> str:
 
     A run that was continued with other code names all its commits.
     """
-    every = sorted({commit[:_DIGITS] for named in sweep["git_commit"] for commit in named.split(", ")})
-    told = ", ".join(every)
-    if len(every) > 1 and "commits" in sweep:
-        runs = Counter(" and then ".join(commit[:_DIGITS] for commit in made) for made in sweep["commits"])
-        told = ", ".join(f"{made} ({number} run{'s' if number > 1 else ''})" for made, number in runs.items())
-    return told + (" with uncommitted changes" if "true" in sweep["git_dirty"] else "")
+    told = ", ".join(sorted({commit[:_DIGITS] for named in sweep["git_commit"] for commit in named.split(", ")}))
+    made = [" and then ".join(commit[:_DIGITS] for commit in each) for each in sweep.get("commits", [])]
+    if len(set(made)) > 1:
+        runs = Counter(each or "unknown" for each in made)
+        told = ", ".join(f"{each} ({number} run{'s' if number > 1 else ''})" for each, number in runs.items())
+    return told + ("; with uncommitted changes" if "true" in sweep["git_dirty"] else "")
 
 
 def _runs(p: Mapping[str, Any]) -> str:

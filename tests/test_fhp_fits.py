@@ -71,9 +71,10 @@ def made_up(
     where: dict[str, Any] = {**BASE, "sweep": "successive"}
     frames += [
         rows("training", metric, {2: 0.5, 9: alone(value)}, **{**where, "value_start": start})
-        for metric in module.ALIKE
+        for metric in module.ERRORS
         for start, value in ALIKE.items()
     ]
+    frames += [rows("training", "unexplained", {2: 0.5, 9: 0.25}, **{**where, "value_start": each}) for each in ALIKE]
     return pd.concat(frames, ignore_index=True)
 
 
@@ -133,8 +134,10 @@ def test_what_all_others_are_varied_from_is_drawn_once():
 
 
 def test_how_alike_successive_errors_are_is_told_at_both_ends():
-    told = {(row[0], row[1]): row[2:] for row in cells(module.table(expected())) if len(row) == 4}
-    assert told.pop(("errors of successive fits", "fits start")) == ["cosine at t = 2", "at t = 9"]
+    told = {(row[0], row[1]): row[2:] for row in cells(module.table(expected())) if len(row) == 5}
+    heading = ["cosine at t = 2", "at t = 9", "left unexplained there"]
+    assert told.pop(("errors of successive fits", "fits start")) == heading
+    assert number(told["advantages", "from random weights"][2]) == pytest.approx(0.2525, abs=0.001)
     assert number(told["strategies", "from random weights"][1]) == pytest.approx(0.303, abs=0.001)
     assert len(told) == 4
 

@@ -130,7 +130,9 @@ def test_errors_are_as_alike_as_the_networks_that_make_them(monkeypatch):
     assert wrong_by(new).keys() == first.keys(), "of one iteration the first answer stands"
     for errors, alike in ((3 * old, 1.0), (old + new, 0.5**0.5), (new - old, 0.0), (-new, -(0.5**0.5))):
         advanced(led, 1)
-        assert wrong_by(errors)["errors_alike"] == pytest.approx(alike, abs=0.1)
+        found = wrong_by(errors)
+        assert found["errors_alike"] == pytest.approx(alike, abs=0.1)
+        assert -1 <= found["strategy_errors_alike"] <= 1
 
 
 def test_longer_fits_explain_more():
@@ -151,6 +153,19 @@ def test_resuming_equals_never_stopping(tmp_path, stop):
     assert torch.equal(straight.leader.regrets, resumed.leader.regrets)
     assert torch.equal(straight.weight, resumed.weight)
     assert straight.prepare_snapshot() == resumed.prepare_snapshot()
+    assert "strategy_errors_alike" in resumed.metrics or stop == 1
+
+
+def test_checkpoints_that_know_no_errors_are_continued():
+    """Those of earlier versions; errors are compared from then on."""
+    led = advanced(model(traversals=200, snapshot_every=1), 2)
+    saved = {key: value for key, value in led.progress().items() if key not in ("errors", "compared_at", "alike")}
+    other = model(traversals=200, snapshot_every=1)
+    other.iteration = led.iteration
+    other.restore(saved)
+    assert "errors_alike" not in other.prepare_snapshot()
+    advanced(other, 1)
+    assert "errors_alike" in other.prepare_snapshot()
 
 
 @pytest.mark.parametrize(

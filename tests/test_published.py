@@ -266,9 +266,9 @@ def test_runs_of_several_commits_are_told_apart():
     assert page.commits(sweep) == "111111111111, 222222222222", "which made which was not recorded"
     sweep |= {"git_commit": [first, second], "commits": [[first], [first, second], [first]]}
     assert page.commits(sweep) == "111111111111 (2 runs), 111111111111 and then 222222222222 (1 run)"
-    assert (
-        page.commits({**sweep, "git_commit": [first], "git_dirty": ["true"]}) == "111111111111 with uncommitted changes"
-    )
+    assert page.commits({**sweep, "commits": [[first], []]}) == "111111111111 (1 run), unknown (1 run)"
+    one = {"git_commit": [first], "git_dirty": ["true"], "commits": [[first], [first]]}
+    assert page.commits(one) == "111111111111; with uncommitted changes"
 
 
 def test_who_draws_is_told_what_is_judged_otherwise_than_published(tmp_path, monkeypatch, capsys):

@@ -94,6 +94,7 @@ def test_records_hold_the_command_that_repeats(outputs):
     # Others have neither this folder nor this server.
     assert provenance_of(sweep)["command"] == "python -m repro.run -m 'seed=range(2)' a=1"
     assert provenance_of(sweep)["rerun"] == f"python -m repro.rerun {key}"
+    assert provenance_of(sweep)["commits"] == [[provenance.head()]], "of each run"
 
 
 def test_hardware_says_what_rounds(monkeypatch):

@@ -126,8 +126,8 @@ class Comparison:
     errors: Tensor
 
     def alike(self, before: Tensor) -> Tensor:
-        """`[2]` how alike errors of advantages, and of strategies, are to earlier ones: their products' mean over the
-        root of that of both squares. 1: the average of two networks is as wrong as either; 0: it has half the square.
+        """`[2]` how alike errors of advantages, and of strategies, are to earlier ones: the cosine, infosets weighted
+        as they are now. Where both are as wrong, the average of two is so, too, at 1, and has half the square at 0.
 
         Args:
             before: `[2, rows of compared, actions]`.
@@ -163,7 +163,8 @@ class Guided(DeepCFR):
         leader: exact Linear CFR, as far as this is; it updates a player when her traversals are done.
         compared: the boards on which fits are judged.
         weight: `[rows of compared]` how often samples of an infoset come, each counting its iteration.
-        errors: `[2, rows of compared, actions]` of advantages and of strategies, when they were last compared.
+        errors: `[2, rows of compared, actions]` of advantages and of strategies, when they were last compared: at the
+            last snapshot, which is that of the fit before where each iteration has one.
     """
 
     algorithm: GuidedConfig
@@ -256,8 +257,9 @@ class Guided(DeepCFR):
         # Nobody asks for the leader's average, nor for what it cost.
         self.leader.resume(self.iteration, 0, regrets=saved["leader"], sums=self.leader.sums)
         self.weight.copy_(saved["weight"])
-        self.errors.copy_(saved["errors"])
-        self._compared_at, self._alike = saved["compared_at"], dict(saved["alike"])
+        if "errors" in saved:  # Not in checkpoints of earlier versions, after which errors are compared anew.
+            self.errors.copy_(saved["errors"])
+            self._compared_at, self._alike = saved["compared_at"], dict(saved["alike"])
 
 
 def _some_boards(game: Game, count: int) -> BoardSample:

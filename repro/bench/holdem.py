@@ -36,9 +36,6 @@ _HANDS = 20_000
 _BATCH = {"cpu": 1024, "cuda": 10_000}
 """Rows of a minibatch; on a GPU the paper's."""
 
-_SAMPLED = 100_000
-"""Traversals whose samples fits of different precision learn from."""
-
 _RATE, _MUON_RATE, _TOGETHER = 1e-3, 0.02, 16
 """The learning rates, and how many of our steps are taken in one call, as in a fit."""
 
@@ -141,14 +138,10 @@ def sgd_step(effort: Effort) -> Row:
     network, plain = (paper_network(game).to(device) for _ in range(2))
     plain.load_state_dict(network.state_dict())
     steps, parameters = _steps_of_runs(network, given, game)
-    torch_adam = torch.optim.Adam(plain.parameters(), _RATE)
+    fit = TorchFit(game, plain)
 
     def peer() -> None:
-        torch_adam.zero_grad()
-        x, legal = given.features.rows(given.infosets)
-        ((plain(x, legal) - given.batch.target).square() * given.batch.weight).sum().backward()
-        torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
-        torch_adam.step()
+        fit.step(given.infosets, given.batch.target)
 
     steps(1)
     peer()
@@ -258,11 +251,11 @@ def bfloat16_products(effort: Effort, width: int) -> Row:
 
 def sgd_step_bfloat16(effort: Effort) -> Row:
     """Our compiled step, in float32, beside torch's with the network's products in bfloat16; and what that does to a
-    fit: what either precision leaves of the squared error on samples that are not learned from."""
+    fit: what either precision leaves of the squared error on samples of other traversals."""
     game = load("fhp")
-    given = problem(game)
-    steps, _ = _steps_of_runs(paper_network(game), given, game)
-    peer = _TorchFit(game, paper_network(game), torch.bfloat16)
+    given, start = problem(game), paper_network(game)
+    steps, _ = _steps_of_runs(deepcopy(start), given, game)
+    peer = TorchFit(game, deepcopy(start), torch.bfloat16)
     steps(1)
     peer.step(given.infosets, given.batch.target)
     our_rate, peer_rate = interleaved(
@@ -270,51 +263,62 @@ def sgd_step_bfloat16(effort: Effort) -> Row:
         lambda: per_second(lambda: peer.step(given.infosets, given.batch.target), effort.tabular_seconds),
         effort.repetitions,
     )
-    count, start = 20 * effort.peer_steps, paper_network(game)
-    left, exact = (
-        _TorchFit(game, deepcopy(start), precision).left(count) for precision in (torch.bfloat16, torch.float32)
+    learned, others = (_sampled(game, 6000 * effort.peer_steps, seed) for seed in (1, 2))
+    half, single = (
+        TorchFit(game, deepcopy(start), precision).left(learned, others, 20 * effort.peer_steps)
+        for precision in (torch.bfloat16, torch.float32)
     )
     note = (
-        f"batch {len(given.infosets)}; peer: torch, autocast to bfloat16; after {count} steps {left:.4f} is left of "
-        f"the squares of samples not learned from, in torch's float32 {exact:.4f}"
+        f"batch {len(given.infosets)}; peer: torch, autocast to bfloat16; after {20 * effort.peer_steps} steps "
+        f"{half:.4f} is left of the squares of other samples, in torch's float32 {single:.4f}"
     )
     return Row("fhp_sgd_step_bfloat16", our_rate, peer_rate, "steps/s", our_rate / peer_rate, note)
 
 
-class _TorchFit:
-    """The paper's network fitted by plain torch, its products in some precision.
+def _sampled(game: Game, traversals: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Infosets of player 0 after the first betting round, and sampled advantages there, with a spread of 1."""
+    draw = torch.Generator().manual_seed(seed)
+    samples = SamplingEngine(game).external_sampling(Uniform(game), 0, traversals, draw).advantages
+    after = samples.infosets >= opening_infosets(game, 0)
+    return samples.infosets[after], samples.targets[after] / samples.targets[after].std()
 
-    Attributes:
+
+class TorchFit:
+    """A network on FHP that is fitted with torch's own autograd, clipping and Adam.
+
+    Args:
         game: FHP.
-        network: it.
+        network: what is fitted.
         precision: of the network's products, forward and backward.
     """
 
-    def __init__(self, game: Game, network: Network, precision: torch.dtype) -> None:
-        self.game, self.network, self.precision = game, network, precision
+    def __init__(self, game: Game, network: Network, precision: torch.dtype = torch.float32) -> None:
+        self._network, self._precision = network, precision
         self._features, self._adam = holdem_features(game), torch.optim.Adam(network.parameters(), _RATE)
 
     def step(self, infosets: Tensor, target: Tensor) -> None:
-        with torch.autocast("cpu", self.precision, enabled=self.precision != torch.float32):
-            output = self.network(*self._features.rows(infosets))
+        """One step on a minibatch.
+
+        Args:
+            infosets: `[n]`.
+            target: `[n, actions]`.
+        """
         self._adam.zero_grad()
+        with torch.autocast(target.device.type, self._precision, enabled=self._precision != torch.float32):
+            output = self._network(*self._features.rows(infosets))
         (output.float() - target).square().mean().backward()
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(self._network.parameters(), 1.0)
         self._adam.step()
 
-    def left(self, steps: int) -> float:
-        """Share of the squares of the last tenth of some sampled advantages, after steps on the others."""
+    def left(self, learned: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor], steps: int) -> float:
+        """Share of the squares of other samples that is left after steps on minibatches of those learned from."""
         draw = torch.Generator().manual_seed(0)
-        samples = SamplingEngine(self.game).external_sampling(Uniform(self.game), 0, _SAMPLED, draw).advantages
-        after = samples.infosets >= opening_infosets(self.game, 0)
-        infosets, target = samples.infosets[after], samples.targets[after] / samples.targets[after].std()
-        learned = len(infosets) * 9 // 10
         for _ in range(steps):
-            rows = torch.randint(learned, (_BATCH["cpu"],), generator=draw)
-            self.step(infosets[rows], target[rows])
+            rows = torch.randint(len(learned[0]), (_BATCH["cpu"],), generator=draw)
+            self.step(learned[0][rows], learned[1][rows])
         with torch.no_grad():
-            output = self.network(*self._features.rows(infosets[learned:]))
-        return float((output - target[learned:]).square().mean() / target[learned:].square().mean())
+            output = self._network(*self._features.rows(others[0]))
+        return float((output - others[1]).square().mean() / others[1].square().mean())
 
 
 def table_of_answers(effort: Effort) -> Row:
