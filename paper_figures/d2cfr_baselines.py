@@ -205,7 +205,9 @@ def draw(data: pd.DataFrame) -> Figure:
     for axes in (by_iteration, by_nodes):
         axes.set(yscale="log", ylabel=LABEL, title="means over runs")
         label_axis(axes.yaxis, data.value[data.metric == "exploitability"])
-    figure.suptitle(f"D2CFR and its baselines in Leduc, {data.seed.nunique()} runs each, scale: {data.scale.iloc[0]}")
+    runs = data[data.sweep.isin([player.sweep for player in PLAYERS])].groupby("sweep").seed.nunique()
+    each = " to ".join(dict.fromkeys(f"{count}" for count in (runs.min(), runs.max())))
+    figure.suptitle(f"D2CFR and its baselines in Leduc, {each} runs each, scale: {data.scale.iloc[0]}")
     figure.tight_layout()
     return figure
 

@@ -130,6 +130,12 @@ def test_enough_steps_are_the_fewest_that_no_number_tried_beats_by_a_tenth():
     assert module.enough({}) is None
 
 
+def test_the_title_tells_how_many_runs_there_are_where_they_differ():
+    data = made_up({})
+    figure = module.draw(data[(data.seed < 2) | (data.sweep != "enough")])
+    assert figure.get_suptitle().startswith("D2CFR and its baselines in Leduc, 2 to 3 runs each")
+
+
 def test_players_that_are_not_trained_yet_are_left_out():
     data = made_up({})
     data = data[~data.sweep.isin(["enough", "d2cfr_enough"])]
