@@ -28,7 +28,8 @@ SWEEPS = (
         "abstractions", "experiment=fhp_abstractions algorithm.buckets=100,1000,10000,30000,100000,null seed=range(3)",
         {"laptop": "algorithm.buckets=100,1000,30000,null", "smoke": "algorithm.buckets=10,null seed=range(1)"},
     ),
-    # "Fast" and "slow"; with less time both have fewer traversals. Figure 5 has the same trainings.
+    # "Fast" and "slow"; with less time both have fewer traversals. Figure 5 has the same trainings, but for those of
+    # night, whose fits grow.
     Sweep(
         "deep_cfr", "experiment=fhp_deep_cfr algorithm.traversals=30000,2000000 seed=range(3)",
         {
