@@ -151,7 +151,12 @@ def chosen(output: Path | str, words: Sequence[str]) -> list[Entry]:
         wanted = values.split(",")
         there = {value for entry in every if (value := entry.fields.get(field)) is not None}
         if not any(_alike(each, value) for each in there for value in wanted):
-            raise ReproError(f"in {output} there is no run of {word}{did_you_mean(wanted[0], there)}.")
+            longer = [
+                name for name in known if name.endswith(f".{field}")
+                and any(_alike(entry.fields.get(name), value) for entry in every for value in wanted)
+            ]  # fmt: skip
+            meant = f" (did you mean {min(longer, key=len)}={values}?)" if longer else did_you_mean(wanted[0], there)
+            raise ReproError(f"in {output} there is no run of {word}{meant}.")
         found = [entry for entry in found if any(_alike(entry.fields.get(field), value) for value in wanted)]
     found = readable(found)
     if not found:

@@ -249,7 +249,10 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
             table.add_row(row["readout"], row["metric"], same_here, digits, first, *at_last)
         console(sys.stdout).print(table)
     else:
-        print("results: nothing was measured of the same seed at the same iteration")
+        print(
+            "results: nothing was measured of the same seed at the same iteration; of several seeds on both sides, as "
+            "KEY,KEY, means are compared"
+        )
         status = int(bool(seeds))
     if min(a.seed.nunique(), b.seed.nunique()) > 1:
         print("means over seeds, and B minus A with Welch's 95% interval:")

@@ -144,6 +144,19 @@ def command_of(sweep: Mapping[str, Any]) -> str:
     return str(sweep.get("command_now", sweep["command"]))
 
 
+def maker_of(key: str) -> str:
+    """What makes the published run of this key, or of its first digits, as a sentence; empty where there is none."""
+    for target in published():
+        for result in target.results:
+            for sweep in result.provenance["sweeps"]:
+                if any(str(name).startswith(key) for name in page.names_of_runs(sweep)):
+                    return (
+                        f"It is published, in {target.name} at scale {result.scale}; `{command_of(sweep)}` makes it, "
+                        f"and `make verify TARGET={target.name} SCALE={result.scale}` repeats beginnings of such runs."
+                    )
+    return ""
+
+
 # -- in words --------------------------------------------------------------------------------------------------------
 
 
@@ -171,7 +184,9 @@ def readme_table(every: Sequence[Target]) -> str:
         cells = [f"[{target.name}](paper_figures/{target.name}.md)", target.item, target.game]
         if target.results:
             first = target.results[0]
-            cells += [first.scale, verdicts_in_words(first), minutes_in_words(first)]
+            evaluating = page.evaluation_minutes(first.provenance["sweeps"]) or 0.0
+            beside = f" + {page.minutes_in_words(evaluating)}" if evaluating >= 1 else ""
+            cells += [first.scale, verdicts_in_words(first), minutes_in_words(first) + beside]
         else:
             cells += ["–", "–", "–"]
         lines.append(f"| {' | '.join([*cells, _from_root(target.finding.headline)])} |")

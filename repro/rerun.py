@@ -258,8 +258,17 @@ def _reasons(trained: Trained, config: Config) -> Iterator[str]:
 
 
 def _opened(text: str, output: str) -> Trained:
-    """A finished training by its key."""
-    trained = Trained.open(output, text)
+    """A finished training by its key.
+
+    Raises:
+        ReproError: there is none, which says how it is made where it is published.
+    """
+    try:
+        trained = Trained.open(output, text)
+    except ReproError as error:
+        from repro.published import maker_of  # noqa: PLC0415  (pages and results are read, which takes a second)
+
+        raise ReproError(f"{error} {maker_of(text)}".rstrip()) from error
     trained.check_finished()
     return trained
 

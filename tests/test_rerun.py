@@ -14,6 +14,7 @@ from repro.collecting import provenance_of
 from repro.config.checks import game_for_checks
 from repro.config.keys import training_config
 from repro.policies import load_strategy
+from repro.published import RESULTS
 from repro.subgames.config import folder_of as subgames_of
 from repro.subgames.data import SubgameData
 from repro.subgames.subgames import Subgame
@@ -75,7 +76,17 @@ def test_a_run_is_not_repeated_over_itself(outputs, capsys):
     assert rerun.main([key, "--output", str(outputs), "--to", str(outputs)]) == 2
     assert "where the run itself is" in capsys.readouterr().err
     assert rerun.main(["0123456789ab", "--output", str(outputs)]) == 2
-    assert "there is no run with the key" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("there is no run with the key '0123456789ab'.\n")
+
+
+def test_how_a_published_run_is_made_is_told(tmp_path, capsys):
+    sweep = json.loads((RESULTS / "kuhn-paper" / "provenance.json").read_text())["sweeps"][-1]
+    key = sweep["rerun"].split()[-1]
+    (tmp_path / "runs").mkdir()
+    assert rerun.main([key, "--output", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert f"there is no run with the key '{key}'. It is published, in kuhn at scale " in told
+    assert re.search(r"`python -m repro.run -m .*` makes it, and `make verify TARGET=kuhn SCALE=", told)
 
 
 # -- records ---------------------------------------------------------------------------------------------------------

@@ -9,11 +9,12 @@ import re
 import shutil
 import signal
 import subprocess
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
-from repro import compare, evaluate, export, figure, outlook, run, runs, staleness
+from repro import catalogue, compare, evaluate, export, figure, outlook, run, runs, staleness
 from repro.compare import equal_digits
 from repro.config.keys import as_plain, hyperparameters
 from repro.config.schema import RegressionConfig
@@ -303,6 +304,13 @@ def test_an_export_goes_to_the_output_folder_unless_told_otherwise(outputs, tmp_
     assert capsys.readouterr().out.startswith(f"{outputs / 'runs.csv'}: ")
     assert not list(tmp_path.iterdir())
     (outputs / "runs.csv").unlink()
+
+
+def test_a_value_that_a_longer_field_has_is_told(tmp_path, monkeypatch):
+    fields = [{"learning_rate": "0.001"}, {"value.learning_rate": "0.01", "algorithm.value.learning_rate": "0.01"}]
+    monkeypatch.setattr(catalogue, "entries", lambda output: [SimpleNamespace(key="", fields=each) for each in fields])
+    with pytest.raises(ReproError, match=r"no run of learning_rate=0.01 \(did you mean value.learning_rate=0.01\?\)"):
+        catalogue.chosen(tmp_path, ["learning_rate=0.01"])
 
 
 def test_an_export_of_what_is_not_there_is_refused(outputs, tmp_path, capsys):
