@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 from collections import Counter
+from typing import Any
 
 import pytest
 import yaml
@@ -262,7 +263,7 @@ def test_what_made_all_sweeps_is_told_once():
 
 def test_runs_of_several_commits_are_told_apart():
     first, second = "1" * 40, "2" * 40
-    sweep = {"git_commit": [f"{first}, {second}", second], "git_dirty": ["false"]}
+    sweep: dict[str, Any] = {"git_commit": [f"{first}, {second}", second], "git_dirty": ["false"]}
     assert page.commits(sweep) == "111111111111, 222222222222", "which made which was not recorded"
     sweep |= {"git_commit": [first, second], "commits": [[first], [first, second], [first]]}
     assert page.commits(sweep) == "111111111111 (2 runs), 111111111111 and then 222222222222 (1 run)"
