@@ -21,8 +21,8 @@ from repro.evaluation.statistics import Estimate, mean_ci
 
 TITLE, GAME = "Deep CFR Fig. 3", "FHP"
 SHOWS = "exploitability by traversals and by SGD steps per iteration; tabular Linear CFR"
-_ALIKE = "algorithm.value.more_steps=0"
-"""As many SGD steps in every iteration, as published and as is swept; night's own fits grow."""
+_AS_MANY = "algorithm.value.more_steps=0"
+"""SGD steps in every iteration, as published and as is swept; night's own fits grow."""
 
 SWEEPS = (
     # Tabular Linear CFR without sampling, the floor. Nothing in it is random, so one seed is all. At laptop scale
@@ -39,7 +39,7 @@ SWEEPS = (
     Sweep(
         "steps", "experiment=fhp_deep_cfr algorithm.value.steps=1000,2000,4000,8000,16000,32000 seed=range(3)",
         {
-            "laptop": "algorithm.value.steps=50,200,800", "night": f"algorithm.value.steps=200,600,2000 {_ALIKE}",
+            "laptop": "algorithm.value.steps=50,200,800", "night": f"algorithm.value.steps=200,600,2000 {_AS_MANY}",
             "smoke": "algorithm.value.steps=5,10 seed=range(1)",
         },
     ),
@@ -48,7 +48,7 @@ SWEEPS = (
         "experiment=fhp_deep_cfr algorithm.traversals=3000,10000,30000,100000,300000,1000000 seed=range(3)",
         {
             "laptop": "algorithm.traversals=1000,10000,100000",
-            "night": f"algorithm.traversals=3000,30000,100000 algorithm.value.steps=2000 {_ALIKE}",
+            "night": f"algorithm.traversals=3000,30000,100000 algorithm.value.steps=2000 {_AS_MANY}",
             "smoke": "algorithm.traversals=300,600 seed=range(1)",
         },
     ),
