@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 import pytorch_lightning as pl
 
-from repro import disk, outlook, run
+from repro import disk, outlook, run, staleness
 from repro.algorithms.deep_cfr import DeepCFRConfig
 from repro.config.checks import game_for_checks
 from repro.config.schema import Config, Leaves
@@ -283,7 +283,7 @@ def test_algorithms_and_evaluations_that_say_nothing_have_no_bound(monkeypatch):
 
 
 def test_a_plan_shows_a_bound_as_one(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(outlook.staleness, "results", list)  # Of what is published some may say what is taken.
+    monkeypatch.setattr(staleness, "results", list)  # Of what is published some may say what is taken.
     assert run.main(["-m", *SMALL, "seed=0,1", f"output_dir={tmp_path / 'none'}", "--dry-run"]) == 0
     most = bound(*SMALL)
     assert most is not None
