@@ -172,7 +172,7 @@ def _draw_alike(axes: Axes, data: pd.DataFrame) -> None:
             bars = np.array([_spread(each) for each in estimates]).squeeze(-1).T if estimates[0].n > 1 else None
             axes.errorbar(
                 [float(str(step)) for step in found], [each.mean for each in estimates], yerr=bars, color=colour,
-                linestyle=line, capsize=2, label=f"{of}, fits {name}",
+                linestyle=line, marker=".", capsize=2, label=f"{of}, fits {name}",
             )  # fmt: skip
     axes.set(xlabel="CFR iteration (both players)", ylabel="cosine of errors with those of the fit before")
     axes.set_ylim(top=1)
