@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
 import numpy as np
 import pandas as pd
@@ -84,27 +83,21 @@ D2CFR = tuple(player for player in PLAYERS if player.readout == "d2cfr")
 OTHERS = tuple(player for player in PLAYERS if player.readout != "d2cfr")
 
 
-def opponents(name: str) -> list[Player]:
-    """Whom a sweep's trainings are measured against: those of the sweeps before.
-
-    Not so of the players with enough steps, which came last and train for longest: only what the paper may have played
-    against is measured, and Deep CFR and SD-CFR with as many steps.
-    """
-    if name == "enough":
-        return []
-    before = list(takewhile(lambda player: player.sweep != name, PLAYERS))
-    return [other for other in before if name != "d2cfr_enough" or (other in OTHERS and other.sweep != "scratch")]
+OPPONENTS: dict[str, Sequence[Player]] = {
+    **{sweep: PLAYERS[:first] for first, sweep in reversed(list(enumerate(player.sweep for player in PLAYERS)))},
+    # What came last and trains for longest meets only what the paper may have played against, and its like.
+    "enough": (),
+    "d2cfr_enough": tuple(player for player in OTHERS if player.sweep != "scratch"),
+}
+"""Whom a sweep's trainings are measured against: players of the sweeps before."""
 
 
-def _sweep(name: str, overrides: str) -> Sweep:
+def _sweep(name: str, overrides: str, smoke: str = "seed=range(2)") -> Sweep:
     """Trainings, measured against their opponents."""
-    named = [against(player.key, player.overrides, player.readout) for player in opponents(name)]
+    named = [against(player.key, player.overrides, player.readout) for player in OPPONENTS[name]]
     measured = ["evaluation=[exploitability,match]", "evaluation.match.at=last", *named] if named else []
-    # Only to see that everything works: long fits are made of one seed, and what nobody is measured against is short.
-    smoke = {"enough": "seed=0", "d2cfr_enough": "seed=0 algorithm.iterations=10"}.get(name, "seed=range(2)")
-    return Sweep(
-        name, " ".join([overrides, "seed=range(5)", *measured]), {"laptop": "seed=range(3)", "smoke": smoke}
-    )  # fmt: skip
+    at = {"laptop": "seed=range(3)", "smoke": smoke}
+    return Sweep(name, " ".join([overrides, "seed=range(5)", *measured]), at)
 
 
 _SHORT = f"algorithm.snapshot_every=10 {_RANDOM}"
@@ -136,8 +129,9 @@ SWEEPS = (
     _sweep("published", _PUBLISHED),
     _sweep("d2cfr_scratch", _D2CFR_SCRATCH),
     _sweep("d2cfr_warm", _D2CFR_WARM),
-    _sweep("enough", _ENOUGH),
-    _sweep("d2cfr_enough", _D2CFR_ENOUGH),
+    # Only to see that everything works: long fits are made of one seed, and what nobody is measured against is short.
+    _sweep("enough", _ENOUGH, smoke="seed=0"),
+    _sweep("d2cfr_enough", _D2CFR_ENOUGH, smoke="seed=0 algorithm.iterations=10"),
     _by_steps(_BY_STEPS["deep_cfr"], "deep_cfr_leduc"),
     _by_steps(
         _BY_STEPS["d2cfr"],

@@ -145,11 +145,11 @@ def command_of(sweep: Mapping[str, Any]) -> str:
 
 
 def maker_of(key: str) -> str:
-    """What makes the published run of this key, or of its first digits, as a sentence; empty where there is none."""
+    """What makes the published run of this key, as a sentence; empty where there is none."""
     for target in published():
         for result in target.results:
             for sweep in result.provenance["sweeps"]:
-                if any(str(name).startswith(key) for name in page.names_of_runs(sweep)):
+                if key in page.names_of_runs(sweep):
                     return (
                         f"It is published, in {target.name} at scale {result.scale}; `{command_of(sweep)}` makes it, "
                         f"and `make verify TARGET={target.name} SCALE={result.scale}` repeats beginnings of such runs."

@@ -26,7 +26,7 @@ def made_up(strength: dict[str, float], spread: float = 1.0, scale: str = "lapto
                 rows.append((*own, "wall_seconds", step, 60.0))
                 if player.readout == "d2cfr":
                     rows.append((*own, "nodes_played_out", step, 1000.0 * step))
-            for other in module.opponents(player.sweep):
+            for other in module.OPPONENTS[player.sweep]:
                 value = strength.get(player.key, 0.0) - strength.get(other.key, 0.0) + spread * (seed - 1)
                 rows.append((*own, f"match/{other.key}/value", STEPS[-1], value))
     for sweep, readout in (("steps_deep_cfr", "deep_cfr"), ("steps_d2cfr", "d2cfr")):
@@ -86,7 +86,7 @@ def test_that_it_wins_and_how_much_are_two_claims():
 def test_the_picture_and_the_table_show_every_player():
     data = made_up({"d2cfr_warm": 100.0})
     matrix, *curves = module.draw(data).axes
-    measured = sum(second in module.opponents(first.sweep) for first in PLAYERS for second in PLAYERS)
+    measured = sum(second in module.OPPONENTS[first.sweep] for first in PLAYERS for second in PLAYERS)
     assert len(matrix.texts) == 2 * measured
     assert all(len(axes.lines) == len(axes.texts) == len(PLAYERS) for axes in curves)
     text = module.table(data)

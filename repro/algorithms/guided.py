@@ -163,8 +163,8 @@ class Guided(DeepCFR):
         leader: exact Linear CFR, as far as this is; it updates a player when her traversals are done.
         compared: the boards on which fits are judged.
         weight: `[rows of compared]` how often samples of an infoset come, each counting its iteration.
-        errors: `[2, rows of compared, actions]` of advantages and of strategies, when they were last compared: at the
-            last snapshot, which is that of the fit before where each iteration has one.
+        errors: `[2, rows of compared, actions]` of advantages and of strategies at the last snapshot, which is that of
+            the fit before where each iteration has one; 0 before the first.
     """
 
     algorithm: GuidedConfig
@@ -176,7 +176,6 @@ class Guided(DeepCFR):
         self.compared = HoldemForm(game, _some_boards(game, algorithm.compared_boards))
         self.weight = torch.zeros(self.compared.rows, dtype=torch.float64)
         self.errors = torch.zeros(2, self.compared.rows, game.num_actions)
-        self._compared_at, self._alike = 0, dict[str, float]()
 
     def current_policy(self, player: int = 0) -> Policy:
         return Matched(self.leader.game, self.leader.regrets)
@@ -196,20 +195,19 @@ class Guided(DeepCFR):
 
     def prepare_snapshot(self) -> dict[str, float]:
         found = [self._compare(player) for player in range(2)]
-        if self._compared_at < self.iteration:  # Asked again of the same iteration, the answer is the same.
-            if self._compared_at:
-                alike = torch.stack([each.alike(self.errors) for each in found]).mean(0)
-                self._alike = {"errors_alike": float(alike[0]), "strategy_errors_alike": float(alike[1])}
-            for each in found:
-                self.errors[:, each.rows] = each.errors
-            self._compared_at = self.iteration
+        alike: dict[str, float] = {}
+        if self.errors.any():
+            of_advantages, of_strategies = torch.stack([each.alike(self.errors) for each in found]).mean(0)
+            alike = {"errors_alike": float(of_advantages), "strategy_errors_alike": float(of_strategies)}
+        for each in found:
+            self.errors[:, each.rows] = each.errors
         return {
             **super().prepare_snapshot(),
             "unexplained": sum(each.unexplained for each in found) / 2,
             "unexplained/player_0": found[0].unexplained,
             "unexplained/player_1": found[1].unexplained,
             "strategy_distance": sum(each.distance for each in found) / 2,
-            **self._alike,
+            **alike,
         }
 
     def headline(self) -> str:
@@ -249,8 +247,8 @@ class Guided(DeepCFR):
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
     def progress(self) -> dict[str, Any]:
-        compared = {"weight": self.weight.clone(), "errors": self.errors.clone(), "compared_at": self._compared_at}
-        return {**super().progress(), "leader": self.leader.regrets.clone(), **compared, "alike": dict(self._alike)}
+        compared = {"weight": self.weight.clone(), "errors": self.errors.clone()}
+        return {**super().progress(), "leader": self.leader.regrets.clone(), **compared}
 
     def restore(self, saved: dict[str, Any]) -> None:
         super().restore(saved)
@@ -259,7 +257,6 @@ class Guided(DeepCFR):
         self.weight.copy_(saved["weight"])
         if "errors" in saved:  # Not in checkpoints of earlier versions, after which errors are compared anew.
             self.errors.copy_(saved["errors"])
-            self._compared_at, self._alike = saved["compared_at"], dict(saved["alike"])
 
 
 def _some_boards(game: Game, count: int) -> BoardSample:
