@@ -31,8 +31,8 @@ from yaml import YAMLError
 from repro.config import composed
 from repro.config.checks import check_device, check_settings, check_with_game, game_for_checks, readout_of, settings
 from repro.config.composed import check_choices, check_keys, one_sentence
-from repro.config.game_defaults import with_defaults
-from repro.config.jobs import check_single, is_about_launching, jobs_of
+from repro.config.game_defaults import is_settled, with_defaults
+from repro.config.jobs import check_single, is_about_launching, jobs_of, set_afterwards
 from repro.config.keys import register_schemas, training_key
 from repro.config.memory import check_memory
 from repro.config.schema import Config
@@ -47,7 +47,6 @@ _PUBLISHED = ("custom", "paper")
 """Scales that depart from nothing."""
 _LAUNCHED_WITH = ("plan", "number", "folder", "hydra")
 """Keys of `conf/launch.yaml`, and Hydra's own."""
-_SEED = re.compile("seed=(0|[1-9][0-9]*)")
 _KEYS: dict[tuple[str, ...], str] = {}
 _REFERENCED: dict[tuple[str, ...], DictConfig] = {}
 """Keys and configurations of referenced runs. A reference is resolved many times while its run is planned, and
@@ -294,20 +293,26 @@ def _searchpath(config_dir: str) -> str:
 def _composed(jobs: Sequence[Sequence[str]]) -> tuple[list[DictConfig], list[str]]:
     """A configuration per job, and what is to be said of them.
 
-    Jobs that differ by `seed=NUMBER` alone are composed once, which takes time.
+    Jobs that differ by values alone are composed once, which takes time, and are given theirs afterwards.
     """
+    values = set_afterwards(jobs, all(map(is_settled, jobs)))
+    parser = OverridesParser.create()
     composed: dict[tuple[str, ...], DictConfig] = {}
     notes: dict[str, None] = {}
     configs = []
     for job in jobs:
-        without_seed = tuple(override for override in job if not _SEED.fullmatch(override))
-        if without_seed not in composed:
-            check_choices(without_seed)
-            composed[without_seed], note = with_defaults([*_SEARCHED, *without_seed], [CONF, *_FOLDERS])
+        shared = tuple(override for override in job if override not in values)
+        if shared not in composed:
+            check_choices(shared)
+            composed[shared], note = with_defaults([*_SEARCHED, *shared], [CONF, *_FOLDERS])
             notes |= dict.fromkeys([note] if note else [])
-        config = composed[without_seed].copy()
-        for seed in filter(None, map(_SEED.fullmatch, job)):
-            config.seed = int(seed[1])
+        config = composed[shared].copy()
+        try:
+            for override in parser.parse_overrides([override for override in job if override in values]):
+                OmegaConf.update(config, override.key_or_group, override.value())
+        except OmegaConfBaseException:
+            compose("config", [*_SEARCHED, *job])  # Hydra says what is wrong.
+            raise
         configs.append(config)
     return configs, list(notes)
 

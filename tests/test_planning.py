@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import replace
 
 import pytest
 
+from repro.config.jobs import jobs_of
 from repro.config.keys import as_plain, evaluation_key, from_plain, training_key
 from repro.config.schema import ReadoutConfig
 from repro.errors import ReproError
 from repro.evaluation.base import Costs
 from repro.evaluation.measures import Exploitability, Match
 from repro.planned import Run, stages
-from repro.planning import check_scale, plan
+from repro.planning import _composing, check_scale, plan
 from tests.helpers.commands import SMALL, call_here, configs, key_of
 
 # -- keys ------------------------------------------------------------------------------------------------------------
@@ -83,6 +85,32 @@ def test_a_sweep_plans_what_its_runs_alone_would_be():
     assert found == [key_of(*SMALL, f"network.width={w}", f"seed={s}") for w in (8, 16) for s in (3, 7)]
     with pytest.raises(ReproError, match="seed"):
         plan([*SMALL, "seed=1,x"], multirun=True)
+
+
+@pytest.mark.parametrize("swept", [
+    ("algorithm.value.steps=10,20", "algorithm.value.muon=null,0.1", "seed=range(2)"),
+    ("game=fhp,fhp_limit", "algorithm.value.steps=10,20"),
+    # What is given last counts, whichever of the two is about a part of the other.
+    ("algorithm.value={steps: 5}", "algorithm.value.steps=10,20"),
+    ("algorithm.value.steps=10,20", "algorithm.value={steps: 5}"),
+    ("+algorithm.readouts.mine={kind: ensemble, capacity: 5}", "algorithm.readouts.mine.capacity=3,null"),
+    ("evaluation=[exploitability]", "evaluation.exploitability.boards=null,30"),
+])  # fmt: skip
+def test_values_of_a_sweep_are_what_they_would_be_alone(swept):
+    fixed = ("experiment=fhp_limit", "scale=laptop")
+    with _composing(None):
+        jobs = jobs_of([*fixed, *swept], True)
+    together = [as_plain(config) for config in configs(*fixed, *swept)]
+    assert together == [as_plain(config) for job in jobs for config in configs(*job, multirun=False)]
+
+
+@pytest.mark.parametrize("bad", ["algorithm.value.steps=10,x", "algorithm.value.step=10,20", "network.none=1,2"])
+def test_a_value_that_cannot_be_is_told_as_it_would_be_alone(bad):
+    key, _, values = bad.partition("=")
+    with pytest.raises(ReproError) as alone:
+        configs("experiment=kuhn_deep_cfr", f"{key}={values.split(',')[-1]}", multirun=False)
+    with pytest.raises(ReproError, match=re.escape(str(alone.value))):
+        configs("experiment=kuhn_deep_cfr", bad)
 
 
 def test_keys_of_a_swept_choice_can_be_given():

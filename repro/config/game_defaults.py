@@ -40,9 +40,14 @@ def with_defaults(overrides: Sequence[str], folders: Iterable[Path]) -> tuple[Di
     return changed, f"{asked}: by default {taken or 'nothing else'} ({GROUP}=none leaves that out)"
 
 
+def is_settled(overrides: Iterable[str]) -> bool:
+    """Whether a run says itself what it takes, so that its game's defaults are not looked for."""
+    return any(override.lstrip("+~").startswith(_SETTLED) for override in overrides)
+
+
 def _choice(cfg: DictConfig, overrides: Sequence[str], folders: Iterable[Path]) -> str | None:
-    """The file with defaults for a run; None where there is none, or the run says itself what it takes."""
-    if any(override.lstrip("+~").startswith(_SETTLED) for override in overrides):
+    """The file with defaults for a run; None where there is none, or the run settles it."""
+    if is_settled(overrides):
         return None
     schema = OmegaConf.get_type(cfg, "algorithm")
     kinds = [name for name, registered in ALGORITHMS.items() if registered is schema]

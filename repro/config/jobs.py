@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Sequence
 from itertools import islice, product
@@ -17,6 +18,9 @@ MOST_RUNS = 10_000
 """That a command line can ask for."""
 
 
+_SEED = re.compile("seed=(0|[1-9][0-9]*)")
+_VALUE = re.compile(r"[a-z_]+(\.[a-z_0-9]+)+=[-+.\w]+")
+"""A key that is no group, with one plain value."""
 _A_LIST = "a list is one value, in brackets, such as [0,1]"
 
 
@@ -76,3 +80,26 @@ def jobs_of(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
 def is_about_launching(override: str) -> bool:
     """Whether an override is Hydra's and not the run's, such as `hydra/launcher=joblib`."""
     return override.lstrip("+~").startswith(("hydra/", "hydra."))
+
+
+def set_afterwards(jobs: Sequence[Sequence[str]], settled: bool) -> frozenset[str]:
+    """Overrides by which jobs differ, and which choose nothing: setting their keys is all that Hydra would do.
+
+    Args:
+        settled: whether nothing is looked for that a game has by default, of which is said what no override has; else
+            these are seeds alone.
+    """
+    everything = set().union(*jobs)
+    swept = everything - set(jobs[0]).intersection(*jobs)
+    keys = {override: override.lstrip("+~").partition("=")[0] for override in everything}
+
+    def stands_alone(key: str) -> bool:
+        """Whether no other override is about a part of it, or about what it is a part of."""
+        others = set(keys.values()) - {key}
+        return not any(f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}.") for other in others)
+
+    return frozenset(
+        override
+        for override in swept
+        if _SEED.fullmatch(override) or (settled and _VALUE.fullmatch(override) and stands_alone(keys[override]))
+    )
