@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from paper_figures import figure3
 from paper_figures.exploitability_curves import gap, points, relative_gap
 from repro.collecting import deviations
 from repro.config.keys import hyperparameters
-from repro.evaluation.statistics import difference, mean_ci
+from repro.evaluation.statistics import contrast, difference, mean_ci
 from tests.helpers.commands import configs
 from tests.helpers.figures import verdicts
 
@@ -138,6 +139,14 @@ def test_welchs_interval_against_the_formula():
     assert found.n == 3
     same = difference([2.0, 2.0], [1.0, 1.0])
     assert (same.mean, same.low, same.high) == (1.0, 1.0, 1.0)
+
+
+def test_welchs_interval_of_a_contrast():
+    """A weight is worth as much as values that are so many times as large; a group without weight is worth nothing."""
+    a, b, c = [1.0, 2.0, 4.0], [0.5, 0.7, 0.6, 0.4, 0.8], [3.0, 5.0]
+    assert contrast([(2, a), (-1, b), (0, c)]) == replace(difference([2 * x for x in a], b), n=2)
+    assert contrast([(1, a), (-0.5, b), (-0.5, b)]).mean == pytest.approx(difference(a, b).mean)
+    assert contrast([(1, a), (-1, [3.0])]).n == 1
 
 
 def test_the_figure_draws_every_seed_of_both_games():

@@ -63,14 +63,24 @@ def _quantile(share: float, freedom: int) -> float:
 
 def difference(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -> Estimate:
     """Mean of `a` minus mean of `b`, which are independent runs, with Welch's interval; `n` is the smaller number."""
-    x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    mean, n = float(x.mean() - y.mean()), min(len(x), len(y))
+    return contrast([(1, a), (-1, b)], confidence)
+
+
+def contrast(groups: Sequence[tuple[float, ArrayLike]], confidence: float = 0.95) -> Estimate:
+    """Weighted sum of the means of groups of independent runs, with Welch's interval; `n` is the smallest number.
+
+    Args:
+        groups: weight and values `[runs]` of each.
+    """
+    weights = np.array([weight for weight, _ in groups], dtype=float)
+    runs = [np.asarray(values, dtype=float) for _, values in groups]
+    mean, n = float(sum(w * x.mean() for w, x in zip(weights, runs, strict=True))), min(map(len, runs))
     if n == 1:
         return Estimate(mean, float("nan"), float("nan"), 1)
-    variances = np.array([x.var(ddof=1) / len(x), y.var(ddof=1) / len(y)])
+    variances = weights**2 * [x.var(ddof=1) / len(x) for x in runs]
     if not variances.any():
         return Estimate(mean, mean, mean, n)
-    freedom = float(variances.sum() ** 2 / (variances**2 / [len(x) - 1, len(y) - 1]).sum())
+    freedom = float(variances.sum() ** 2 / (variances**2 / [len(x) - 1 for x in runs]).sum())
     half = float(stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(variances.sum()))
     return Estimate(mean, mean - half, mean + half, n, freedom)
 
