@@ -154,13 +154,26 @@ def loss(data: pd.DataFrame, leaves: str) -> pd.Series:
 _NETWORKS_LEAVES = (DCVN, DEVN, ZERO_SUM)
 
 
-def correlations(data: pd.DataFrame, error: str, every: Sequence[str] = _NETWORKS_LEAVES) -> pd.Series:
-    """By seed, Spearman's correlation over networks and turns of an error of the leaves with unsafe exploitability."""
-    errors, played = (
-        pd.concat([turns(data, leaves, metric).T.reset_index(drop=True) for leaves in every])
-        for metric in (error, UNSAFE)
-    )
-    return pd.Series({seed: errors[seed].rank().corr(played[seed].rank()) for seed in errors})
+def correlations(
+    data: pd.DataFrame, error: str, every: Sequence[str] = _NETWORKS_LEAVES, metric: str = UNSAFE
+) -> pd.Series:
+    """By seed, Spearman's correlation over networks and turns of an error of the leaves with exploitability."""
+    errors, played = (np.hstack([turns(data, leaves, of) for leaves in every]) for of in (error, metric))
+    return _by_rank(errors, played)
+
+
+def correlations_apart(data: pd.DataFrame, error: str, leaves: str, others: str, metric: str) -> pd.Series:
+    """By seed, Spearman's correlation over turns of how far two networks' errors are apart with how far their play is.
+
+    What makes a turn hard for both is not in it.
+    """
+    errors, played = (turns(data, leaves, of).to_numpy() - turns(data, others, of).to_numpy() for of in (error, metric))
+    return _by_rank(errors, played)
+
+
+def _by_rank(first: np.ndarray, second: np.ndarray) -> pd.Series:
+    """Spearman's correlation of each row `[seeds, turns]`; nan where all are alike."""
+    return pd.DataFrame(first).rank(axis=1).corrwith(pd.DataFrame(second).rank(axis=1), axis=1)
 
 
 # -- the picture -----------------------------------------------------------------------------------------------------
@@ -349,15 +362,10 @@ def table(data: pd.DataFrame) -> str:
         "than theirs, and both stop short.",
         f"With DEVN's leaves {' and '.join(_worse(data, metric) for metric in HOW)} than with DCVN's.",
         *_since(data),
-        f"Errors of DEVN's leaves less those of DCVN's, paired by seed: {_errors_apart(data)}.",
-        "Rank correlation with exploitability (unsafe), over turns:",
+        f"Errors of DEVN's leaves less those of DCVN's, paired by seed: {_errors_apart(data, DEVN, DCVN)}. Of those of "
+        f"DEVN made zero-sum less DEVN's own: {_errors_apart(data, ZERO_SUM, DEVN)}.",
+        *(_ranks(data, metric) for metric in HOW),
     ]
-    ranks = ["| error | all three networks | " + " | ".join(LEAVES[leaves].name for leaves in _NETWORKS_LEAVES) + " |"]
-    ranks.append("|---" * (2 + len(_NETWORKS_LEAVES)) + "|")
-    for error, name in ERRORS.items():
-        of = [_NETWORKS_LEAVES, *([leaves] for leaves in _NETWORKS_LEAVES)]
-        ranks.append(f"| {name} | " + " | ".join(str(mean_ci(correlations(data, error, every))) for every in of) + " |")
-    notes.append("\n".join(ranks))
     if (data.metric == "label_error").any():
         notes.append("\n".join(_labels(data)))
     return "\n".join([*lines, "", "\n\n".join(notes)])
@@ -367,8 +375,31 @@ _PUBLISHED_FIRST = 20
 """Turns of a seed whose results were published before the others were played."""
 
 
-def _errors_apart(data: pd.DataFrame) -> str:
-    apart = {name: mean_ci(by_seed(data, DEVN, e) - by_seed(data, DCVN, e)) for e, name in ERRORS.items()}
+_APART = ((DEVN, DCVN), (ZERO_SUM, DEVN), (ZERO_SUM, DCVN))
+
+
+def _ranks(data: pd.DataFrame, metric: str) -> str:
+    """Which errors of the leaves go with exploitability: of networks by themselves, and between two of them."""
+    names = {leaves: LEAVES[leaves].name for leaves in _NETWORKS_LEAVES}
+    heads = ["all three networks", *names.values(), *(f"{names[a]} less {names[b]}" for a, b in _APART)]
+    lines = [
+        f"Rank correlation with exploitability ({HOW[metric]}), over turns; of one network less another, that of the "
+        "differences on the same turns:",
+        "",
+        "| error | " + " | ".join(heads) + " |",
+        "|---" * (1 + len(heads)) + "|",
+    ]
+    for error, name in ERRORS.items():
+        alone = (_NETWORKS_LEAVES, *((leaves,) for leaves in _NETWORKS_LEAVES))
+        found = [correlations(data, error, every, metric) for every in alone]
+        found += [correlations_apart(data, error, *pair, metric) for pair in _APART]
+        # Where all turns are alike there is no correlation.
+        lines.append(f"| {name} | " + " | ".join(str(mean_ci(c)) if c.notna().all() else "–" for c in found) + " |")
+    return "\n".join(lines)
+
+
+def _errors_apart(data: pd.DataFrame, leaves: str, others: str) -> str:
+    apart = {name: mean_ci(by_seed(data, leaves, e) - by_seed(data, others, e)) for e, name in ERRORS.items()}
     return ", ".join(f"{estimate} ({name})" for name, estimate in apart.items())
 
 

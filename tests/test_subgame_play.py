@@ -226,3 +226,18 @@ def test_figure13_is_drawn_and_tabulated():
     (row,) = (line.split(" | ") for line in text.splitlines() if line.startswith("| DCVN |"))
     assert row[1].startswith("37 [")
     assert row[-1] == "8 [8, 8] |"
+
+
+def test_figure13_tells_what_is_hard_from_what_a_network_gets_wrong():
+    """Hard turns are so for both networks; of what DEVN plays worse, errors per hand say the opposite of the others."""
+    data = figure13.select(figures_data())
+    more = data.metric.str.extract(r"turn_(\d+)")[0].astype(float).fillna(0) ** 2
+    devn = (data.readout == "devn") & data.metric.str.contains("unsafe/turn|error/")
+    data.loc[devn, "value"] += np.where(data.metric.str.contains("error/hand"), -more, more)[devn]
+    for error, alone, apart in (("error/matchup", 1.0, 1.0), ("error/rare", -1.0, 1.0)):
+        assert figure13.correlations(data, error, ["dcvn"]).to_list() == pytest.approx([alone] * 3)
+        found = figure13.correlations_apart(data, error, "devn", "dcvn", "unsafe")
+        assert found.to_list() == pytest.approx([apart] * 3)
+    cells = next(line.split(" | ") for line in figure13.table(data).splitlines() if line.startswith("| by matchup"))
+    assert [cells[2], *cells[5:7]] == ["1 [1, 1]"] * 3
+    assert cells[7].startswith("–")
