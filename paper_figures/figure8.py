@@ -83,6 +83,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
         *(_of_the_text(data, OTHERS["samples"], "samples_") if OTHERS["samples"].was_run(data) else ()),
         *ours(data, WITH, _others(data)),
         _early(data),
+        *_early_losses(data),
     ]
 
 
@@ -147,6 +148,22 @@ def _early(data: pd.DataFrame) -> Claim:
         UNIT,
         note=f"mean of the evaluations there, {len(first)} runs each, Welch's interval; holds if below 0",
     )
+
+
+def _early_losses(data: pd.DataFrame) -> list[Claim]:
+    """The value loss of many runs: before the iteration that the text names, and after it."""
+    losses = tuple(curves(data, "loss/value", readout="training", sweep=sweep) for sweep in EARLY)
+    if any(table.empty for table in losses):
+        return []
+    first, second = losses
+    return [
+        lower_loss(
+            data, (first, second), window, f"lower_value_loss_{window[0]}_to_{window[1]}",
+            f"The value loss with rectification is lower from iteration {window[0]} to {window[1]}: {len(first)} runs",
+            "ours, after Sec. V.B.2",
+        )
+        for window in ((2, 11), (12, 100))
+    ]  # fmt: skip
 
 
 # -- the page --------------------------------------------------------------------------------------------------------

@@ -232,14 +232,21 @@ def figure8_data(wins: float, ours: float, **more: Any) -> pd.DataFrame:
         rows("d2cfr", "exploitability", dict.fromkeys(range(10, 110, 10), level), sweep=f"early_{name}")
         for name, level in (("with", ours), ("without", 200.0))
     ]
+    early += [
+        rows("training", "loss/value", {**dict.fromkeys(range(1, 12), 30.0), **dict.fromkeys(range(12, 101), level)},
+             sweep=f"early_{name}")
+        for name, level in (("with", ours), ("without", 200.0))
+    ]  # fmt: skip
     return pd.concat([data, won, *early], ignore_index=True)
 
 
 @pytest.mark.slow
 def test_figure8_claims():
     good = verdicts(figure8, figure8_data(10.0, 100.0))
+    assert good.pop("lower_value_loss_2_to_11") == UNDECIDED, "there both are the same"
     assert set(good.values()) == {HELD}
     bad = verdicts(figure8, figure8_data(-200.0, 300.0))
+    assert bad.pop("lower_value_loss_2_to_11") == UNDECIDED
     assert set(bad.values()) == {DID_NOT_HOLD}
     assert verdicts(figure8, figure8_data(500.0, 100.0))["level_after_200"] == DID_NOT_HOLD
     short = verdicts(figure8, figure8_data(20.0, 100.0, steps=range(10, 210, 10)))
