@@ -84,10 +84,7 @@ OTHERS = tuple(player for player in PLAYERS if player.readout != "d2cfr")
 
 
 OPPONENTS: dict[str, Sequence[Player]] = {
-    **{sweep: PLAYERS[:first] for first, sweep in reversed(list(enumerate(player.sweep for player in PLAYERS)))},
-    # What came last and trains for longest meets only what the paper may have played against, and its like.
-    "enough": (),
-    "d2cfr_enough": tuple(player for player in OTHERS if player.sweep != "scratch"),
+    sweep: PLAYERS[:first] for first, sweep in reversed(list(enumerate(player.sweep for player in PLAYERS)))
 }
 """Whom a sweep's trainings are measured against: players of the sweeps before."""
 
