@@ -130,7 +130,7 @@ def draw(data: pd.DataFrame) -> Figure:
     """Exploitability by iteration beside others' values; what deviations are worth at the end, by part and by line."""
     figure = Figure(figsize=(11.5, 5.2))
     left, right = figure.subplots(1, 2, width_ratios=(1.1, 1))
-    _draw_curves(left, data)
+    draw_curves(left, data)
     _draw_parts(right, data)
     runs = data[data.sweep == "deep_cfr"].seed.nunique()
     scale = data.scale.iloc[0]
@@ -139,7 +139,8 @@ def draw(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def _draw_curves(axes: Axes, data: pd.DataFrame) -> None:
+def draw_curves(axes: Axes, data: pd.DataFrame) -> None:
+    """Exploitability by iteration, beside others' values."""
     shown = [exploitability(data, readout) for readout in (*READOUTS, "linear_cfr")]
     for readout, runs in zip(READOUTS, shown, strict=False):
         steps = [float(str(step)) for step in runs.columns]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -11,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures import style
+from paper_figures import fhp_limit, frame, style
 from paper_figures.claims import NOT_TESTABLE, Claim, above, all_of, below, within
 from paper_figures.exploitability_curves import is_smoke, label_axis, unless_smoke
 from paper_figures.fhp_curves import LABEL, UNIT, draw_references, reference, sampling_error
@@ -61,6 +62,8 @@ LENGTH = 450
 SAME = math.log(1.25)
 """Log of the factor up to which two exploitabilities are the same level; no number is the paper's, this is ours."""
 
+_RESULTS = Path(__file__).parent / "results"
+
 _WITHIN = "is within log 1.25 of 0, does not if it is outside of that"
 _WELCH = "Welch's interval"
 
@@ -107,10 +110,12 @@ PANELS = (
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """The paper's two panels."""
-    figure = Figure(figsize=(10.5, 4.4))
-    panels = figure.subplots(1, 2, sharey=True)
-    for axes, panel in zip(panels, PANELS, strict=True):
+    """The paper's two panels; beside them the later version's limit game, where it is published at this scale."""
+    limit = limit_game(data.scale.iloc[0])
+    figure = Figure(figsize=(10.5, 4.4) if limit is None else (15.5, 5.4))
+    panels = figure.subplots(1, 2 if limit is None else 3)
+    panels[1].sharey(panels[0])
+    for axes, panel in zip(panels, PANELS, strict=False):
         axes.set(xscale="log", yscale="log", xlabel="CFR iteration (both players)", title=f"By {panel.name}")
         _draw_sweep(axes, data, panel)
         axes.legend(fontsize=8, title=panel.name, title_fontsize=8, loc="lower left")
@@ -120,6 +125,10 @@ def draw(data: pd.DataFrame) -> Figure:
     values = data.value[data.metric == "exploitability"]
     panels[0].set_ylim(0.8 * values.min(), 1.3 * max(values.max(), 0 if is_smoke(data) else reference("uniform")))
     label_axis(panels[0].yaxis, values)
+    panels[1].tick_params(labelleft=False)
+    if limit is not None:
+        fhp_limit.draw_curves(panels[2], limit)
+        panels[2].set_title("The later version's game, with limit bets")
     error = sampling_error(data)
     sampled = f"\nDeep CFR is {error}." if error else ""
     figure.suptitle(
@@ -127,6 +136,12 @@ def draw(data: pd.DataFrame) -> Figure:
     )
     figure.tight_layout()
     return figure
+
+
+def limit_game(scale: str) -> pd.DataFrame | None:
+    """The published data of the limit game at a scale; None where there are none."""
+    folder = _RESULTS / f"fhp_limit-{scale}"
+    return frame.read(frame.data_file(folder)) if folder.is_dir() else None
 
 
 def _linear_cfr(data: pd.DataFrame) -> pd.DataFrame:
