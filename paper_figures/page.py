@@ -32,12 +32,13 @@ SAYS, FIND, WHY, NOT_RUN = ("The paper says", "The post says", "We ask"), "We fi
 _DIGITS = 12
 """Of a commit."""
 
-_MOST_LINES = 16
-"""What is longer is folded."""
+_MOST_LINES = 14
+"""What is longer is folded: a table of more than twelve rows."""
 
 _FINDING = re.compile(r"\A# [^\n]+\n\n<!-- finding -->\n(.*?)\n<!-- end finding -->\n", re.DOTALL)
 _PARAGRAPH = re.compile(r"\*\*([^*]+)\*\*(?: \(scale `(\w+)`\))?: (.+)", re.DOTALL)
 _SENTENCE_ENDS = re.compile(r"(?<!\b(?:Alg|App|Fig|Sec)\.)(?<!\b(?:Eq|al|vs)\.)(?<=\.) (?=[A-Z])")
+_FOLD = re.compile(r"^(?:</?details>|<summary>.*</summary>)\n\n?", re.MULTILINE)
 _TOP_PICTURE = re.compile(r"(<!-- end finding -->\n\n)(?:!\[[^\n]*\n\n)?")
 
 
@@ -153,11 +154,11 @@ def heading(target: str) -> str:
 
 
 def section(target: str, beginning: str) -> str:
-    """The Markdown of the section whose heading begins so, without the heading; empty if there is none."""
+    """The Markdown of the section whose heading begins so, without heading and folds; empty if there is none."""
     found = re.search(
         rf"^## {beginning}[^\n]*\n(.*?)(?=^## |\Z)", page_of(target).read_text(), re.DOTALL | re.MULTILINE
     )
-    return found.group(1).strip() if found else ""
+    return _FOLD.sub("", found.group(1)).strip() if found else ""
 
 
 def finding(target: str) -> Finding:
@@ -209,9 +210,10 @@ def _results(target: str, scale: str, module: ModuleType, folder: Path) -> str:
         folded(
             "what departs, by sweep" if len(departures(sweeps)) > 1 else "what departs",
             "\n\n".join(_departures(sweeps)),
+            always=any(keys for _, keys in departures(sweeps)),
         ),
         "### Made with",
-        folded(f"{len(sweeps)} sweeps", _made_with(sweeps)),
+        folded(f"{len(sweeps)} sweep{'s' if len(sweeps) > 1 else ''}", _made_with(sweeps), always=True),
     ]
     return "\n" + "\n\n".join(parts) + "\n\n"
 

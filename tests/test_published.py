@@ -291,6 +291,45 @@ def test_who_draws_is_told_what_is_judged_otherwise_than_published(tmp_path, mon
     assert "results/figure9-laptop/claims.json, cannot be read (JSONDecodeError: " in capsys.readouterr().out
 
 
+# -- what is folded --------------------------------------------------------------------------------------------------
+
+
+def in_sight(text: str) -> str:
+    """A page's text without what its reader has to open."""
+    return re.sub(r"^<details>\n.*?^</details>\n", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("result", RESULTS_OF_ALL, ids=name_of)
+def test_what_is_judged_is_in_sight_and_what_is_long_is_folded(result):
+    text = page.page_of(result.target).read_text()
+    assert text.startswith(in_sight(text).partition("\n## ")[0]), "the finding and the picture"
+    begin, end = f"<!-- results {result.scale} -->", f"<!-- end {result.scale} -->"
+    block = text[text.index(begin) : text.index(end)]
+    seen = in_sight(block)
+    assert result.picture.name in seen
+    assert "\nJudged one by one, " in seen
+    assert re.search(r"^\| ", seen.partition("### Claims")[0], re.MULTILINE), "its table"
+    assert ("| claim | paper |" in seen) == (len(result.claims) <= 12)
+    assert "repro.run" not in seen.partition("### Departures")[2]
+    assert "| key |" not in seen
+
+
+def test_pages_fold_with_room_for_markdown():
+    """Without empty lines around, what is folded is shown as it is written."""
+    for target in EVERY:
+        text = page.page_of(target.name).read_text()
+        fold = r"^<details>\n<summary>[^<\n]+</summary>\n\n(?!\n).+?\n\n</details>\n\n"
+        folds = re.findall(fold, text, re.DOTALL | re.MULTILINE)
+        assert len(folds) == text.count("<details>") == text.count("</details>") == text.count("<summary>"), target.name
+
+
+def test_a_section_is_read_without_its_folds():
+    assert "<details>" in page.page_of("figure6").read_text().partition("## Choices")[2].partition("## ")[0]
+    choices = page.section("figure6", "Choices")
+    assert choices.startswith("1. **")
+    assert "<" not in re.sub(r"`[^`]*`", "", choices)
+
+
 # -- the README, the terminal, and what is cited ---------------------------------------------------------------------
 
 

@@ -82,6 +82,26 @@ def test_every_run_they_show_composes(line):
     assert plan(overrides, "-m" in words, config_dir).runs
 
 
+TAKES = re.compile(r"\b(seconds|minutes?|hours)\b|likewise|as long as it took|until it is stopped|runs as above")
+NOT_KNOWN = (
+    "source .venv/bin/activate",  # Takes no time.
+    "make bench ", "python -m repro.predict ", "python -m repro.match hunl_pot ", "python -m repro.match fhp snapshot",
+    "python -m repro.run game=river_subgames game.least_pot=2000 algorithm=reference_leaves ",
+    "for part in 1 2 3 4; do sky ",  # Has not been run.
+    "python -m repro.run -m game=leduc algorithm=sd_cfr_and_deep_cfr ",  # Written by repro.bench.scaling.
+)  # fmt: skip
+"""Commands of which nobody has said how long they take."""
+
+
+def test_every_command_says_how_long_it_takes():
+    text = re.sub(r"```.*?```", "", TEXT, flags=re.DOTALL)
+    commands = re.findall(r"^ {4}((?:python|make|mlflow|for|source) .*)$", text, re.MULTILINE)
+    silent = [command for command in commands if not TAKES.search(command.partition(" #")[2])]
+    assert len(commands) > 70
+    assert [command for command in silent if not command.startswith(NOT_KNOWN)] == []
+    assert all(any(command.startswith(known) for command in silent) for known in NOT_KNOWN)
+
+
 def test_every_file_they_link_to_exists():
     for page in PAGES:
         for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
