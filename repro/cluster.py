@@ -135,7 +135,7 @@ def submit(runs: Sequence[Run], where: Elsewhere, jobs: int, again: str, config_
     Raises:
         ReproError: what is asked of the cluster is at fault, or cannot be asked of it.
     """
-    settings = _settings(where, config_dir)
+    settings = settings_of(where, config_dir)
     output = prepare_output(runs[0].config.output_dir, cleans=False)
     due, waiting = _due([_by_a_job(run, output) for run in runs])
     if due:
@@ -182,7 +182,7 @@ def _due(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
     return first, [run for stage in later for run in stage]
 
 
-def _settings(where: Elsewhere, config_dir: str | None) -> ClusterConfig:
+def settings_of(where: Elsewhere, config_dir: str | None) -> ClusterConfig:
     """What is asked of a cluster, checked as far as it is ours.
 
     Raises:

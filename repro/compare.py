@@ -20,7 +20,7 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -235,11 +235,11 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
     elif len(shown):
         same, total = int(shown.same.sum()), int(shown.numbers.sum())
         status = int(same < total)
-        which = f"results of the seeds that both have ({_listed(sorted(seeds))}), at iterations that both have"
-        print(f"{which}: {same} of {total} numbers are the same")
+        which = f"{_named(seeds)}, at iterations that both have"
+        print(f"results of {which}: {same} of {total} numbers are the same")
         for name, side in (("A", a), ("B", b)):
-            if alone := sorted(set(side.seed) - seeds):
-                print(f"  left out there: seeds that only {name} has ({_listed(alone)})")
+            if alone := set(side.seed) - seeds:
+                print(f"  left out there: {_named(alone)}, of {name} alone")
         table = Table("read-out", "metric", "the same", "least digits", "first apart", "iteration", "A", "B", box=None)
         for row in shown[every | (shown.readout != TRAINING)].to_dict("records"):
             digits = "all" if row["digits"] == _ALL_DIGITS else str(row["digits"])
@@ -268,6 +268,11 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
 
 def _listed(values: Sequence[object]) -> str:
     return ", ".join(map(str, values)) or "?"
+
+
+def _named(seeds: Collection[int]) -> str:
+    """`seed 0`, or `seeds 0, 1`."""
+    return f"seed{'s' if len(seeds) > 1 else ''} {_listed(sorted(seeds))}"
 
 
 def _side(output: Path, name: str, text: str) -> list[Entry]:

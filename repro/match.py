@@ -26,6 +26,7 @@ from repro.policies.network import Uniform
 from repro.policies.readout import Seat
 from repro.seeding import generator
 from repro.stopping import stoppable
+from repro.suggestions import did_you_mean
 from repro.tracking.progress import console
 from repro.trained import CONFIG, PORTABLE, FileReadout, Trained, full_key, load_portable, run_folder
 
@@ -95,8 +96,8 @@ def read_player(game: Game, argument: str, text: str, output: str = "outputs") -
     except ReproError as error:
         raise ReproError(f"{argument}: {error}") from error
     raise ReproError(
-        f"{argument} is {text!r}; it must be uniform, a strategy.csv, a {PORTABLE} (with :READOUT), or the key of "
-        f"a run in {output}/runs (with /READOUT)."
+        f"{argument} is {text!r}{did_you_mean(text, ['uniform'])}; it must be uniform, a strategy.csv, a {PORTABLE} "
+        f"(with :READOUT), or the key of a run in {output}/runs (with /READOUT)."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,7 +26,7 @@ _NAMED = ("algorithm", "network", "game", "trainer", "device", "threads")
 """Parts of a configuration that a title names."""
 _NOT_NAMED = ("game", "algorithm.readouts.", "algorithm.opponents.")
 _CHOICES = ("experiment", "algorithm")
-"""What a title names only of runs that differ in it."""
+"""What a title begins with only where nothing else tells runs apart, and names leave out otherwise."""
 
 MOST_AT_ONCE = 1024
 """Runs that can be done at once."""
@@ -141,47 +142,58 @@ def _with(config: Config, other: Config) -> Config:
     )
 
 
-def titles(jobs: Sequence[Sequence[str]]) -> list[str]:
-    """A title per job of a command, from its overrides: first what differs from job to job, at last what all share."""
-    said = [dict(filter(None, map(_said, job))) for job in jobs]
-    differ = {key for one in said for key in one if len({other.get(key) for other in said}) > 1}
-    return [
-        " ".join([
-            *(f"{key}={value}" for key, value in one.items() if key in differ),
-            WHO,
-            *(f"{key}={value}" for key, value in one.items() if key not in differ),
-        ])
-        for one in said
-    ]  # fmt: skip
+def title_of(job: Sequence[str]) -> str:
+    """The title of a job of a command, from its overrides, as long as it is not known what tells it from others."""
+    said = dict(filter(None, map(_said, job)))
+    return " ".join([WHO, *(f"{key}={value}" for key, value in said.items())])
 
 
 def titled_together(runs: Sequence[Run]) -> list[Run]:
-    """The runs of one command or of several, with titles as if they were one's: what all share comes last.
+    """The runs of one command or of several, with titles that begin with what tells each from the others.
 
-    So do the experiment and the algorithm where runs are told apart without them: by other words, or by read-outs.
+    Others are those of the same game that have a read-out, or the algorithm, of the same name: the rest, `WHO` tells.
     """
-    words = [run.title.split() for run in runs]
-    shared = set.intersection(*map(set, words)) - {WHO} if words else set()
-    settings: dict[tuple[tuple[str, ...], str], set[str]] = {}
-    for run, said in zip(runs, words, strict=True):
-        alike = str({**hyperparameters(run.config), "seed": None})
-        for curve in _curves(run, said, shared):
-            settings.setdefault(curve, set()).add(alike)
-    retitled = []
-    for run, said in zip(runs, words, strict=True):
-        told = all(len(settings[curve]) == 1 for curve in _curves(run, said, shared))
-        last = [w for w in said if w in shared or (told and _is_choice(w))]
-        first = [w for w in said if w not in {*last, WHO}]
-        retitled.append(replace(run, title=" ".join([*first, WHO, *last])))
-    return retitled
+    said = [[word for word in run.title.split() if word != WHO] for run in runs]
+    curves = [_curves(run) for run in runs]
+    words_of: dict[tuple[str, str], set[frozenset[str]]] = {}
+    for own, named in zip(said, curves, strict=True):
+        for curve in named:
+            words_of.setdefault(curve, set()).add(frozenset(own))
+    retitled: dict[tuple[str, frozenset[tuple[str, str]]], str] = {}
+    for run, own, named in zip(runs, said, curves, strict=True):
+        if (run.title, named) not in retitled:
+            first = _telling_words(own, set.union(*(words_of[curve] for curve in named)))
+            last = [word for word in own if word not in first]
+            retitled[run.title, named] = " ".join([*first, WHO, *last])
+    return [replace(run, title=retitled[run.title, named]) for run, named in zip(runs, curves, strict=True)]
 
 
-def _curves(run: Run, said: Sequence[str], shared: Collection[str]) -> list[tuple[tuple[str, ...], str]]:
-    """What tells a run's curves from others without its experiment and algorithm, a curve per read-out."""
-    others = tuple(word for word in said if word not in {*shared, WHO} and not _is_choice(word))
+def _curves(run: Run) -> frozenset[tuple[str, str]]:
+    """What a run's curves are named after beside its words, with its game: its read-outs and its algorithm."""
     readouts = {name for config in run.configs for name in config.algorithm.readouts}
-    trained = {f"{TRAINING} {config.algorithm.name}" for config in run.configs}
-    return [(others, name) for name in sorted(readouts | trained)]
+    return frozenset((run.config.game["name"], name) for name in {*readouts, f"{TRAINING} {run.config.algorithm.name}"})
+
+
+def _telling_words(said: Sequence[str], others: Collection[frozenset[str]]) -> list[str]:
+    """The few of a run's words that no other has together; experiment and algorithm where nothing else does."""
+    alike = [other for other in others if all(map(_is_choice, other ^ set(said)))]
+    telling = {
+        *_few([word for word in said if not _is_choice(word)], others),
+        *_few([word for word in said if _is_choice(word)], alike),
+    }
+    return [word for word in said if word in telling]
+
+
+def _few(said: Sequence[str], others: Collection[frozenset[str]]) -> list[str]:
+    """Words that none of the others has together, each the one that fewest have; an other that has all is passed over.
+
+    That one has more words, by which its own name tells it.
+    """
+    few, left = list[str](), [other for other in others if not other.issuperset(said)]
+    while left:
+        few.append(min(said, key=lambda word: sum(word in other for other in left)))
+        left = [other for other in left if few[-1] in other]
+    return few
 
 
 def _is_choice(word: str) -> bool:
@@ -189,7 +201,7 @@ def _is_choice(word: str) -> bool:
 
 
 def curve_name(title: str, config: Config, readout: str) -> str:
-    """What runs of all seeds are called that a command asked for: `800 simulations, d2cfr`.
+    """What runs of all seeds are called that a command asked for: `800 d2cfr simulations=800`.
 
     Args:
         title: of the run, or empty.
@@ -199,31 +211,42 @@ def curve_name(title: str, config: Config, readout: str) -> str:
 
 
 def run_name(title: str, config: Config, readout: str) -> str:
-    """What a run in MLflow is called: `800 simulations, d2cfr s2`, or `800 simulations, training d2cfr s2`."""
+    """What a run in MLflow is called: `800 d2cfr s2 simulations=800`, or `800 training d2cfr s2 ...`."""
     return _named(title, config, readout, f"s{config.seed}")
 
 
 def mean_name(title: str, config: Config, readout: str) -> str:
-    """What the mean of runs of all seeds is called: `800 simulations, d2cfr mean`."""
+    """What the mean of runs of all seeds is called: `800 d2cfr mean simulations=800`."""
     return _named(title, config, readout, "mean")
 
 
 def _named(title: str, config: Config, readout: str, which: str) -> str:
     who = f"{TRAINING} {config.algorithm.name}" if readout == TRAINING else readout
-    differs, _, shared = (title or WHO).partition(WHO)
+    first, _, last = (title or WHO).partition(WHO)
+    return name_of(first.split(), who, which, last.split())
+
+
+def name_of(telling: Sequence[str], who: str, which: str, others: Sequence[str] = ()) -> str:
+    """`800 d2cfr s2 simulations=800`: values first, because lists of runs and legends cut all but a name's beginning.
+
+    Args:
+        telling: words `key=value` that tell it from others.
+        who: a read-out, or a training; one that ends with a number begins with it, as `1000_sd_cfr`.
+        which: of several such, or empty.
+        others: more words.
+    """
     # An algorithm that is called like its read-out is not said twice.
-    first = [in_a_name(w) for w in differs.split() if w != f"algorithm={who.removeprefix(f'{TRAINING} ')}"]
-    last = [word for word in shared.split() if not _is_choice(word)]
-    return " ".join([*(f"{word}," for word in first), who, *([which] if which else []), *last])[:_LONGEST_NAME]
+    values = [_value(word) for word in telling if word != f"algorithm={who.removeprefix(f'{TRAINING} ')}"]
+    player = re.sub(r"(.+)_(\d+)", r"\2_\1", who)
+    words = [word for word in (*telling, *others) if not _is_choice(word)]
+    return " ".join(filter(None, [*values, player, which, *words]))[:_LONGEST_NAME]
 
 
-def in_a_name(word: str) -> str:
-    """`key=value` as a name begins with it: lists of runs and legends cut all but a name's first characters."""
+def _value(word: str) -> str:
+    """The value of `key=value`; of yes and no the key says more."""
     key, _, value = word.partition("=")
-    if _is_choice(word):
-        return value
-    # Of yes and no the key says more.
-    return word if value.lower() in {"true", "false", "null"} else f"{value} {key}"
+    key = key.rpartition(".")[2]
+    return {"true": key, "false": f"no {key}", "null": f"no {key}"}.get(value.lower(), value)
 
 
 def _said(override: str) -> tuple[str, str] | None:

@@ -38,7 +38,7 @@ from repro.config.memory import check_memory
 from repro.config.schema import Config
 from repro.errors import ReproError
 from repro.importing import import_named
-from repro.planned import MOST_AT_ONCE, Run, titled_together, titles
+from repro.planned import MOST_AT_ONCE, Run, title_of, titled_together
 from repro.suggestions import did_you_mean
 from repro.trained import full_key, is_to_train
 
@@ -89,7 +89,7 @@ def plan(overrides: Sequence[str], multirun: bool, config_dir: str | None = None
         jobs = jobs_of(overrides, multirun)
         configs, notes = _composed(jobs)
         runs = titled_together(
-            [replace(_run(cfg, job), title=title) for cfg, job, title in zip(configs, jobs, titles(jobs), strict=True)]
+            [replace(_run(cfg, job), title=title_of(job)) for cfg, job in zip(configs, jobs, strict=True)]
         )
     for run in runs:
         for config in run.configs:

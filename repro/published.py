@@ -59,6 +59,11 @@ class Result:
         return page.minutes(self.provenance["sweeps"])
 
     @property
+    def evaluating(self) -> float:
+        """Minutes of what was measured of them; 0 where that was not recorded of all."""
+        return page.evaluation_minutes(self.provenance["sweeps"]) or 0.0
+
+    @property
     def on_the_clock(self) -> bool:
         """Whether `minutes` are by the clock, at least of some runs, which other work on the machine makes longer."""
         return any(None in sweep.get("cpu_seconds", [None]) for sweep in self.provenance["sweeps"])
@@ -169,6 +174,12 @@ def minutes_in_words(result: Result) -> str:
     return page.minutes_in_words(result.minutes)
 
 
+def cost_in_words(result: Result) -> str:
+    """Minutes of all trainings and, where it was recorded and is any, of evaluations: `22 + 58`."""
+    beside = f" + {page.minutes_in_words(result.evaluating)}" if result.evaluating >= 1 else ""
+    return minutes_in_words(result) + beside
+
+
 def in_plain_words(markdown: str) -> str:
     """Markdown's text, for a terminal: without links and marks of code, and with brackets that are no markup."""
     return escape(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", markdown).replace("`", ""))
@@ -184,9 +195,7 @@ def readme_table(every: Sequence[Target]) -> str:
         cells = [f"[{target.name}](paper_figures/{target.name}.md)", target.item, target.game]
         if target.results:
             first = target.results[0]
-            evaluating = page.evaluation_minutes(first.provenance["sweeps"]) or 0.0
-            beside = f" + {page.minutes_in_words(evaluating)}" if evaluating >= 1 else ""
-            cells += [first.scale, verdicts_in_words(first), minutes_in_words(first) + beside]
+            cells += [first.scale, verdicts_in_words(first), cost_in_words(first)]
         else:
             cells += ["–", "–", "–"]
         lines.append(f"| {' | '.join([*cells, _from_root(target.finding.headline)])} |")
@@ -252,13 +261,10 @@ def print_targets() -> None:
         text = f"{target.item}, {target.game}: {target.shows}. [bold]{in_plain_words(target.finding.headline)}[/bold]"
         first = target.results[0] if target.results else None
         counts = [str(first.verdicts.count(verdict)) for verdict in VERDICTS] if first else [""] * len(VERDICTS)
-        table.add_row(
-            target.name, text, first.scale if first else "–", *counts, minutes_in_words(first) if first else ""
-        )
+        table.add_row(target.name, text, first.scale if first else "–", *counts, cost_in_words(first) if first else "")
     console(sys.stdout).print(table)
     print(
         "\nClaims that held, did not hold, are left open by their intervals, and are not testable, at the most advanced"
     )
-    print(
-        "scale that is published; minutes of all trainings, one after another. `make report` has all claims and scales."
-    )
+    print("scale that is published; minutes of all trainings, one after another, + of evaluations where recorded.")
+    print("`make report` has all claims and scales.")

@@ -115,6 +115,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             register_schemas()
         sweep = plan(overrides, options.multirun, options.config_dir)
         if options.dry_run:
+            if where.on:
+                from repro.cluster import settings_of  # noqa: PLC0415  (as above)
+
+                settings_of(where, options.config_dir)  # Refused as if it were to do the runs.
             return foresee(sweep)
         return run(sweep) if where.is_here else _elsewhere(sweep, where, options.config_dir)
     except (HydraException, OmegaConfBaseException, ValueError) as error:

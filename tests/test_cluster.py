@@ -307,6 +307,7 @@ def test_the_file_for_skypilot_has_its_keys_and_does_a_part():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
+        (["--on", "slrum", "--dry-run"], "Could not find 'cluster/slrum' (did you mean slurm?); there are local"),
         (["--on", "nowhere"], "Could not find 'cluster/nowhere'; there are local, slurm"),
         (["--on", "slurm"], 'that was refused: Could not detect "srun"'),
         (["--on", "local", "--cluster", "executor=pbs"], "executor is 'pbs'; it must be one of slurm, local"),

@@ -101,8 +101,8 @@ def test_a_read_out_that_is_added_is_named_like_those_of_its_run(tmp_path):
     assert evaluate.run([key, "evaluation=exploitability", added], str(tmp_path)) == 0
     names = {run.info.run_name for run in tracked(tmp_path)[1] if run.data.tags["repro.key"] == key}
     before = next(name for name in names if " sd_cfr " in name)
-    assert before.startswith("10 iterations, sd_cfr s0 ")
-    assert before.replace(" sd_cfr ", " sd_cfr_9 ", 1) in names
+    assert before.startswith("10 sd_cfr s0 iterations=10 ")
+    assert before.replace(" sd_cfr ", " 9_sd_cfr ", 1) in names
 
 
 @pytest.mark.usefixtures("_nothing_trains")

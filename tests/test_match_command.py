@@ -103,6 +103,7 @@ def test_command_when_every_deal_is_worth_the_same(tmp_path, capsys):
         (["leduc:ranks=three", "uniform", "uniform"], ["GAME", "'three'", "whole number"]),
         (["leduc:device=cuda", "uniform", "uniform"], ["GAME", "device"]),
         (["kuhn", "Uniform", "uniform"], ["A is 'Uniform'", "uniform", "strategy.csv", "snapshot.pt"]),
+        (["kuhn", "unifrm", "uniform"], ["A is 'unifrm' (did you mean uniform?); it must be uniform"]),
         (["kuhn", "uniform", "none.csv"], ["B: ", "no file none.csv"]),
         (["kuhn", "uniform", "none.pt"], ["B: ", "no file none.pt"]),
         (["kuhn", "{tmp}/leduc.csv", "uniform"], ["A: ", "leduc.csv", "game kuhn"]),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from paper_figures import frame
-from repro.published import RESULTS, Target, published
+from repro.published import RESULTS, Target, cost_in_words, published, readme_table
 from repro.report import page as report
 from repro.report.__main__ import main, write
 from repro.report.curves import curves_of, thinned
@@ -47,6 +47,17 @@ def test_every_claim_is_on_the_page_once(few, text):
             assert claim.verdict in shown
             assert str(claim.measured or "–") in shown
             assert text.count(f'id="{anchor}"') == text.count(f'href="#{anchor}"') == 1
+
+
+def test_minutes_are_those_of_the_readmes_table_evaluations_too(tmp_path):
+    named = {target.name: target for target in published()}
+    for name in ("figure2", "figure13"):
+        result = named[name].results[0]
+        shown = html.unescape(report.rendered([named[name]], tmp_path))
+        assert f'<td class="number">{cost_in_words(result)}</td>' in shown
+        assert f"| {cost_in_words(result)} |" in readme_table([named[name]])
+        evaluated = f"minutes of training and {result.evaluating:,.0f} of evaluations, one after another"
+        assert (evaluated in shown) == (" + " in cost_in_words(result)) == (name == "figure13")
 
 
 def test_verdicts_are_told_apart_by_signs_too():

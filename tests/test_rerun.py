@@ -7,6 +7,7 @@ import re
 import shlex
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from repro import evaluate, launching, match, predict, rerun, staleness
@@ -145,17 +146,18 @@ def test_what_is_reused_says_its_commit(outputs, monkeypatch):
     assert launching._reused([run], [records.RunRecord(state=records.FINISHED)]) == {}
 
 
-def test_strategies_name_cards_and_earlier_ones_are_read(outputs, tmp_path):
+def test_strategies_name_cards_and_betting_and_earlier_ones_are_read(outputs, tmp_path):
     trained = Trained.open(outputs, key_of(*LEDUC))
     game = game_for_checks(trained.config)
     path = trained.folder / "sd_cfr" / "strategy.csv"
     text = path.read_text()
-    assert "player 0, hand K, board Q, betting call call / " in text
-    earlier = text
-    for number, name in enumerate("JQK"):
-        earlier = earlier.replace(f"hand {name}", f"hand {number}").replace(f"board {name}", f"board {number}")
-    (tmp_path / "earlier.csv").write_text(earlier)
-    assert load_strategy(game, tmp_path / "earlier.csv").table.equal(load_strategy(game, path).table)
+    assert '"player 0, hand K, board Q, betting check check /"' in text
+    assert '"player 0, hand J, first to act"' in text
+    for numbered in (False, True):
+        frame = pd.read_csv(path, index_col="infoset")
+        frame["description"] = [game.describe(infoset, numbered) for infoset in frame.index]
+        frame.to_csv(tmp_path / "earlier.csv")
+        assert load_strategy(game, tmp_path / "earlier.csv").table.equal(load_strategy(game, path).table)
 
 
 # -- files instead of keys -------------------------------------------------------------------------------------------

@@ -410,7 +410,12 @@ def test_several_seeds_are_compared_by_their_means(outputs, capsys):
     assert compare.main([",".join(seeds[:2]), ",".join(seeds[1:]), "--output", str(outputs)]) == 0
     out = capsys.readouterr().out
     assert "B minus A with Welch's 95% interval" in out
-    assert "  left out there: seeds that only A has (0)\n  left out there: seeds that only B has (2)\n" in out
+    left_out = [f"  left out there: seed {seed}, of {side} alone\n" for side, seed in (("A", 0), ("B", 2))]
+    assert "results of seed 1, at iterations that both have: " in out
+    assert "".join(left_out) in out
+    with_all = ",".join(seeds)
+    assert compare.main([with_all, with_all, "--output", str(outputs)]) == 0
+    assert "results of seeds 0, 1, 2, at iterations that both have: " in capsys.readouterr().out
     other = key_of(*SMALL, "algorithm.traversals=150")
     assert compare.main([f"{seeds[0]},{other}", seeds[1], "--output", str(outputs)]) == 2
     assert "its runs must differ in their seeds alone" in capsys.readouterr().err

@@ -97,9 +97,9 @@ def link_of_the_command(swept: Path, server: str) -> str:  # noqa: F811
 
 def test_the_printed_link_opens_charts_of_two_algorithms_by_three_axes(browser, server, swept):  # noqa: F811
     browser.get(link_of_the_command(swept, server))
-    text = wait_for(browser, "Runs in the game kuhn", "Group: 8 iterations, cfr snapshot_every=2", "matching runs")
+    text = wait_for(browser, "Runs in the game kuhn", "Group: 8 cfr iterations=8 snapshot_every=2", "matching runs")
     assert re.search(r"\b8\s+matching runs", text)
-    assert "Group: 8 iterations, cfr_plus snapshot_every=2" in text
+    assert "Group: 8 cfr_plus iterations=8 snapshot_every=2" in text
     assert "training cfr" not in text, "read-outs alone"
     wait_for_charts(browser, charts=3, lines=4)
     axes = browser.execute_script(
@@ -117,7 +117,7 @@ def test_two_runs_are_selected_in_the_table_and_compared(browser, server, swept)
     search = "searchFilter=params.readout%20%21%3D%20%27training%27%20AND%20params.seed%20%3D%20%270%27"
     browser.get("about:blank")
     browser.get(f"{server}/#/experiments/{experiment[1]}/runs?workflowType=machine_learning&{search}")
-    names = [f"{n} iterations, {name} s0 snapshot_every=2" for n in (4, 8) for name in ("cfr", "cfr_plus")]
+    names = [f"{n} {name} s0 iterations={n} snapshot_every=2" for n in (4, 8) for name in ("cfr", "cfr_plus")]
     wait_for(browser, *names)
     for name in names[2:]:
         row = browser.find_element(By.XPATH, f"//a[normalize-space()='{name}']/ancestor::div[@role='row']")

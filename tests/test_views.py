@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from repro.config.keys import hyperparameters
 from repro.errors import ReproError
 from repro.evaluation.statistics import mean_ci
 from repro.launching import Command
-from repro.planned import WHO, Run, curve_name, stages, titled_together, titles
+from repro.planned import WHO, Run, curve_name, stages, title_of, titled_together
 from repro.planning import plan
 from repro.targets import Options, plan_target, targets
 from repro.tracking import figures, means, views
@@ -56,8 +57,8 @@ def state_of(experiment, key: str) -> dict:
 def test_names_begin_with_what_was_swept_and_tell_all_runs_apart(swept):
     names = sorted(run.info.run_name for run in tracked(swept)[1])
     assert len(set(names)) == len(names) == 16
-    assert names[:2] == ["4 iterations, cfr s0 snapshot_every=2", "4 iterations, cfr s1 snapshot_every=2"]
-    assert "8 iterations, training cfr_plus s1 snapshot_every=2" in names
+    assert names[:2] == ["4 cfr s0 iterations=4 snapshot_every=2", "4 cfr s1 iterations=4 snapshot_every=2"]
+    assert "8 training cfr_plus s1 iterations=8 snapshot_every=2" in names
 
 
 def test_runs_of_one_curve_differ_by_their_seed_alone_and_none_is_nested(swept):
@@ -107,43 +108,76 @@ def test_of_commands_only_the_newest_views_are_kept(tmp_path, monkeypatch):
     assert sorted(kept) == [f"{views.VIEW_TAG}command-{number:012}" for number in range(5, 25)]
 
 
-def test_titles_say_what_differs_first_and_what_is_shared_last():
+def titled(*said: str) -> list[str]:
+    """Titles of runs of one command, of which each said this."""
+    config = planned("game=kuhn", "algorithm=cfr").config
+    return [run.title for run in titled_together([Run([config], {}, f"{WHO} {words}") for words in said])]
+
+
+def test_titles_begin_with_what_tells_runs_apart():
     jobs = [
         ["game=kuhn", f"algorithm.value.steps={steps}", "network.width=8", f"seed={seed}", "scale=smoke"]
         for steps in (1, 2)
         for seed in (0, 1)
     ]
-    assert titles(jobs) == [f"value.steps={steps} {WHO} network.width=8" for steps in (1, 1, 2, 2)]
-    config = planned("game=kuhn", "algorithm=cfr").config
-    runs = [Run([config], {}, f"{said}{WHO} iterations=9") for said in ("", "memory=aggregated ")]
-    assert [run.title for run in titled_together(runs)] == [
+    said = [title_of(job) for job in jobs]
+    assert said == [f"{WHO} value.steps={steps} network.width=8" for steps in (1, 1, 2, 2)]
+    assert titled(*said) == [f"value.steps={steps} {WHO} network.width=8" for steps in (1, 1, 2, 2)]
+    assert titled("iterations=9", "memory=aggregated iterations=9") == [
         f"{WHO} iterations=9",
         f"memory=aggregated {WHO} iterations=9",
     ]
 
 
-def names_of(target: str, scale: str) -> list[str]:
+def test_titles_begin_with_as_few_words_as_tell_runs_apart():
+    both = titled("steps=1 width=8", "steps=1 width=9", "steps=2 width=8", "steps=2 width=9", "steps=3 width=9")
+    assert both == [
+        f"steps=1 width=8 {WHO}", f"steps=1 width=9 {WHO}", f"steps=2 width=8 {WHO}", f"steps=2 width=9 {WHO}",
+        f"steps=3 {WHO} width=9",
+    ]  # fmt: skip
+    # An experiment where nothing else tells.
+    assert titled("experiment=a steps=1", "experiment=b steps=1", "experiment=b steps=2") == [
+        f"experiment=a steps=1 {WHO}", f"experiment=b steps=1 {WHO}", f"steps=2 {WHO} experiment=b",
+    ]  # fmt: skip
+
+
+def named(target: str, scale: str) -> dict[tuple[str, str], set[str]]:
+    """A target's settings by MLflow's experiment and the names of their read-outs."""
     _, runs = plan_target(target, Options(scale, Path("outputs"), 1, "cpu", False))
-    return list(
-        {curve_name(run.title, run.config, name): None for run in runs for name in run.config.algorithm.readouts}
-    )
+    settings: dict[tuple[str, str], set[str]] = {}
+    for run in runs:
+        alike = str({**hyperparameters(run.config), "seed": None})
+        for name in run.config.algorithm.readouts:
+            whole = run.config.game["name"], curve_name(run.title, run.config, name)
+            settings.setdefault(whole, set()).add(alike)
+    return settings
+
+
+def names_of(target: str, scale: str) -> list[str]:
+    return [name for _, name in named(target, scale)]
+
+
+CUT_AT = 10
+"""Characters of a name that the UI's list of runs shows at the least."""
+BEGIN_ALIKE = {
+    "d2cfr_baselines": 9, "d2cfr_choices": 4, "deep_cfr_ablations": 23, "devn_pipelines": 6, "devn_samples": 2,
+    "devn_settings": 66, "fhp_fits": 2, "figure10": 24, "figure11": 24, "figure13": 2, "table4": 22, "table5": 24,
+    "table6": 42,
+}  # fmt: skip
+"""How many names of a target begin like another one; of all other targets none does."""
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("target", sorted(targets()))
-def test_no_two_settings_share_a_name(target):
-    _, runs = plan_target(target, Options("laptop", Path("outputs"), 1, "cpu", False))
-    settings: dict[str, set[str]] = {}
-    for run in runs:
-        alike = str({**hyperparameters(run.config), "seed": None})
-        for name in run.config.algorithm.readouts:
-            settings.setdefault(curve_name(run.title, run.config, name), set()).add(alike)
+def test_no_two_settings_share_a_name_and_few_names_begin_alike(target):
+    settings = named(target, "laptop")
     assert [name for name, found in settings.items() if len(found) > 1] == []
+    beginnings = Counter((game, name[:CUT_AT].rstrip()) for game, name in settings)
+    assert sum(many for many in beginnings.values() if many > 1) <= BEGIN_ALIKE.get(target, 0)
 
 
 def test_values_with_spaces_are_words_of_a_title():
-    (title,) = titles([["network.hidden=[64, 32]", "game=kuhn"]])
-    assert title.split() == [WHO, "network.hidden=[64,32]"]
+    assert title_of(["network.hidden=[64, 32]", "game=kuhn"]).split() == [WHO, "network.hidden=[64,32]"]
 
 
 def test_names_differ_in_their_first_characters():
@@ -151,23 +185,20 @@ def test_names_differ_in_their_first_characters():
     swept = [50, 100, 150, 200, 300, 500, 800, 1000]
     assert [name.split()[0] for name in names_of("figure9", "laptop")] == list(map(str, swept))
     names = names_of("figure1", "paper")
-    assert {"sd_cfr", "deep_cfr", "sd_cfr_1000", "aggregated memory, sd_cfr"} < set(names)
-    assert not any("=" in name or "figure1" in name for name in names)
+    assert {"sd_cfr", "deep_cfr", "1000_sd_cfr", "aggregated sd_cfr memory=aggregated"} < set(names)
+    assert not any("figure1" in name for name in names)
     # An experiment is named where nothing else tells its runs apart.
-    assert {"openspiel_leduc, deep_cfr", "sd_cfr_leduc, deep_cfr"} < set(names_of("d2cfr_baselines", "laptop"))
+    assert {"openspiel_leduc deep_cfr", "sd_cfr_leduc deep_cfr"} < set(names_of("d2cfr_baselines", "laptop"))
     assert {"dcvn", "devn", "devn_own_step", "exact"} < set(names_of("figure13", "laptop"))
+    # Of yes and no the key says more.
+    assert "no muon 0.2 sd_cfr value.muon=null value.focus=0.2" in names_of("fhp_fits", "laptop")
 
 
 def test_runs_of_different_algorithms_are_different_curves_though_their_read_outs_have_one_name():
     """D2CFR's baselines: Deep CFR by two experiments, each read as `deep_cfr`."""
-    _, runs = plan_target("d2cfr_baselines", Options("smoke", Path("outputs"), 1, "cpu", False))
-    curves: dict[str, set[str]] = {}
-    for run in runs:
-        alike = {k: v for k, v in hyperparameters(run.config).items() if k != "seed"}
-        for readout in run.config.algorithm.readouts:
-            curves.setdefault(curve_name(run.title, run.config, readout), set()).add(str(alike))
-    assert [name for name, settings in curves.items() if len(settings) > 1] == []
-    assert len(curves) > 5
+    settings = named("d2cfr_baselines", "smoke")
+    assert [name for name, found in settings.items() if len(found) > 1] == []
+    assert len(settings) > 5
 
 
 def test_a_run_that_was_killed_goes_on_in_the_same_runs_under_the_newest_commands_name(tmp_path, monkeypatch):
@@ -212,7 +243,7 @@ def data_of(seeds: int) -> pd.DataFrame:
 
 def test_means_are_over_seeds_with_their_interval_at_steps_that_all_have():
     first, second = means.of_figure(data_of(3), ["exploitability"])
-    assert (first.name, second.name) == ("1 simulations, d2cfr mean", "8 simulations, d2cfr mean")
+    assert (first.name, second.name) == ("1 d2cfr mean simulations=1", "8 d2cfr mean simulations=8")
     assert first.curves.keys() == {"exploitability", "exploitability/low", "exploitability/high", "nodes_touched"}
     expected = mean_ci([400.0, 401.0, 402.0])
     assert {name: curve.to_dict()[2] for name, curve in second.curves.items() if "/" in name} == {
@@ -259,7 +290,7 @@ def test_a_figure_is_logged_once_and_again_when_its_files_change(tmp_path):
     assert f"/runs/{second}/artifacts/figure9.png?" in picture[1]
     runs = client.search_runs([experiment.experiment_id])
     assert sorted(run.info.run_name for run in runs) == [
-        "1 simulations, d2cfr mean", "8 simulations, d2cfr mean", "figure9 smoke figure",
+        "1 d2cfr mean simulations=1", "8 d2cfr mean simulations=8", "figure9 smoke figure",
     ]  # fmt: skip
     (view,) = (views.of_means("figure9", "smoke", ["exploitability"]),)
     found = client.search_runs([experiment.experiment_id], view.state()["searchFilter"])
@@ -275,9 +306,10 @@ MCCFR = (
     "game=kuhn", "algorithm=es_mccfr", "algorithm.iterations=20,40", "algorithm.snapshot_every=10", "seed=range(3)",
 )  # fmt: skip
 MEANS = [
-    "20 iterations, es_mccfr mean snapshot_every=10", "20 iterations, training es_mccfr mean snapshot_every=10",
-    "40 iterations, es_mccfr mean snapshot_every=10", "40 iterations, training es_mccfr mean snapshot_every=10",
-]  # fmt: skip
+    f"{iterations} {who} mean iterations={iterations} snapshot_every=10"
+    for iterations in (20, 40)
+    for who in ("es_mccfr", "training es_mccfr")
+]
 
 
 def means_in(output: Path) -> dict[str, Any]:

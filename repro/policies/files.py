@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +11,7 @@ import torch
 from repro.durable import write
 from repro.errors import ReproError
 from repro.games.game import Game
+from repro.games.lines import line_in_words
 from repro.policies.base import TabularPolicy
 
 _ROUNDING = 1e-4
@@ -29,10 +31,20 @@ def check_same_game(path: Path | str, kind: str, stored: Game, game: Game) -> No
         )
 
 
+def _descriptions(game: Game) -> list[str]:
+    """What a person knows an infoset by: `player 1, hand K, betting check bet`, or `player 0, hand K, first to act`."""
+    nodes = game.infoset_node.tolist()
+    betting = {node: f"betting {line_in_words(game, node)}" if node else "first to act" for node in set(nodes)}
+    return [
+        ", ".join([game.describe(infoset).rpartition(", betting ")[0], betting[node]])
+        for infoset, node in enumerate(nodes)
+    ]
+
+
 def save_strategy(game: Game, policy: TabularPolicy, path: Path | str) -> None:
     """Write one row per infoset: its number, a readable description, and a probability per action."""
     frame = pd.DataFrame(policy.table.cpu().numpy(), columns=list(game.actions))
-    frame.insert(0, "description", [game.describe(i) for i in range(game.infosets)])
+    frame.insert(0, "description", _descriptions(game))
     write(Path(path), frame.to_csv(index_label="infoset").encode())
 
 
@@ -48,8 +60,9 @@ def load_strategy(game: Game, path: Path | str) -> TabularPolicy:
     except Exception as error:  # A file of another kind fails in as many ways as there are bytes.
         raise ReproError(f"{path} cannot be read as a strategy.csv.") from error
     found = frame.get("description", pd.Series(dtype=str)).tolist()
-    # Files of earlier versions have numbers instead of names of cards.
-    if not any(found == [game.describe(i, numbered) for i in range(game.infosets)] for numbered in (False, True)):
+    # Files of earlier versions name actions by their columns, and even earlier ones have numbers instead of cards.
+    earlier = ([game.describe(i, numbered) for i in range(game.infosets)] for numbered in (False, True))
+    if not any(found == known for known in chain([_descriptions(game)], earlier)):
         raise ReproError(f"{path} is not a strategy for game {game.name} with {game.parameters}.")
     # A file may have been edited: an action that is not legal would lead out of the tree.
     proper = (table >= 0).all(1) & (table * ~game.legal == 0).all(1) & ((table.sum(1) - 1).abs() < _ROUNDING)

@@ -26,7 +26,7 @@ from paper_figures import page
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim
 from repro.errors import told_as
 from repro.evaluation.statistics import digits
-from repro.published import SOURCES, Result, Target, command_of, minutes_in_words
+from repro.published import SOURCES, Result, Target, command_of, cost_in_words, minutes_in_words
 from repro.report.curves import AXES, curves_of
 from repro.targets import ROOT, module_of
 from repro.tracking import provenance
@@ -198,6 +198,8 @@ def _context_of_result(result: Result, links: Links) -> dict[str, Any]:
         ],
         "sweeps": [_made_with(sweep) for sweep in sweeps],
         "minutes": minutes_in_words(result),
+        "evaluations": page.minutes_in_words(result.evaluating) if result.evaluating >= 1 else "",
+        "cost": cost_in_words(result),
         "on_the_clock": result.on_the_clock,
         "runs": sum(len(sweep["wall_seconds"]) for sweep in sweeps),
         "hardware": ", ".join(sorted({cpu for sweep in sweeps for cpu in (*sweep["cpu"], *sweep["gpu"])} - {"none"})),

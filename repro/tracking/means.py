@@ -20,7 +20,7 @@ from repro.config.schema import Config
 from repro.evaluation.statistics import bands
 from repro.measuring import is_measured, measured_rows
 from repro.one_seed import params_of
-from repro.planned import Run, in_a_name, mean_name, union
+from repro.planned import Run, mean_name, name_of, union
 from repro.tracking.mlflow_runs import COST, INVOCATION_TAG, MEAN_TAG, METRICS_AT_ONCE, NODES, PARAMS_AT_ONCE, SWEEP
 from repro.tracking.store import Store
 
@@ -71,9 +71,9 @@ def of_figure(data: pd.DataFrame, metrics: Sequence[str]) -> Iterator[Mean]:
             if not curves.keys() & set(metrics):
                 continue
             first = group.iloc[0]
-            sweep = [f"(sweep {first['sweep']})"] if several else []
-            words = [f"{in_a_name(f'{c}={_plain(first[c])}')}," for c in differ]
-            name = " ".join([*words, str(first["readout"]), "mean", *sweep])
+            telling = [f"{c}={_plain(first[c])}" for c in differ]
+            sweep = [f"sweep={first['sweep']}"] if several else []
+            name = name_of(telling, str(first["readout"]), "mean", sweep)
             params = {
                 "algorithm": first["readout"], "training": first["algorithm"], "readout": first["readout"],
                 "sweep": first["sweep"], "seeds": group["seed"].nunique(), **{c: _plain(first[c]) for c in swept},

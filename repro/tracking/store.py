@@ -85,7 +85,7 @@ class Store:
             return self._patiently(method, *arguments, **named)
         except MlflowException as error:
             if error.error_code in ("TEMPORARILY_UNAVAILABLE", "INTERNAL_ERROR"):
-                raise StorageError(f"the MLflow store {self.uri} does not work ({_first_line(error)}).") from error
+                raise StorageError(f"the MLflow store {self.uri} does not work ({_reason(error)}).") from error
             raise
 
     def _patiently(self, method: Callable[..., Answer], *arguments: Any, **named: Any) -> Answer:
@@ -147,8 +147,12 @@ def _code(error: BaseException) -> int | None:
     return None if code is None else code & 0xFF
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def _reason(error: BaseException) -> str:
+    """What a person needs to know of a fault: of a server that was not reached, why, without the layers above that."""
+    first, told = causes(error)[0], str(error)
+    if isinstance(first, OSError) and first.filename is None:
+        told = first.strerror or str(first)
+    return (told.splitlines() or [type(error).__name__])[0]
 
 
 def open_store(uri: str, *, tries_writing: bool = False) -> Store:
@@ -192,7 +196,7 @@ def _connect(uri: str) -> Store:
         raise
     except Exception as error:  # MLflow lets its back ends' many exception types through.
         raise ReproError(
-            f"tracking_uri is {uri!r}; it must name an MLflow store that can be opened ({_first_line(error)})."
+            f"tracking_uri is {uri!r}; it must name an MLflow store that can be opened ({_reason(error)})."
         ) from error
 
 
