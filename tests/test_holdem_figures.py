@@ -81,7 +81,9 @@ def test_figure5_claims_fail():
 @pytest.mark.slow
 def test_figure5_is_drawn_and_listed():
     data = figure5_data((1000, 500, 400), (900, 300, 290))
-    left, right = figure5.draw(data).axes
+    left, right, limit = figure5.draw(data).axes
+    assert "paper, 10,000 traversals" in legend(limit)
+    assert len(figure5.draw(data.assign(scale="smoke")).axes) == 2, "no limit game is published at this scale"
     assert legend(left) == [
         "100",
         "1,000",
