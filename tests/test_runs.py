@@ -14,17 +14,17 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from repro import catalogue, compare, evaluate, export, figure, outlook, run, runs, staleness
-from repro.compare import equal_digits
+from repro import catalogue, compare, differences, evaluate, export, figure, outlook, run, runs, staleness
 from repro.config.keys import as_plain, hyperparameters
 from repro.config.schema import RegressionConfig
+from repro.differences import equal_digits
 from repro.errors import ReproError
+from repro.folders import full_key, run_folder
 from repro.measuring import evaluation_seconds
 from repro.planned import Run, labels
 from repro.planning import plan
 from repro.tracking import record as records
 from repro.tracking.rows import stored_evaluations
-from repro.trained import full_key, run_folder
 from tests.helpers.commands import SMALL, command, configs, executed, key_of, killed_after, planned
 
 
@@ -364,7 +364,7 @@ def test_a_run_is_named_by_what_tells_it_from_the_others_of_the_command():
 
 
 def test_digits():
-    assert equal_digits(1.0, 1.0) == compare._ALL_DIGITS
+    assert equal_digits(1.0, 1.0) == differences._ALL_DIGITS
     assert equal_digits(1234.5, 1234.6) == 4
     assert equal_digits(1.0, -1.0) == 0
     assert equal_digits(0.1 + 0.2, 0.3) in (15, 16)
