@@ -88,7 +88,9 @@ def test_what_is_left_follows_from_finished_runs(outputs):
     assert other.evaluating is None
 
 
-EXAMPLE = outlook.Example("an example", "deep_cfr", hyperparameters(configs(*SMALL, multirun=False)[0]), lambda: {30: 600.0})
+EXAMPLE = outlook.Example(
+    "an example", "deep_cfr", hyperparameters(configs(*SMALL, multirun=False)[0]), lambda: {30: 600.0}
+)
 """A training that took ten minutes."""
 
 
@@ -149,7 +151,7 @@ def test_long_spans_are_told_in_hours_or_days(minutes, told):
 def test_among_trainings_with_other_steps_the_nearest_says_how_long(tmp_path):
     (config,) = configs(*SMALL, "algorithm.value.steps=60", f"output_dir={tmp_path}", multirun=False)
     others = [
-        outlook.Example(f"{steps} steps", "deep_cfr", {**EXAMPLE.flat, "algorithm.value.steps": steps}, lambda: {30: 600.0})
+        replace(EXAMPLE, name=f"{steps} steps", flat={**EXAMPLE.flat, "algorithm.value.steps": steps})
         for steps in (6, 90, 600)
     ]
     found = outlook._outlook("label", config, [EXAMPLE, *others])
