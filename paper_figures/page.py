@@ -143,11 +143,6 @@ def page_of(target: str) -> Path:
     return HERE / f"{target}.md"
 
 
-def scales(target: str) -> list[str]:
-    """The scales that a target is made at: those that its page has a place for, and the one that judges nothing."""
-    return ["smoke", *re.findall(r"^<!-- results (\w+) -->$", page_of(target).read_text(), re.MULTILINE)]
-
-
 def heading(target: str) -> str:
     """A page's title."""
     return page_of(target).read_text().partition("\n")[0].removeprefix("# ")

@@ -20,10 +20,11 @@ from omegaconf.errors import OmegaConfBaseException
 from repro.config.keys import flatten, from_plain, hyperparameters
 from repro.config.schema import Config
 from repro.errors import ReproError
+from repro.folders import CONFIG, check_filter, keys_in, run_folder
 from repro.suggestions import did_you_mean
 from repro.tracking import record as records
 from repro.tracking.record import FINISHED, SKIPPED, RunRecord
-from repro.trained import CONFIG, Trained, run_folder
+from repro.trained import Trained
 
 _NAMES = {"game": "game.name", "algorithm": "algorithm.name"}
 _STATE, _TARGET = "state", "target."
@@ -102,13 +103,7 @@ def readable(found: Sequence[Entry]) -> list[Entry]:
 
 
 def entries(output: Path | str) -> list[Entry]:
-    """All trainings of an output folder, by key. One whose configuration cannot be read is told and left out.
-
-    Raises:
-        ReproError: there is no such folder.
-    """
-    if not Path(output).is_dir():
-        raise ReproError(f"--output is {str(output)!r}; there is no such folder.")
+    """All trainings of an output folder, by key. One whose configuration cannot be read is told and left out."""
     found = []
     for path in sorted(run_folder(output, "").glob(f"*/{CONFIG}")):
         try:
@@ -123,25 +118,15 @@ def entries(output: Path | str) -> list[Entry]:
     return found
 
 
-def refuse_output_dir(words: Sequence[str]) -> None:
-    """Refuse the key of a run by which its folder is named, where an option names it.
-
-    Raises:
-        ReproError: it is among the words.
-    """
-    if any(word.lstrip("+").startswith("output_dir=") for word in words):
-        raise ReproError("output_dir is where the runs are, which here is said by --output FOLDER.")
-
-
 def chosen(output: Path | str, words: Sequence[str]) -> list[Entry]:
     """The trainings that a filter asks for; all, where it is empty.
 
     Raises:
         ReproError: a key or field is unknown, or nothing is left.
     """
-    refuse_output_dir(words)
+    check_filter(output, words)
     every = entries(output)
-    keys = [Trained.open(output, word).folder.name for word in words if "=" not in word]
+    keys = [Trained.open(output, word).folder.name for word in keys_in(words)]
     found = [entry for entry in every if not keys or entry.key in keys]
     for word in (word for word in words if "=" in word):
         field, _, values = word.partition("=")

@@ -27,6 +27,19 @@ class StoppedEarlyError(ReproError):
 
 
 @contextmanager
+def told_of(name: str) -> Iterator[None]:
+    """Tell faults within as those of an argument.
+
+    Raises:
+        ReproError: there was one.
+    """
+    try:
+        yield
+    except ReproError as error:
+        raise ReproError(f"{name}: {error}") from error
+
+
+@contextmanager
 def told_as(
     sentence: Callable[[Exception], str], passing: tuple[type[Exception], ...] = (ReproError,)
 ) -> Iterator[None]:

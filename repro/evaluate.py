@@ -15,12 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from repro.arguments import Parser
-from repro.catalogue import refuse_output_dir
 from repro.errors import ReproError
 from repro.faults import faults_told
-from repro.launching import Command, prepare_output
-from repro.planned import Run, union
-from repro.planning import measured_otherwise
+from repro.folders import existing_folder, keys_in, refuse_output_dir
 from repro.stopping import CAN_BE_REPEATED, stoppable
 
 
@@ -51,13 +48,9 @@ def run(words: Sequence[str], output: str, config_dir: str | None = None) -> int
     Raises:
         ReproError: the request is at fault.
     """
-    # Torch takes a second, which a faulty request does not need.
-    from repro.measuring import check_others  # noqa: PLC0415
-    from repro.trained import Trained  # noqa: PLC0415
-
-    files = [word for word in words if "=" not in word and word.endswith(".pt")]
+    files = [word for word in keys_in(words) if word.endswith(".pt")]
     words = [word for word in words if word not in files]
-    keys, overrides = [w for w in words if "=" not in w], [w for w in words if "=" in w]
+    keys, overrides = keys_in(words), [w for w in words if "=" in w]
     refuse_output_dir(overrides)
     for file in files:
         measure_file(Path(file), overrides, output, config_dir)
@@ -65,6 +58,23 @@ def run(words: Sequence[str], output: str, config_dir: str | None = None) -> int
         return 0
     if not keys:
         raise ReproError(f"KEY is missing in {' '.join(words)!r}; name a finished run, a folder in {output}/runs.")
+    for key in keys:
+        existing_folder(output, key)
+    return measure(keys, overrides, output, config_dir)
+
+
+def measure(keys: Sequence[str], overrides: Sequence[str], output: str, config_dir: str | None = None) -> int:
+    """Measure finished runs, and report; returns the exit status.
+
+    Raises:
+        ReproError: the request is at fault.
+    """
+    from repro.launching import Command, prepare_output  # noqa: PLC0415  (imports torch, which takes seconds)
+    from repro.measuring import check_others  # noqa: PLC0415
+    from repro.planned import Run, union  # noqa: PLC0415
+    from repro.planning import measured_otherwise  # noqa: PLC0415
+    from repro.trained import Trained  # noqa: PLC0415
+
     runs = []
     for key in keys:
         trained = Trained.open(output, key)
@@ -87,17 +97,18 @@ def measure_file(path: Path, overrides: Sequence[str], output: str, config_dir: 
     Raises:
         ReproError: the file is none, or the request is at fault.
     """
+    if not path.is_file():
+        raise ReproError(f"there is no file {path}.")
     import torch  # noqa: PLC0415  (as above)
     from rich.table import Table  # noqa: PLC0415
 
     from repro.config.checks import game_of  # noqa: PLC0415
     from repro.evaluation.base import Subject  # noqa: PLC0415
     from repro.measuring import open_other  # noqa: PLC0415
+    from repro.planning import measured_otherwise  # noqa: PLC0415
     from repro.tracking.progress import console  # noqa: PLC0415
     from repro.trained import load_portable, readout_objects  # noqa: PLC0415
 
-    if not path.is_file():
-        raise ReproError(f"there is no file {path}.")
     stored, snapshot = load_portable(path)
     config = replace(measured_otherwise(stored, overrides, config_dir), output_dir=output)
     torch.set_num_threads(config.threads)

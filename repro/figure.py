@@ -18,25 +18,24 @@ import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from repro.arguments import Parser
-from repro.drawing import Exported, draw, draw_again, exported, publish
 from repro.elsewhere import Elsewhere, add_options, elsewhere
 from repro.errors import ReproError, StorageError
 from repro.faults import disk_faults_told
-from repro.growing import Planned, planned, planned_sweeps
 from repro.stopping import CAN_BE_REPEATED, stoppable
-from repro.suggestions import did_you_mean
-from repro.targets import ALL, SCALES, Options, PlannedSweep, module_of, targets
+from repro.targets import ALL, SCALES, Options, PlannedSweep, check_made_at, check_scale, check_target, targets
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from repro.config.schema import Config
+    from repro.drawing import Exported
+    from repro.growing import Planned
     from repro.planned import Run
 
 
@@ -46,6 +45,8 @@ def make(names: Sequence[str], options: Options, where: Elsewhere | None = None)
     Args:
         where: the runs are done, or are collected from; None: here.
     """
+    from repro.growing import planned  # noqa: PLC0415  (imports pandas, which takes a second)
+
     started = time.monotonic()
     plans = {target: planned(target, options) for target in names}
     _tell_taken(plans, options)
@@ -79,6 +80,9 @@ def make_sweeps(target: str, names: Sequence[str], options: Options) -> int:
     Raises:
         ReproError: it has no such sweep, or there are no older data that can be drawn beside them.
     """
+    from repro.drawing import exported  # noqa: PLC0415  (as above)
+    from repro.growing import planned_sweeps  # noqa: PLC0415
+
     plan = planned_sweeps(target, names, options)
     older = exported(target, options)
     status = _run(plan.new_runs, plan.new_sweeps, options)
@@ -171,6 +175,7 @@ def _keys(sweeps: Sequence[PlannedSweep]) -> dict[str, Config]:
 
 def _collect_and_draw(target: str, plan: Planned, options: Options) -> pd.DataFrame:
     from repro.collecting import beside, collect, provenance_of  # noqa: PLC0415  (--draw needs none of this)
+    from repro.drawing import draw  # noqa: PLC0415
 
     sources: list[Mapping[str, Any]] = [provenance_of(sweep) for sweep in plan.new_sweeps]
     if plan.reused is None:
@@ -185,6 +190,7 @@ def _collect_and_draw(target: str, plan: Planned, options: Options) -> pd.DataFr
 def _draw_beside(target: str, plan: Planned, older: Exported, options: Options) -> None:
     """Draw a target from sweeps that were run now, and older data of the others."""
     from repro.collecting import beside, provenance_beside  # noqa: PLC0415
+    from repro.drawing import draw  # noqa: PLC0415
 
     then, made_with = older
     others = then[~then.sweep.isin([sweep.name for sweep in plan.new_sweeps])]
@@ -239,6 +245,7 @@ def foresee(names: Sequence[str], options: Options, sweeps: Sequence[str] = ()) 
     Raises:
         ReproError: it has no such sweep.
     """
+    from repro.growing import planned, planned_sweeps  # noqa: PLC0415  (as above)
     from repro.outlook import outlooks, show  # noqa: PLC0415
 
     print(f"{', '.join(names)} at scale {options.scale}:")
@@ -296,11 +303,9 @@ def check_options(options: Options) -> None:
     Raises:
         ReproError: a scale that does not exist, or too many runs at once.
     """
-    from repro.planned import MOST_AT_ONCE  # noqa: PLC0415  (`list` needs none of this)
+    from repro.config.jobs import MOST_AT_ONCE  # noqa: PLC0415  (imports Hydra, which --help does not need)
 
-    if options.scale not in SCALES:
-        hint = did_you_mean(options.scale, SCALES)
-        raise ReproError(f"--scale is {options.scale!r}; it must be one of {', '.join(SCALES)}{hint}.")
+    check_scale(options.scale)
     if not 1 <= options.jobs <= MOST_AT_ONCE:
         raise ReproError(f"--jobs is {options.jobs}; it must be from 1 to {MOST_AT_ONCE}.")
     if options.seeds is not None and options.seeds < 1:
@@ -316,7 +321,7 @@ def _answer(arguments: argparse.Namespace, options: Options) -> int:
         return 0
     names = targets() if arguments.targets == [ALL] else arguments.targets
     for target in names:
-        module_of(target)
+        check_target(target)
     if arguments.output == Path():
         raise ReproError("--output is ''; it must be the name of a folder.")
     check_options(options)
@@ -328,19 +333,27 @@ def _answer(arguments: argparse.Namespace, options: Options) -> int:
     if where.collects and options.force:
         raise ReproError("--collect and --force cannot be given together: nothing is done again.")
     alone = _alone(arguments, names, where) if arguments.sweep else None
+    if (arguments.publish or arguments.draw) and not arguments.plan:
+        return _draw_alone(names, options, arguments.publish)
+    for target in names:
+        check_made_at(target, options.scale)
     if arguments.plan:
         return foresee(names, options, arguments.sweep or ())
-    if alone is not None:
-        return make_sweeps(alone, arguments.sweep, options)
-    each: Callable[[str, Options], None] | None = None
-    if arguments.publish or arguments.draw:
-        each = publish if arguments.publish else draw_again
-    if each is None:
-        return make(names, options, where)
+    return make(names, options, where) if alone is None else make_sweeps(alone, arguments.sweep, options)
+
+
+def _draw_alone(names: Sequence[str], options: Options, publishes: bool) -> int:
+    """Draw targets again, or publish what is drawn, and run nothing; returns the exit status.
+
+    Raises:
+        ReproError: what to run was said, or a target cannot be drawn.
+    """
+    from repro.drawing import draw_again, publish  # noqa: PLC0415  (as above)
+
     if options.seeds is not None or options.published:
         raise ReproError("--seeds and --published say which runs are made; --draw and --publish make none.")
     for target in names:
-        each(target, options)
+        (publish if publishes else draw_again)(target, options)
     return 0
 
 

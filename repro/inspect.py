@@ -22,6 +22,7 @@ from repro.arguments import Parser
 from repro.errors import ReproError
 from repro.evaluation.units import milli_units, unit_name
 from repro.faults import faults_told
+from repro.folders import PORTABLE
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards
 from repro.games.lines import action_with_chips, action_word, legal_actions, line_in_words, place_in_words, read_line
@@ -31,7 +32,6 @@ from repro.inside.strategies import Hands, Played, hands_at, infosets_of, played
 from repro.inside.values import ActionValues, BoardValues, Loss, OneCardValues, board_losses
 from repro.stopping import stoppable
 from repro.tracking.progress import console
-from repro.trained import PORTABLE
 
 _PICTURES = (".png", ".pdf", ".svg")
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from repro import durable
 from repro.errors import StorageError
+from repro.folders import CONFIG, run_folder
 from repro.tracking import checkpoints
 from repro.tracking import record as records
 from repro.tracking.record import INTERRUPTED, RUNNING
-from repro.trained import CONFIG, run_folder
 
 if TYPE_CHECKING:
     from repro.tracking.store import Store  # it takes seconds to import

@@ -21,6 +21,7 @@ from repro.evaluation.averages import tabulated
 from repro.evaluation.head_to_head import MatchResult, exact, play_match
 from repro.evaluation.units import milli_units, unit_name
 from repro.faults import faults_told
+from repro.folders import CONFIG, PORTABLE, full_key, run_folder
 from repro.games import Game, load
 from repro.policies.network import Uniform
 from repro.policies.readout import Seat
@@ -28,7 +29,7 @@ from repro.seeding import generator
 from repro.stopping import stoppable
 from repro.suggestions import did_you_mean
 from repro.tracking.progress import console
-from repro.trained import CONFIG, PORTABLE, FileReadout, Trained, full_key, load_portable, run_folder
+from repro.trained import FileReadout, Trained, load_portable
 
 BothSeats = Sequence[Seat]
 """What a command line can name: a player for each seat."""

@@ -23,6 +23,7 @@ from repro.errors import StoppedEarlyError, StorageError
 from repro.evaluation.averages import tabulated
 from repro.evaluation.base import Measured
 from repro.faults import disk_faults_told
+from repro.folders import CONFIG, PORTABLE, run_folder
 from repro.games.game import Game
 from repro.measuring import Measuring
 from repro.planned import curve_name, run_name
@@ -36,15 +37,12 @@ from repro.tracking.record import FINISHED, INVOCATION, RunRecord
 from repro.tracking.rows import TrainingRows
 from repro.tracking.store import Store, default_uri, experiment_id, open_store
 from repro.trained import (
-    CONFIG,
-    PORTABLE,
     damaged_tables,
     digest,
     finished_with_others,
     leaves_tables,
     record_of,
     rerun_command,
-    run_folder,
     save_portable,
     snapshots_of,
     table_of,

@@ -1,13 +1,15 @@
 """What a command would do, without doing it: the state of each training, and what it may take.
 
 Nothing is run, made or written. Minutes are of training alone, evaluations beside, and come from what is most like a
-training among finished ones in the output folder, and then among published ones: the same at another seed or length,
-or else the one that differs in the fewest hyperparameters. They are of the machine that made those, and of what else it
-did. Where it has other values of keys that multiply work, such as steps, nobody knows how much of its time went there:
-minutes are then a span, from none of it to all of it. What evaluations take is told where the same ones of the same
-training, at another seed perhaps, were timed. Disk is what the folder of a training takes when it is finished,
-of those in the output folder or, where that is recorded, of published ones. Where none is known that is like it, it is
-told what the folder takes at the most while it is trained, if the algorithm says what it leaves (`repro.disk`).
+training among finished ones in the output folder, and then among published ones: the same at another seed or length, or
+else the one of the same kind that differs in the fewest hyperparameters. One that trains more, as Deep CFR has an
+average network beside SD-CFR's value networks, says what it takes at the most. They are of the machine that made those,
+and of what else it did. Where it has other values of keys that multiply work, such as steps, nobody knows how much of
+its time went there: minutes are then a span, from none of it to all of it. What evaluations take is told where the same
+ones of the same training, at another seed perhaps, were timed. Disk is what the folder of a training takes when it is
+finished, of those in the output folder or, where that is recorded, of published ones. Where none is known that is like
+it, it is told what the folder takes at the most while it is trained, if the algorithm says what it leaves
+(`repro.disk`).
 """
 
 from __future__ import annotations
@@ -23,7 +25,15 @@ from typing import Any
 
 from paper_figures import page
 from repro import catalogue, leftovers, staleness
-from repro.config.keys import added_defaults, flatten, hyperparameters, multiplying, training_key
+from repro.config.keys import (
+    SCHEMA,
+    added_defaults,
+    flatten,
+    hyperparameters,
+    multiplying,
+    training_config,
+    training_key,
+)
 from repro.config.schema import Config
 from repro.disk import most_bytes
 from repro.measuring import evaluation_of, evaluation_seconds, is_done, is_measured
@@ -37,7 +47,7 @@ FINISHED, BUSY, NEW, ANEW = "finished", "being done by another command", "new", 
 TO_MEASURE, TO_COLLECT = "trained, to be measured", "finished, to be collected"
 _LENGTHS = ("algorithm.iterations", "algorithm.snapshot_every", "algorithm.snapshots")
 """Hyperparameters that leave alone what an iteration does."""
-_SAME = ("game.name", "algorithm.name", "device", "threads")
+_SAME = ("game.name", "device", "threads")
 _UNKNOWN = "?"
 
 Span = tuple[float, float]
@@ -51,6 +61,8 @@ class Example:
     Attributes:
         name: what is said of where it is.
         flat: its hyperparameters, dotted.
+        kind: the name that the schema of its algorithm is registered by, which SD-CFR and Deep CFR share; empty: not
+            recorded, as by earlier versions.
         seconds: iteration -> seconds of training until there.
         folder: None if it is only published.
         runs: key -> seconds of the trainings of its sweep, itself among them, where their keys are known.
@@ -60,6 +72,7 @@ class Example:
     """
 
     name: str
+    kind: str
     flat: Mapping[str, Any]
     seconds: Callable[[], Mapping[int, float]]
     folder: Path | None = None
@@ -77,14 +90,21 @@ class Example:
         return self.seconds()
 
     def taken(self, config: Config) -> float:
-        """Seconds that a training took as far as another one goes; beyond its end in proportion to the work."""
+        """Seconds that a training took as far as another one goes.
+
+        Beyond its end they grow in proportion to the work, by what iterations after the first one took, where that is
+        known: in the first one programs are compiled.
+        """
         if training_key(config) in self.runs:
             return self.runs[training_key(config)]
         iterations, last = config.algorithm.iterations, max(self.known)
         if iterations in self.known:
             return self.known[iterations]
-        work = config.algorithm.work
-        return self.known[last] * work(iterations) / work(last)
+        work, first = config.algorithm.work, min(self.known)
+        if first == last or iterations < last:
+            return self.known[last] * work(iterations) / work(last)
+        per_work = (self.known[last] - self.known[first]) / (work(last) - work(first))
+        return self.known[last] + per_work * (work(iterations) - work(last))
 
 
 @dataclass(frozen=True)
@@ -94,13 +114,15 @@ class Likeness:
     Attributes:
         settings: the dotted keys in which it differs, lengths aside.
         lengths: how many of those that say how long it is.
-        factors: by which its seconds are multiplied, at the least and at the most: a key's ratio is that of a part of
+        ratios: by which its seconds are multiplied, at the least and at the most: a key's ratio is that of a part of
             the work, which may be none or all of it.
+        more: dotted keys of what it trains and the other does not, such as an average network.
     """
 
     settings: tuple[str, ...]
     lengths: int
-    factors: Span
+    ratios: Span
+    more: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, flat: Mapping[str, Any], example: Example, multiplying: Collection[str]) -> Likeness:
@@ -114,14 +136,32 @@ class Likeness:
                 # Keys of the same fit multiply its work; fits, and all else, are parts of which each takes a share.
                 part = key.rpartition(".")[0]
                 ratios[part] = ratios.get(part, 1.0) * ours / theirs
-        factors = min([1.0, *ratios.values()]), max([1.0, *ratios.values()])
-        return cls(settings, len(differing) - len(settings), factors)
+        span = min([1.0, *ratios.values()]), max([1.0, *ratios.values()])
+        return cls(settings, len(differing) - len(settings), span, tuple(_left_out(flat, example.flat)))
+
+    @property
+    def factors(self) -> Span:
+        """As `ratios`; nobody knows how much of an example's time went into what it trains beside."""
+        least, most = self.ratios
+        return 0.0 if self.more else least, most
 
     @property
     def rank(self) -> tuple[float, ...]:
         """The lower, the nearer."""
-        least, most = self.factors
-        return len(self.settings), most / least, self.lengths
+        least, most = self.ratios
+        return len(self.settings) + len(self.more), most / least, self.lengths
+
+    @property
+    def told(self) -> str:
+        """What is said of it after the example's name."""
+        differs = f", different in {', '.join(self.settings)}" if self.settings else ""
+        return differs + (f", and training {', '.join(self.more)}, too: at the most" if self.more else "")
+
+
+def _left_out(flat: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Dotted keys of the parts, such as fits, that another training has and this one has not."""
+    none = [key for key, value in flat.items() if value is None]
+    return [key for key in none if any(each.startswith(f"{key}.") for each in other)]
 
 
 def _mean_of_iterations(flat: Mapping[str, Any], key: str, length: Mapping[str, Any]) -> float:
@@ -190,13 +230,13 @@ def _outlook(label: str, config: Config, examples: Sequence[Example]) -> Outlook
     share = 1 - work(begun) / work(iterations)
     spans = [[factor * example.taken(config) / 60 for factor in likeness.factors] for example, likeness in alike]
     least, most = (share * sum(ends) / len(alike) for ends in zip(*spans, strict=True))
-    sizes = [size * iterations / max(e.known) for e, _ in alike if (size := e.bytes) is not None]
+    folders = ((example, example.bytes) for example, likeness in alike if not likeness.more)
+    sizes = [size * iterations / max(example.known) for example, size in folders if size is not None]
     disk = sum(sizes) / len(sizes) if sizes else None
     bound = None if sizes else _most_bytes(config, state)
     first, likeness = alike[0]
     more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
-    differs = f", different in {', '.join(likeness.settings)}" if likeness.settings else ""
-    source = f"{first.name}{more}{differs}"
+    source = f"{first.name}{more}{likeness.told}"
     return Outlook(training_key(config), label, state, (least, most), disk, source, bound, evaluating)
 
 
@@ -248,8 +288,9 @@ def _examples(output: Path) -> Iterator[Example]:
     finished = [entry for entry in catalogue.entries(output) if entry.is_finished] if output.is_dir() else []
     for entry in catalogue.readable(finished):
         yield Example(
-            f"run {entry.key}", entry.hyperparameters, _clock(entry), entry.folder, evaluating=partial(_timed, entry)
-        )
+            f"run {entry.key}", str(entry.plain["algorithm"].get(SCHEMA, "")), entry.hyperparameters, _clock(entry),
+            entry.folder, evaluating=partial(_timed, entry),
+        )  # fmt: skip
     for folder in staleness.results():
         for sweep in json.loads((folder / "provenance.json").read_text())["sweeps"]:
             flat = {key: value for key, value in flatten(sweep["config"]).items() if key != "seed"}
@@ -264,7 +305,8 @@ def _examples(output: Path) -> Iterator[Example]:
             # What only evaluates takes no time as a training.
             if isinstance(last, int):
                 yield Example(
-                    f"published {folder.name}", _settings(flat), partial(dict, {last: took[0]}),
+                    f"published {folder.name}", str(flat.get(f"algorithm.{SCHEMA}", "")), _settings(flat),
+                    partial(dict, {last: took[0]}),
                     # Where keys were not recorded yet, no training has such a name.
                     runs=dict(zip(page.names_of_runs(sweep), took, strict=True)),
                     evaluating=partial(_published_time, sweep),
@@ -306,13 +348,16 @@ def _settings(flat: Mapping[str, Any]) -> dict[str, Any]:
 def _nearest(config: Config, examples: Sequence[Example]) -> list[tuple[Example, Likeness]]:
     """The examples that are most like a training.
 
-    None of another algorithm, game, device or number of threads. Where there are some in the output folder, none that
-    are only published and no nearer.
+    None of another kind of algorithm, game, device or number of threads, and none that trains less. Where there are
+    some in the output folder, none that are only published and no nearer.
     """
     flat, multiplies = hyperparameters(config), set(multiplying(config.algorithm, "algorithm."))
     before = dict(added_defaults(config.algorithm, "algorithm."))
     by_rank: dict[tuple[float, ...], list[tuple[Example, Likeness]]] = {}
-    for example in (e for e in examples if all(e.flat.get(key) == flat.get(key) for key in _SAME)):
+    kind, name = training_config(config)["algorithm"][SCHEMA], config.algorithm.name
+    of_kind = (e for e in examples if e.kind == kind or e.flat.get("algorithm.name") == name)
+    comparable = (e for e in of_kind if all(e.flat.get(key) == flat.get(key) for key in _SAME))
+    for example in (e for e in comparable if not _left_out(e.flat, flat)):
         is_this = training_key(config) in example.runs
         # What an earlier version left does not name keys that were added since.
         known = replace(example, flat={**before, **example.flat})

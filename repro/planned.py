@@ -14,7 +14,7 @@ from repro.config.checks import TRAINING
 from repro.config.keys import hyperparameters, training_key
 from repro.config.schema import Config
 from repro.errors import ReproError
-from repro.trained import run_folder
+from repro.folders import run_folder
 
 _LONGEST_NAME = 250
 """Of a run in MLflow: what databases have room for."""
@@ -27,9 +27,6 @@ _NAMED = ("algorithm", "network", "game", "trainer", "device", "threads")
 _NOT_NAMED = ("game", "algorithm.readouts.", "algorithm.opponents.")
 _CHOICES = ("experiment", "algorithm")
 """What a title begins with only where nothing else tells runs apart, and names leave out otherwise."""
-
-MOST_AT_ONCE = 1024
-"""Runs that can be done at once."""
 
 
 @dataclass(frozen=True)

@@ -32,15 +32,16 @@ from repro.config import composed
 from repro.config.checks import check_device, check_settings, check_with_game, game_for_checks, readout_of, settings
 from repro.config.composed import check_choices, check_keys, one_sentence
 from repro.config.game_defaults import is_settled, with_defaults
-from repro.config.jobs import check_single, is_about_launching, jobs_of, set_afterwards
+from repro.config.jobs import MOST_AT_ONCE, check_single, is_about_launching, jobs_of, set_afterwards
 from repro.config.keys import register_schemas, training_key
 from repro.config.memory import check_memory
 from repro.config.schema import Config
 from repro.errors import ReproError
+from repro.folders import full_key
 from repro.importing import import_named
-from repro.planned import MOST_AT_ONCE, Run, title_of, titled_together
+from repro.planned import Run, title_of, titled_together
 from repro.suggestions import did_you_mean
-from repro.trained import full_key, is_to_train
+from repro.trained import is_to_train
 
 CONF = composed.CONF
 _PUBLISHED = ("custom", "paper")

@@ -21,6 +21,7 @@ from repro.engine.sampling import SamplingEngine, sample_actions
 from repro.errors import ReproError
 from repro.evaluation.units import milli_units, unit_name
 from repro.faults import faults_told
+from repro.folders import PORTABLE
 from repro.games.cards import NamedDeal
 from repro.games.game import Game
 from repro.games.lines import action_of, action_with_chips, action_word, legal_actions
@@ -30,7 +31,6 @@ from repro.inside.values import BoardValues, OneCardValues
 from repro.policies.base import Ensemble, HandStrategies
 from repro.seeding import generator
 from repro.stopping import stoppable
-from repro.trained import PORTABLE
 
 _MOST_SHOWN = 60
 """Hands that are shown one by one."""

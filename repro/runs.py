@@ -6,26 +6,23 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.table import Table
-
-from repro import catalogue
 from repro.arguments import Parser
-from repro.catalogue import Entry
-from repro.config.checks import game_for_checks
 from repro.errors import ReproError
-from repro.evaluation.measures import Exploitability
 from repro.faults import faults_told
-from repro.planned import Run, labels
+from repro.folders import check_filter
 from repro.stopping import stoppable
-from repro.tracking.progress import console
-from repro.tracking.rows import stored_evaluations
 
-_METRIC = Exploitability.HEADLINE
+if TYPE_CHECKING:
+    from repro.catalogue import Entry
 
 
 def _result(entry: Entry) -> str:
     """A run's exploitability where that was measured, whatever was measured last; otherwise what was said last."""
+    from repro.config.checks import game_for_checks  # noqa: PLC0415  (as below)
+    from repro.evaluation.measures import Exploitability  # noqa: PLC0415
+
     said, measured = entry.record.headline or entry.record.message, _exploitabilities(entry)
     if not measured:
         return said
@@ -39,16 +36,20 @@ def _result(entry: Entry) -> str:
 
 def _exploitabilities(entry: Entry) -> dict[str, dict[str, float]]:
     """By read-out, the training's own before those that were added, the newest; the exact one if there is one."""
+    from repro.evaluation.measures import Exploitability  # noqa: PLC0415  (as below)
+    from repro.tracking.rows import stored_evaluations  # noqa: PLC0415
+
+    metric = Exploitability.HEADLINE
     newest: dict[str, tuple[tuple[int, float], float]] = {}
     for stored in stored_evaluations(entry.folder):
-        last = max((step for step, metrics in stored.rows.items() if _METRIC in metrics), default=None)
+        last = max((step for step, metrics in stored.rows.items() if metric in metrics), default=None)
         if last is None:
             continue
         boards, name = stored.about["evaluation"].get("boards"), stored.about["readout"]["name"]
         rank = (last, math.inf if boards is None else boards)
-        newest[name] = max(newest.get(name, (rank, 0.0)), (rank, stored.rows[last][_METRIC]))
+        newest[name] = max(newest.get(name, (rank, 0.0)), (rank, stored.rows[last][metric]))
     own = [name for name in entry.config.algorithm.readouts if name in newest]
-    return {name: {_METRIC: newest[name][1]} for name in [*own, *sorted(newest.keys() - set(own))]}
+    return {name: {metric: newest[name][1]} for name in [*own, *sorted(newest.keys() - set(own))]}
 
 
 @stoppable("")
@@ -59,7 +60,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("words", metavar="KEY | FIELD=VALUE", nargs="*", help="which runs (default: all)")
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder (default: %(default)s)")
     options = parser.parse_intermixed_args(arguments)
-    found = catalogue.chosen(options.output, options.words)
+    check_filter(options.output, options.words)
+    return show(options.output, options.words)
+
+
+def show(output: Path, words: Sequence[str]) -> int:
+    """Print a line per run; returns the exit status.
+
+    Raises:
+        ReproError: there is no run that the words ask for.
+    """
+    from rich.table import Table  # noqa: PLC0415
+
+    from repro import catalogue  # noqa: PLC0415  (imports torch, which takes seconds)
+    from repro.planned import Run, labels  # noqa: PLC0415
+    from repro.tracking.progress import console  # noqa: PLC0415
+
+    found = catalogue.chosen(output, words)
     table = Table("key", "run", "state", "iteration", "minutes", "result", box=None)
     named = labels([Run([entry.config], {}) for entry in found])
     for entry, label in zip(found, named, strict=True):

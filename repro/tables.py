@@ -6,11 +6,13 @@ import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from repro import durable
 from repro.errors import ReproError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ENDINGS = (".csv", ".csv.gz", ".parquet")
 

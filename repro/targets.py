@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,6 +75,47 @@ def targets() -> list[str]:
     return sorted(path.stem for path in (ROOT / "paper_figures").glob("*.md"))
 
 
+def check_target(target: str) -> None:
+    """Refuse what is no target, before its module is imported, which takes seconds.
+
+    Raises:
+        ReproError: it is none.
+    """
+    if target not in targets():
+        hint = did_you_mean(target, [*targets(), ALL, "list"])
+        raise ReproError(f"target {target!r} is unknown{hint}; the targets are {', '.join(targets())}.")
+
+
+def check_scale(scale: str) -> None:
+    """Refuse a scale that nothing is made at.
+
+    Raises:
+        ReproError: it is one.
+    """
+    if scale not in SCALES:
+        hint = did_you_mean(scale, SCALES)
+        raise ReproError(f"--scale is {scale!r}; it must be one of {', '.join(SCALES)}{hint}.")
+
+
+def check_made_at(target: str, scale: str) -> None:
+    """Refuse a scale that a target is not made at: its page has no place for it, and it is not the one that judges
+    nothing.
+
+    Raises:
+        ReproError: it is one.
+    """
+    text = (ROOT / "paper_figures" / f"{target}.md").read_text()
+    scales = ["smoke", *re.findall(r"^<!-- results (\w+) -->$", text, re.MULTILINE)]
+    if scale not in scales:
+        raise ReproError(f"{target} has no scale {scale}; it has {', '.join(scales)}.")
+
+
+def may_be_published(key: str) -> bool:
+    """Whether published files have this key as a word, which tells quickly of most texts that no run is named so."""
+    files = (ROOT / "paper_figures" / "results").glob("*/provenance.json")
+    return any(re.search(rf"\b{re.escape(key)}\b", path.read_text()) for path in files)
+
+
 def anywhere(command: str) -> str:
     """A sweep's command without what is about one machine: where results were put, and who was told."""
     words = shlex.split(command)
@@ -86,9 +128,7 @@ def module_of(target: str) -> ModuleType:
     Raises:
         ReproError: unknown target.
     """
-    if target not in targets():
-        hint = did_you_mean(target, [*targets(), ALL, "list"])
-        raise ReproError(f"target {target!r} is unknown{hint}; the targets are {', '.join(targets())}.")
+    check_target(target)
     module = importlib.import_module(f"paper_figures.{target}")
     needed = ("TITLE", "GAME", "SHOWS", "SWEEPS", "draw", "claims", "table")
     lacking = [name for name in needed if not hasattr(module, name)]
@@ -108,12 +148,10 @@ def plan_target(
     Raises:
         ReproError: the target is not made at this scale, has fewer seeds, or a sweep of it cannot be composed.
     """
-    from paper_figures.page import scales  # noqa: PLC0415
     from repro.planned import titled_together  # noqa: PLC0415
 
     module = module_of(target)
-    if options.scale not in scales(target):
-        raise ReproError(f"{target} has no scale {options.scale}; it has {', '.join(scales(target))}.")
+    check_made_at(target, options.scale)
 
     planned: list[PlannedSweep] = []
     runs: list[Run] = []

@@ -7,7 +7,6 @@ anywhere.
 from __future__ import annotations
 
 import hashlib
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -26,46 +25,20 @@ from repro.config.keys import from_plain, training_config, training_key
 from repro.config.schema import Config, ReadoutConfig
 from repro.engine.sampling import SamplingEngine
 from repro.errors import ModuleError, ReproError, told_as
+from repro.folders import CONFIG, PORTABLE, existing_folder, run_folder
 from repro.games.game import Game
 from repro.policies.files import check_same_game, load_strategy
 from repro.policies.readout import Readout, Seat
 from repro.policies.snapshot import History, Snapshot, SnapshotFolder, load_whole, save_durably
 from repro.seeding import generator
-from repro.suggestions import did_you_mean
 from repro.tracking import checkpoints
 from repro.tracking import record as records
 from repro.tracking.record import RunRecord
-
-CONFIG = "config.yaml"
-PORTABLE = "snapshot.pt"
-"""A training's last snapshot in one file, whatever its history."""
 
 MOST_ROWS_IN_A_FILE = 50_000
 """Infosets of the largest game whose strategies are left as a file that a person can read."""
 
 _TRIAL_HANDS = 100
-_FEW = 4
-"""Keys that a sentence names."""
-
-
-def run_folder(output_dir: str | Path, key: str) -> Path:
-    """Where a training's record, snapshots, results and checkpoints are."""
-    return Path(output_dir).absolute() / "runs" / key
-
-
-def full_key(output_dir: str | Path, text: str) -> str:
-    """The key of the run that a text abbreviates by its first digits; the text itself where no run begins so.
-
-    Raises:
-        ReproError: several runs do.
-    """
-    runs = run_folder(output_dir, "")
-    if not re.fullmatch("[0-9a-f]{1,11}", text):
-        return text
-    keys = sorted(path.parent.name for path in runs.glob(f"{text}*/{CONFIG}"))
-    if len(keys) > 1:
-        raise ReproError(f"the key {text!r} is ambiguous in {runs}: {', '.join(keys[:_FEW])} begin so; add digits.")
-    return keys[0] if keys else text
 
 
 def folder_of(config: Config) -> Path:
@@ -153,12 +126,7 @@ class Trained:
         Raises:
             ReproError: there is none, or several, or its configuration cannot be read.
         """
-        folder = run_folder(output_dir, full_key(output_dir, key))
-        if not (folder / CONFIG).is_file():
-            runs = [path.parent.name for path in folder.parent.glob(f"*/{CONFIG}")]
-            raise ReproError(
-                f"in {Path(output_dir).absolute()} there is no run with the key {key!r}{did_you_mean(key, runs)}."
-            )
+        folder = existing_folder(output_dir, key)
         with _configuration(folder):
             config = from_plain(_load_config(folder))
         config.output_dir = str(output_dir)

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 from repro.arguments import Parser
 from repro.errors import ReproError
 from repro.faults import faults_told
+from repro.folders import DATABASE, run_folder
 from repro.stopping import stopped_by_signals
-from repro.suggestions import did_you_mean
-from repro.targets import SCALES, Options, PlannedSweep, module_of, plan_target, targets
+from repro.targets import SCALES, Options, PlannedSweep, check_scale, check_target, module_of, plan_target, targets
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -196,10 +196,6 @@ def links_to(client: Store, target: str, options: Options, port: int) -> list[st
     """
     from repro.tracking import views  # noqa: PLC0415
 
-    module_of(target)
-    if options.scale not in SCALES:
-        hint = did_you_mean(options.scale, SCALES)
-        raise ReproError(f"--scale is {options.scale!r}; it must be one of {', '.join(SCALES)}{hint}.")
     experiments = client.search_experiments()
     key, server = f"{target}-{options.scale}", server_of(None, port)
     found = [e for e in experiments if views.VIEW_TAG + key in e.tags]
@@ -247,9 +243,6 @@ def _check_output(output: Path) -> None:
     Raises:
         ReproError: it is one.
     """
-    from repro.tracking.store import DATABASE  # noqa: PLC0415
-    from repro.trained import run_folder  # noqa: PLC0415
-
     if not ((output / DATABASE).exists() or run_folder(output, "").is_dir()):
         raise ReproError(
             f"--output (OUTPUT of make ui) is {str(output)!r}, where nothing was ever run; it must be the output "
@@ -283,11 +276,14 @@ def _looked_up(target: str | None, options: Options, port: int) -> tuple[str, li
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    if arguments.target is not None:
+        check_target(arguments.target)
+    check_scale(arguments.scale)
     _check_port(arguments.port)
+    _check_output(arguments.output)
     options = Options(arguments.scale, arguments.output.absolute(), 1, "cpu", False)
     # In a process of its own: what MLflow takes of memory is not kept as long as the UI runs.
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        process.submit(_check_output, arguments.output).result()
         uri, links = process.submit(_looked_up, arguments.target, options, arguments.port).result()
     print("in some seconds, and until Ctrl-C, the MLflow UI is at", *links, sep="\n  ", flush=True)
     return _until_stopped(*server_command(uri, arguments.port))

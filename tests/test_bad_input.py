@@ -304,3 +304,48 @@ def test_a_misspelt_key_is_told_before_the_algorithms_are_imported(line):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "is no key of this configuration (did you mean " in done.stderr
+
+
+ANSWERED = """
+import sys
+from importlib import import_module
+
+command, *words = sys.argv[1:]
+sys.argv = [command, *words]
+try:
+    status = import_module(command).main()
+except SystemExit as ended:
+    status = ended.code
+print(status, *({"torch", "pandas", "mlflow", "numba", "matplotlib"} & sys.modules.keys()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        *((f"{command} --help", "usage: ") for command in (
+            "compare", "evaluate", "figure", "predict", "report.__main__", "rerun", "runs", "tune", "ui", "verify",
+        )),
+        ("runs --otput x", "--otput is unknown (did you mean --output?)"),
+        ("rerun abc --output .", "there is no run with the key 'abc'."),
+        ("compare abc abd --output .", "A: in "),
+        ("compare abc abd --output none", "A: --output is 'none'; there is no such folder."),
+        ("evaluate abc evaluation=costs --output .", "there is no run with the key 'abc'."),
+        ("predict abc --output . --board - --pot 4000", "there is no run with the key 'abc'."),
+        ("predict abc --output . --board - --pot x", "--pot is 'x'; it must be a number of chips."),
+        ("runs abc --output .", "there is no run with the key 'abc'."),
+        ("runs --output none", "--output is 'none'; there is no such folder."),
+        ("figure figur1", "target 'figur1' is unknown (did you mean figure1?)"),
+        ("figure figure1 --scale laptopp", "--scale is 'laptopp'; it must be one of "),
+        ("figure figure1 --scale night", "figure1 has no scale night; it has "),
+        ("verify figur1", "target 'figur1' is unknown (did you mean figure1?)"),
+        ("ui figur1", "target 'figur1' is unknown (did you mean figure1?)"),
+        ("ui --output none", "where nothing was ever run"),
+    ],
+)  # fmt: skip
+def test_help_and_cheap_mistakes_are_answered_before_what_takes_seconds_is_imported(words, sentence, tmp_path):
+    name, *options = words.split()
+    call = [sys.executable, "-c", ANSWERED, f"repro.{name}", *options]
+    done = subprocess.run(call, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert sentence in done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == ("0" if "--help" in options else "2")

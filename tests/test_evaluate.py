@@ -16,12 +16,12 @@ from repro.collecting import provenance_of
 from repro.errors import ReproError
 from repro.evaluation.measures import Exploitability
 from repro.executing import execute
+from repro.folders import run_folder
 from repro.measuring import evaluated_with, evaluation_rows, evaluation_seconds
 from repro.planning import plan
 from repro.targets import PlannedSweep
 from repro.tracking import provenance
 from repro.tracking import record as records
-from repro.trained import run_folder
 from tests.helpers.commands import SMALL, call_here, executed, key_of, planned, results, tracked
 
 HOLDEM = (

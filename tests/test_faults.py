@@ -18,13 +18,13 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.tracking._tracking_service.utils import _artifact_repos_cache
 
 from repro import durable, executing, leftovers, training
+from repro.folders import run_folder
 from repro.launching import Command
 from repro.one_seed import Seed
 from repro.planned import Run
 from repro.tracking import mlflow_runs, store
 from repro.tracking import record as records
 from repro.tracking.rows import TrainingRows
-from repro.trained import run_folder
 from tests.helpers.commands import SMALL, in_a_child, planned, results, tracked
 
 SHORT = (*SMALL, "algorithm.iterations=6", "algorithm.snapshot_every=2", "checkpoint_every_seconds=0")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from repro.config import Config, NetworkConfig, ReadoutConfig
 from repro.config.keys import training_key
 from repro.errors import ReproError
+from repro.folders import run_folder
 from repro.planning import plan
 from repro.subgames import buckets, dataset, fresh
 from repro.subgames.dataset import Dataset, SubgameSamples
@@ -27,7 +28,7 @@ from repro.subgames.sampling import random_subgame
 from repro.subgames.solver import SolverConfig, solve_subgame
 from repro.subgames.subgames import Deck, Subgames
 from repro.tracking import record as records
-from repro.trained import run_folder, snapshots_of
+from repro.trained import snapshots_of
 from tests.helpers.commands import executed, key_of, results
 from tests.helpers.training import config_of, fitted, measured, straight_and_resumed
 

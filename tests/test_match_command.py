@@ -8,11 +8,11 @@ from repro import match
 from repro.evaluation.head_to_head import exact
 from repro.evaluation.units import milli_units
 from repro.executing import execute
+from repro.folders import PORTABLE, run_folder
 from repro.games import load
 from repro.games.betting import CALL, FOLD, RAISE
 from repro.policies import random_policy, save_strategy, uniform
 from repro.tracking import record as records
-from repro.trained import PORTABLE, run_folder
 from tests.helpers.commands import SMALL, planned
 from tests.helpers.deep_cfr import portable_model
 from tests.helpers.draws import seeded

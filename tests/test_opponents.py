@@ -17,12 +17,13 @@ from repro.evaluation.averages import tabulated
 from repro.evaluation.head_to_head import exact, play_match
 from repro.evaluation.units import milli_units
 from repro.executing import execute
+from repro.folders import run_folder
 from repro.games import load
 from repro.planning import check_needed, plan
 from repro.policies.snapshot import Snapshot
 from repro.seeding import generator
 from repro.tracking import record as records
-from repro.trained import Trained, run_folder
+from repro.trained import Trained
 from tests.helpers.commands import SMALL, configs, key_of, planned, results
 
 CFR = ("game=kuhn", "algorithm=cfr", "algorithm.iterations=30", "algorithm.snapshot_every=5", "evaluation=costs")

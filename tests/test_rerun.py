@@ -10,12 +10,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from repro import evaluate, launching, match, predict, rerun, staleness
+from repro import evaluate, launching, match, predict, repeating, rerun, staleness
 from repro.collecting import provenance_of
 from repro.config.checks import game_for_checks
 from repro.config.keys import training_config
+from repro.folders import PORTABLE, run_folder
 from repro.policies import load_strategy
 from repro.published import RESULTS
+from repro.subgames import predicted
 from repro.subgames.config import folder_of as subgames_of
 from repro.subgames.data import SubgameData
 from repro.subgames.subgames import Subgame
@@ -23,7 +25,7 @@ from repro.targets import PlannedSweep
 from repro.tracking import provenance
 from repro.tracking import record as records
 from repro.tracking.mlflow_runs import RERUN_TAG
-from repro.trained import PORTABLE, Trained, run_folder
+from repro.trained import Trained
 from tests.helpers.commands import SMALL, executed, key_of, planned, results, tracked
 
 KUHN = (*SMALL, "algorithm.iterations=10")
@@ -59,15 +61,15 @@ def test_a_repeated_run_is_the_same_to_the_last_bit(overrides, outputs, capsys):
 def test_what_differs_is_told(outputs, tmp_path, capsys):
     key = key_of(*KUHN)
     trained = Trained.open(outputs, key)
-    config = rerun.repeated(trained, tmp_path / "again", force=False)
+    config = repeating.repeated(trained, tmp_path / "again", force=False)
     other = planned(*KUHN, "algorithm.value.learning_rate=0.002", f"output_dir={tmp_path}")
     assert executed(*KUHN, "algorithm.value.learning_rate=0.002", f"output_dir={tmp_path}") == records.FINISHED
-    found = rerun.compare(config, trained.folder, run_folder(tmp_path, other.key))
+    found = repeating.compare(config, trained.folder, run_folder(tmp_path, other.key))
     assert found.numbers
     assert found.snapshots == 2
     assert found.differences[0].iteration == 1
     assert any(each.what.startswith("network value") for each in found.differences)
-    same = rerun.compare(config, trained.folder, trained.folder)
+    same = repeating.compare(config, trained.folder, trained.folder)
     assert same.differences == []
     assert same.numbers > found.numbers / 2
 
@@ -224,7 +226,7 @@ def test_a_subgame_is_predicted_as_it_is_in_validation(tmp_path, capsys):
     assert executed(*RIVERS, "algorithm=solved_subgames", "algorithm.iterations=1", output) == records.FINISHED
     assert executed(*DEVN, output) == records.FINISHED
     key = key_of(*DEVN)
-    trained, name, readout = predict.open_readout(str(tmp_path), key, "")
+    trained, name, readout = predicted.open_readout(str(tmp_path), key, "")
     algorithm = trained.config.algorithm
     data = SubgameData(readout.game, algorithm, algorithm.predicts, 0, subgames_of(trained.config))
     data.setup("validate")
@@ -235,7 +237,7 @@ def test_a_subgame_is_predicted_as_it_is_in_validation(tmp_path, capsys):
         subgame = Subgame(
             tuple(samples.board[row].tolist()), float(samples.pot[row]), samples.ranges[row], readout.game.deck
         )
-        found = predict.predict(trained, readout, subgame, 0.05)
+        found = predicted.predict(trained, readout, subgame, 0.05)
         assert found.predicted == pytest.approx(values[place].numpy(), abs=1e-5)
         assert found.solved == pytest.approx(samples.cfv[row], abs=0.2)
         assert found.exploitability <= 0.05

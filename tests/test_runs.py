@@ -9,22 +9,23 @@ import re
 import shutil
 import signal
 import subprocess
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
-from repro import catalogue, compare, evaluate, export, figure, outlook, run, runs, staleness
-from repro.compare import equal_digits
+from repro import catalogue, compare, differences, evaluate, export, figure, outlook, run, runs, staleness
 from repro.config.keys import as_plain, hyperparameters
 from repro.config.schema import RegressionConfig
+from repro.differences import equal_digits
 from repro.errors import ReproError
+from repro.folders import full_key, run_folder
 from repro.measuring import evaluation_seconds
 from repro.planned import Run, labels
 from repro.planning import plan
 from repro.tracking import record as records
 from repro.tracking.rows import stored_evaluations
-from repro.trained import full_key, run_folder
 from tests.helpers.commands import SMALL, command, configs, executed, key_of, killed_after, planned
 
 
@@ -87,7 +88,9 @@ def test_what_is_left_follows_from_finished_runs(outputs):
     assert other.evaluating is None
 
 
-EXAMPLE = outlook.Example("an example", hyperparameters(configs(*SMALL, multirun=False)[0]), lambda: {30: 600.0})
+EXAMPLE = outlook.Example(
+    "an example", "deep_cfr", hyperparameters(configs(*SMALL, multirun=False)[0]), lambda: {30: 600.0}
+)
 """A training that took ten minutes."""
 
 
@@ -114,6 +117,29 @@ def test_minutes_are_a_span_where_work_is_multiplied(tmp_path, overrides, minute
     assert f" left, {minutes} minutes with 2 at once, and evaluations beside; " in jobs
 
 
+def test_a_training_with_more_parts_says_what_one_takes_at_the_most(tmp_path):
+    """SD-CFR has no average network; what Deep CFR's took of the time nobody knows."""
+    fewer = (s for s in SMALL if not s.startswith(("algorithm=", "algorithm.average")))
+    (config,) = configs(*fewer, "algorithm=sd_cfr", f"output_dir={tmp_path}", multirun=False)
+    found = outlook._outlook("label", config, [EXAMPLE])
+    assert found.minutes == (0.0, pytest.approx(10.0))
+    assert found.source == "an example, different in algorithm.name, and training algorithm.average, too: at the most"
+    # The other way round nothing is known.
+    (both,) = configs(*SMALL, f"output_dir={tmp_path}", multirun=False)
+    less = outlook.Example("less", "deep_cfr", hyperparameters(config), lambda: {30: 600.0})
+    assert outlook._outlook("label", both, [less]).minutes is None
+    # A part of it that is the same training is no part that is more.
+    assert outlook._outlook("label", config, [EXAMPLE, less]).source == "less"
+
+
+def test_what_the_first_iteration_compiles_is_not_multiplied():
+    short = replace(EXAMPLE, seconds=lambda: {1: 28.0, 5: 30.0})
+    (config,) = configs(*SMALL, "algorithm.iterations=150", multirun=False)
+    work = config.algorithm.work
+    assert short.taken(config) == pytest.approx(30 + 2 * (work(150) - work(5)) / (work(5) - work(1)))
+    assert short.taken(config) < 30 * work(150) / work(5)
+
+
 @pytest.mark.parametrize(
     ("minutes", "told"),
     [((20.0, 160.0), "20.0 to 160.0 minutes"), ((187.4, 1806.3), "3.1 to 30.1 hours"), ((9e4, 9e4), "62.5 days")],
@@ -125,7 +151,7 @@ def test_long_spans_are_told_in_hours_or_days(minutes, told):
 def test_among_trainings_with_other_steps_the_nearest_says_how_long(tmp_path):
     (config,) = configs(*SMALL, "algorithm.value.steps=60", f"output_dir={tmp_path}", multirun=False)
     others = [
-        outlook.Example(f"{steps} steps", {**EXAMPLE.flat, "algorithm.value.steps": steps}, lambda: {30: 600.0})
+        replace(EXAMPLE, name=f"{steps} steps", flat={**EXAMPLE.flat, "algorithm.value.steps": steps})
         for steps in (6, 90, 600)
     ]
     found = outlook._outlook("label", config, [EXAMPLE, *others])
@@ -140,7 +166,8 @@ def test_a_key_that_was_added_since_is_one_in_which_older_trainings_differ(tmp_p
     (config,) = configs(*SMALL, "seed=7", *overrides, f"output_dir={tmp_path}", multirun=False)
     before = {key: value for key, value in EXAMPLE.flat.items() if not key.endswith(".focus")}
     assert len(before) < len(EXAMPLE.flat)
-    assert outlook._outlook("label", config, [outlook.Example("old", before, lambda: {30: 600.0})]).source == source
+    old = outlook.Example("old", "deep_cfr", before, lambda: {30: 600.0})
+    assert outlook._outlook("label", config, [old]).source == source
 
 
 def test_a_run_that_another_process_does_is_seen(outputs):
@@ -364,7 +391,7 @@ def test_a_run_is_named_by_what_tells_it_from_the_others_of_the_command():
 
 
 def test_digits():
-    assert equal_digits(1.0, 1.0) == compare._ALL_DIGITS
+    assert equal_digits(1.0, 1.0) == differences._ALL_DIGITS
     assert equal_digits(1234.5, 1234.6) == 4
     assert equal_digits(1.0, -1.0) == 0
     assert equal_digits(0.1 + 0.2, 0.3) in (15, 16)

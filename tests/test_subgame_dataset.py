@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,12 +15,14 @@ import numpy as np
 import pytest
 
 from repro.errors import ReproError
+from repro.planning import quoted
 from repro.subgames import dataset
 from repro.subgames.dataset import FLOAT16, Dataset, Recipe, SubgameSamples
 from repro.subgames.sampling import random_subgame
 from repro.subgames.solver import SolverConfig
 from repro.subgames.subgames import Deck, Subgames
 from repro.tracking.provenance import commit
+from tests.helpers.commands import configs
 
 RECIPE = Recipe.of(Subgames("river_subgames", Deck(4)), 0, SolverConfig(tolerance=0.005))
 SHARD = 4
@@ -151,8 +154,32 @@ def test_some_subgames_are_those_of_their_numbers(tmp_path: Path):
 
 
 def test_what_was_never_solved_is_not_solved_unasked(tmp_path: Path):
-    with pytest.raises(ReproError, match=r"1 of the 3 shards .* the first of them 2; solve them first"):
+    with pytest.raises(ReproError, match=r"1 of the 3 shards .* the first of them 2; solve them first: `python"):
         solved(tmp_path, 2).load(3 * SHARD)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["algorithm=devn"],
+        ["algorithm=dcvn", "game=turn_subgames", "game.least_pot=300.5", "game.strength=made_hand",
+         "algorithm.dataset=2"],
+        ["algorithm=devn", "game=river_subgames", "game.ranks=4", "algorithm.solver.alpha=inf",
+         "algorithm.solver.floor=true", "algorithm.solver.tolerance=0.00001", "algorithm.precision=float16",
+         "algorithm.met_in_play=0.5"],
+    ],
+)  # fmt: skip
+def test_the_command_that_solves_what_is_missing_can_be_pasted(overrides, tmp_path: Path):
+    output = tmp_path / "out, 'of' {mine}"
+    (config,) = configs(*overrides, f"output_dir={quoted(str(output))}", multirun=False)
+    with pytest.raises(ReproError) as caught:
+        config.algorithm.check_stored_data(config)
+    words = shlex.split(re.search("`(.*)`", str(caught.value))[1])
+    assert words[:3] == ["python", "-m", "repro.run"]
+    (solving,) = configs(*words[3:], multirun=False)
+    assert solving.algorithm.stored_data(solving) == config.algorithm.stored_data(config)
+    shard = config.algorithm.recipe(config.algorithm.load(config.game), 0).shard
+    assert solving.algorithm.iterations == -(-config.algorithm.subgames // shard)
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path):

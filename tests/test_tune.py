@@ -22,9 +22,9 @@ from repro import tune
 from repro.config.keys import training_key
 from repro.errors import ReproError
 from repro.evaluation.statistics import mean_ci
+from repro.folders import run_folder
 from repro.targets import ROOT
 from repro.tracking import record as records
-from repro.trained import run_folder
 from repro.tuning import page, trials
 from repro.tuning.config import BudgetConfig, ObjectiveConfig, Parameter, parameters, read, runs
 from repro.tuning.tracked import TRIAL_TAG

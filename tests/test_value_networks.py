@@ -16,10 +16,11 @@ from repro.config import Config, NetworkConfig, ReadoutConfig
 from repro.config.keys import training_key
 from repro.errors import ReproError
 from repro.evaluation.base import Subject
+from repro.folders import run_folder
 from repro.games.isomorphism import Coding
 from repro.planning import check_needed, plan
 from repro.policies.snapshot import Snapshot
-from repro.rerun import repeated
+from repro.repeating import repeated
 from repro.subgames import buckets, dataset
 from repro.subgames.data import SubgameData, validation_data
 from repro.subgames.encoded import Batch, Truth
@@ -35,7 +36,7 @@ from repro.subgames.networks import (
 )
 from repro.subgames.subgames import STACK, Deck, Subgames, matchups
 from repro.tracking import record as records
-from repro.trained import Trained, run_folder, snapshots_of
+from repro.trained import Trained, snapshots_of
 from tests.helpers.commands import executed, key_of, planned, results
 from tests.helpers.training import config_of, fitted, measured, readouts_of, straight_and_resumed
 

@@ -13,7 +13,7 @@ import pytest
 
 from paper_figures import claims as claims_of
 from paper_figures import exploitability_curves, frame, page
-from repro import collecting, comparing, drawing, shortening, staleness, verify
+from repro import collecting, comparing, drawing, shortening, staleness, verify, verifying
 from repro.comparing import DIFFERS, OPEN, OUTSIDE, ROUNDING, SAME, WITHIN, compared
 from repro.errors import ReproError
 from repro.repetition import Repetition
@@ -220,7 +220,7 @@ def test_what_needs_other_trainings_is_left_out_and_told(tmp_path):
     with pytest.raises(
         ReproError, match=r"nothing of figure10 .* it learns from all that runs of solved_subgames leave"
     ):
-        verify.verify(request_for("figure10", tmp_path, sweeps=["setting_i"]))
+        verifying.verify(request_for("figure10", tmp_path, sweeps=["setting_i"]))
     with pytest.raises(ReproError, match=r"--sweep is 'd2cf'; those of figure6 are .* \(did you mean d2cfr\?\)"):
         shortened(request_for("figure6", tmp_path, sweeps=["d2cf"]), published("figure6"), [])
 
@@ -273,7 +273,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _with_database) -> Pa
 
     ours = Options("laptop", tmp_path, 1, "cpu", force=False)
     sweeps, _ = planned("figure1", ours)
-    assert verify._repeat(sweeps, 1)
+    assert verifying._repeat(sweeps, 1)
     folder = tmp_path / "paper_figures" / "results" / "figure1-laptop"
     folder.mkdir(parents=True)
     data = collecting.measured("figure1", "laptop", sweeps)
@@ -285,7 +285,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _with_database) -> Pa
     monkeypatch.setattr(shortening, "plan_target", planned)
     monkeypatch.setattr(drawing, "ROOT", tmp_path)
     for name, value in (("ROOT", tmp_path), ("module_of", lambda _: Module)):
-        monkeypatch.setattr(verify, name, value)
+        monkeypatch.setattr(verifying, name, value)
     return folder
 
 
@@ -317,7 +317,7 @@ def test_runs_agree_with_themselves_and_with_nothing_else(small, tmp_path, monke
     assert "published data and today's code do not agree" in told
 
     # What is found is kept if that is asked for, whatever it is.
-    monkeypatch.setattr(verify, "_commit", lambda: "c" * 40)
+    monkeypatch.setattr(verifying, "_commit", lambda: "c" * 40)
     assert answer(tmp_path, monkeypatch, "--record") == 1
     kept = Repetition.kept(json.loads((small / "provenance.json").read_text())["sweeps"][0])
     assert kept
@@ -359,7 +359,7 @@ def test_seeds_that_were_not_run_together_are_judged_and_kept_each_with_its_own_
         for seed, cpu in enumerate((both["cpu"], ["another"]))
     ]
     file.write_text(json.dumps({"sweeps": parts}))
-    monkeypatch.setattr(verify, "_commit", lambda: "c" * 40)
+    monkeypatch.setattr(verifying, "_commit", lambda: "c" * 40)
     assert answer(tmp_path, monkeypatch, "--record") == 0
     here, elsewhere = capsys.readouterr().out.split("- sd_cfr_and_deep_cfr, seed ")[1:]
     assert here.startswith("0, up to iteration 5: ")
@@ -372,7 +372,7 @@ def test_seeds_that_were_not_run_together_are_judged_and_kept_each_with_its_own_
 
 @pytest.mark.slow
 def test_nothing_is_kept_with_runs_that_were_published_meanwhile(small, tmp_path, monkeypatch, capsys):
-    file, repeat = small / "provenance.json", verify._repeat
+    file, repeat = small / "provenance.json", verifying._repeat
 
     def publishing_meanwhile(*arguments: Any) -> bool:
         made = repeat(*arguments)
@@ -381,8 +381,8 @@ def test_nothing_is_kept_with_runs_that_were_published_meanwhile(small, tmp_path
         file.write_text(json.dumps(published))
         return made
 
-    monkeypatch.setattr(verify, "_commit", lambda: "c" * 40)
-    monkeypatch.setattr(verify, "_repeat", publishing_meanwhile)
+    monkeypatch.setattr(verifying, "_commit", lambda: "c" * 40)
+    monkeypatch.setattr(verifying, "_repeat", publishing_meanwhile)
     answer(tmp_path, monkeypatch, "--record")
     assert "nothing is kept of sd_cfr_and_deep_cfr: other runs were published meanwhile" in capsys.readouterr().out
     (part,) = json.loads(file.read_text())["sweeps"]
@@ -398,7 +398,7 @@ def test_nothing_is_kept_of_code_that_is_in_no_commit(small, tmp_path, monkeypat
     assert "error: --record keeps the commit that repeated runs, but files" in capsys.readouterr().err
     assert not (tmp_path / "verify").exists()
     answers["status"] = ""
-    assert verify._commit() == "c" * 40
+    assert verifying._commit() == "c" * 40
 
 
 @pytest.mark.parametrize(

@@ -451,14 +451,18 @@ def test_a_store_of_an_earlier_version_gets_names_and_a_view_when_it_is_asked_fo
     assert run
 
 
-def test_what_make_ui_cannot_do_is_told_in_one_sentence(tmp_path):
-    client = open_store(default_uri(tmp_path))
-    with pytest.raises(ReproError, match="--scale is 'laptpo'; it must be one of smoke, laptop, gpu, night, paper"):
-        ui.links_to(client, "figure1", Options("laptpo", tmp_path, 1, "cpu", False), 5000)
-    with pytest.raises(ReproError, match="target 'figur1' is unknown"):
-        ui.links_to(client, "figur1", Options("laptop", tmp_path, 1, "cpu", False), 5000)
-    with pytest.raises(ReproError, match="--port is 0; it must be from 1 to 65535"):
-        ui._check_port(0)
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["figure1", "--scale", "laptpo"], "--scale is 'laptpo'; it must be one of smoke, laptop, gpu, night, paper"),
+        (["figur1"], "target 'figur1' is unknown (did you mean figure1?)"),
+        (["--port", "0"], "--port is 0; it must be from 1 to 65535"),
+    ],
+)
+def test_what_make_ui_cannot_do_is_told_in_one_sentence(words, sentence, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["ui", *words])
+    assert ui.main() == 2
+    assert sentence in capsys.readouterr().err
 
 
 def test_the_ui_of_a_folder_that_nothing_was_run_in_is_refused_and_makes_none(tmp_path, monkeypatch, capsys):

@@ -17,6 +17,8 @@ from repro.errors import ReproError
 MOST_RUNS = 10_000
 """That a command line can ask for."""
 
+MOST_AT_ONCE = 1024
+"""Runs that can be done at once."""
 
 _SEED = re.compile("seed=(0|[1-9][0-9]*)")
 _VALUE = re.compile(r"[a-z_]+(\.[a-z_0-9]+)+=[-+.\w]+")

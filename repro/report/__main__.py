@@ -10,7 +10,6 @@ from repro import durable
 from repro.arguments import Parser
 from repro.errors import ReproError
 from repro.faults import faults_told
-from repro.published import README, published, refresh_readme
 
 NAME = "report.html"
 
@@ -26,6 +25,8 @@ def main() -> int:
 
 def _answer(arguments: argparse.Namespace) -> int:
     if arguments.readme:
+        from repro.published import README, refresh_readme  # noqa: PLC0415  (as below)
+
         refresh_readme()
         print(f"the table of targets in {README} says what is published, and so does its picture")
         return 0
@@ -42,8 +43,6 @@ def write(folder: Path) -> Path:
     Raises:
         ReproError: there can be no such folder, or what is published cannot be read.
     """
-    from repro.report.page import rendered  # noqa: PLC0415  (the README needs none of this)
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
@@ -52,6 +51,9 @@ def write(folder: Path) -> Path:
         ) from error
     except OSError as error:
         raise ReproError(f"--output is {str(folder)!r}, which cannot be made ({error.strerror}).") from error
+    from repro.published import published  # noqa: PLC0415  (imports pandas and more, which takes seconds)
+    from repro.report.page import rendered  # noqa: PLC0415
+
     durable.write(folder / NAME, rendered(published(), folder).encode())
     return folder / NAME
 

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from repro import durable
+from repro.config.keys import flatten
 from repro.engine.compiled import Array
 from repro.errors import ReproError
 from repro.subgames.batched import solve_batched
@@ -36,7 +38,7 @@ from repro.subgames.met import is_met, met_board, met_subgame
 from repro.subgames.sampling import random_board, random_subgame
 from repro.subgames.solver import Solution, SolverConfig, solve_all
 from repro.subgames.stored import Stored
-from repro.subgames.subgames import Deck, Subgame, Subgames, matchups
+from repro.subgames.subgames import SUBGAMES, Deck, Subgame, Subgames, load_subgames, matchups
 from repro.tracking.provenance import commit
 
 FLOAT32, FLOAT16 = "float32", "float16"
@@ -47,6 +49,9 @@ _RANGES_TIMES = 2.0**15
 
 _SHARD = {4: 10, 5: 250}
 """Subgames in a shard, by the cards on the board: seconds of work."""
+
+_OF_THE_GAME = ("ranks", "suits", "least_pot", "strength", "ties")
+"""Of a recipe, what is the game's."""
 
 MOST_ITERATIONS = 20_000
 """After which a subgame is given up."""
@@ -93,6 +98,15 @@ class Recipe(Stored):
         """Of the folder."""
         street = {4: "turn", 5: "river"}[self.board_cards]
         return f"{street}-{self.ranks * self.suits}-{self.key}"
+
+    def overrides(self) -> list[str]:
+        """What asks a run for this dataset; what a run has by default is left out."""
+        name = next(name for name, cards in SUBGAMES.items() if cards == self.board_cards)
+        default = flatten(asdict(Recipe.of(load_subgames({"name": name}), self.seed, SolverConfig())))
+        own = {key: value for key, value in flatten(asdict(self)).items() if value != default[key]}
+        keys = {key: f"{'game' if key in _OF_THE_GAME else 'algorithm'}.{key}" for key in own}
+        changed = [f"{keys[key]}={str(value).lower()}" for key, value in own.items()]
+        return [f"game={name}", "algorithm=solved_subgames", f"seed={self.seed}", *changed]
 
     @property
     def shard(self) -> int:
@@ -219,11 +233,18 @@ class Dataset:
     def _lacking(self, numbers: Sequence[int], shards: int) -> ReproError:
         return ReproError(
             f"{len(numbers)} of the {shards} shards of subgames in {self.folder} are not solved yet, the first of them "
-            f"{numbers[0]}; solve them first, with algorithm=solved_subgames, algorithm.iterations={shards}, "
-            f"seed={self.recipe.seed}, and the same game, algorithm.solver, algorithm.precision and "
-            "algorithm.met_in_play (and force=true if that run is finished). A dataset of another game.least_pot or "
-            "algorithm.solver.tolerance is another one."
+            f"{numbers[0]}; solve them first: `{self.solving_command(shards)}` (with force=true if that run is "
+            "finished already)."
         )
+
+    def solving_command(self, shards: int) -> str:
+        """What solves the first shards, as it can be typed where this process was started."""
+        from repro.planning import quoted  # noqa: PLC0415  (it imports all algorithms, this one among them)
+
+        output = self.folder.absolute().parents[1]
+        where = [] if output == Path("outputs").absolute() else [f"output_dir={quoted(str(output))}"]
+        about = [*self.recipe.overrides(), f"algorithm.iterations={shards}", *where]
+        return "python -m repro.run " + shlex.join(about)
 
     def _numbers(self, shard: int) -> range:
         return range(shard * self.recipe.shard, (shard + 1) * self.recipe.shard)

@@ -27,12 +27,11 @@ from sqlalchemy.engine import URL, make_url
 from repro.config.schema import LATER
 from repro.errors import ReproError, StorageError
 from repro.faults import causes, disk_fault, disk_faults_told
+from repro.folders import DATABASE
 from repro.stopping import is_stopping
 
 PATIENCE_SECONDS = 300.0
 """How long a database is waited for that another process has locked."""
-DATABASE = "mlflow.db"
-"""The SQLite file in an output folder."""
 _PATIENCE_WHEN_STOPPING_SECONDS = 5.0
 _LOOK_EVERY_SECONDS = 0.5
 _SQLITE, _SQLITE_DRIVER = "sqlite:///", "sqlite+pysqlite:///"

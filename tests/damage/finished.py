@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from repro.folders import run_folder
 from repro.tracking import record as records
 from repro.tracking.record import RunRecord
-from repro.trained import run_folder
 from tests.helpers.commands import executed, key_of
 
 CFR = ("game=kuhn", "algorithm=cfr", "algorithm.iterations=10", "algorithm.snapshot_every=5")

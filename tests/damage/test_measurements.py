@@ -7,10 +7,11 @@ import json
 import pytest
 
 from repro.errors import ReproError
+from repro.folders import CONFIG, run_folder
 from repro.measuring import is_done, measured_rows
 from repro.tracking import record as records
 from repro.tracking.rows import EvaluationRows, TrainingRows
-from repro.trained import CONFIG, Trained, run_folder
+from repro.trained import Trained
 from tests.damage.finished import CFR, NOTHING, done, folder_of
 from tests.helpers.commands import planned, results
 

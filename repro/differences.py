@@ -1,0 +1,273 @@
+"""What differs between runs of two sides, and whether their results do, as `repro.compare` tells it."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.table import Table
+
+from repro import catalogue, staleness
+from repro.catalogue import Entry
+from repro.comparing import CLOCKS
+from repro.config.checks import TRAINING
+from repro.config.keys import training_config
+from repro.errors import ReproError, told_of
+from repro.evaluation.statistics import difference
+from repro.export import measurements
+from repro.subgames.data import SubgameDataConfig
+from repro.tracking.progress import console
+from repro.tracking.record import load_json
+
+_ALL_DIGITS = 17
+"""That tell any float64 from any other one."""
+_CODE = ("git_commit", "git_dirty")
+_FIRST = ("algorithm.name", "game.name")
+_RUN = ["readout", "evaluation_key", "metric", "step"]
+_SHORT = 12
+
+
+# -- what they are made of -------------------------------------------------------------------------------------------
+
+
+def settings(a: Sequence[Entry], b: Sequence[Entry]) -> Iterator[str]:
+    """A line per hyperparameter that differs, the algorithm and the game before the others, and the seeds."""
+    flat_a, flat_b = a[0].hyperparameters, b[0].hyperparameters
+    for key in sorted(flat_a.keys() | flat_b.keys(), key=lambda key: (key not in _FIRST, key)):
+        one, other = (flat.get(key, "no such key") for flat in (flat_a, flat_b))
+        if one != other:
+            yield f"{key}: {one} | {other}"
+    seeds = [sorted(entry.config.seed for entry in side) for side in (a, b)]
+    if seeds[0] != seeds[1]:
+        yield f"seed: {_listed(seeds[0])} | {_listed(seeds[1])}"
+
+
+def made_with(side: Sequence[Entry]) -> dict[str, str]:
+    """What trained these runs, fact by fact; several values where there are."""
+    facts = sorted({fact for entry in side for fact in entry.record.made_with})
+    return {f: _listed(sorted({v for e in side for v in e.record.made_with.get(f, [])})) for f in facts}
+
+
+def code(a: Sequence[Entry], b: Sequence[Entry]) -> Iterator[str]:
+    """The commits, and what of the code that determines these runs differs between them, and has changed since."""
+    commits = [_commits(side) for side in (a, b)]
+    if commits[0] == commits[1]:
+        yield f"commit: {_listed(commits[0])}, the same"
+    else:
+        yield f"commit: {_listed(commits[0])} | {_listed(commits[1])}"
+        yield f"code that determines them differs: {_between(a, b)}"
+    for name, side in (("A", a), ("B", b)):
+        yield f"code that determines {name} has changed since: {staleness.staleness(_sweep(side))}"
+
+
+def _between(a: Sequence[Entry], b: Sequence[Entry]) -> str:
+    """Whether what two sides' runs can reach differs between their commits."""
+    sides = [{commit for e in side for commit in e.record.made_with.get("git_commit", [])} for side in (a, b)]
+    if not all(sides):
+        return "unknown: no commit is recorded"
+    if any(len(commits) > 1 for commits in sides):
+        return "unknown: one of them was made with several commits"
+    return str(staleness.staleness(_sweep(a), *sides[1]))
+
+
+def _sweep(side: Sequence[Entry]) -> dict[str, Any]:
+    """What `repro.staleness` asks of runs."""
+    facts = {name: sorted({v for e in side for v in e.record.made_with.get(name, [])}) for name in _CODE}
+    return {**facts, "config": training_config(side[0].config)}
+
+
+def _commits(side: Sequence[Entry]) -> list[str]:
+    return sorted({_commit(entry, commit) for entry in side for commit in entry.record.made_with.get("git_commit", [])})
+
+
+def _commit(entry: Entry, commit: str) -> str:
+    return commit[:_SHORT] + ("-dirty" if "true" in entry.record.made_with.get("git_dirty", []) else "")
+
+
+def data(entry: Entry) -> str | None:
+    """The stored data that a run learned from; None where it makes its own."""
+    algorithm = entry.config.algorithm
+    if not isinstance(algorithm, SubgameDataConfig):
+        return None
+    stored = f"{algorithm.subgames} subgames of {algorithm.stored_data(entry.config).name}"
+    return stored if algorithm.fresh is None else f"fresh subgames, measured on a share of {stored}"
+
+
+# -- results ---------------------------------------------------------------------------------------------------------
+
+
+def results(side: Sequence[Entry]) -> pd.DataFrame:
+    """Every number of runs: `seed`, `readout`, `evaluation`, `evaluation_key`, `metric`, `step`, `value`."""
+    rows = [(entry.config.seed, *row) for entry in side for row in measurements(entry)]
+    columns = ["seed", "readout", "evaluation", "evaluation_key", "metric", "step", "value"]
+    table = pd.DataFrame(rows, columns=columns)
+    return table[~table.metric.isin(CLOCKS)]
+
+
+def with_lone_read_outs(a: Sequence[Entry], b: Sequence[Entry]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Every number of both sides; a read-out that is a side's only one bears both names if the other has one only, too.
+
+    What is measured of these two is alike where the evaluation is, whatever kind of read-out it is of.
+    """
+    tables = [results(side) for side in (a, b)]
+    names = [sorted(set(table.readout) - {TRAINING}) for table in tables]
+    if names[0] == names[1] or any(len(alone) != 1 for alone in names):
+        return tables[0], tables[1]
+    both = f"{names[0][0]} | {names[1][0]}"
+    asked = {key: evaluation for side in (a, b) for key, evaluation in _asked(side).items()}
+    for table in tables:
+        alone = table.readout != TRAINING
+        table.loc[alone, "readout"] = both
+        table.loc[alone, "evaluation_key"] = table.evaluation_key[alone].map(asked)
+    return tables[0], tables[1]
+
+
+def _asked(side: Sequence[Entry]) -> dict[str, str]:
+    """By an evaluation's key what is measured, apart from what of."""
+    files = [path for entry in side for path in (entry.folder / "evaluations").glob("*.json")]
+    stored = {path.stem: load_json(path) for path in files}
+    return {key: json.dumps(s["evaluation"], sort_keys=True) for key, s in stored.items() if isinstance(s, dict)}
+
+
+def equal_digits(a: float, b: float) -> int:
+    """In how many significant digits two numbers agree; 17, which is all, where they are the same."""
+    if a == b:
+        return _ALL_DIGITS
+    largest = max(abs(a), abs(b))
+    return max(0, min(_ALL_DIGITS - 1, math.floor(-math.log10(abs(a - b) / largest))))
+
+
+def number_by_number(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
+    """Of each metric of each read-out, how alike same seeds are at common iterations.
+
+    Returns:
+        A row per `readout` and `metric`: `numbers`, `same` in all digits, `digits` in which the rest agrees at least,
+        `first` iteration at which they differ, `last` common one, and the values there, `a` and `b`, means over seeds.
+    """
+    both = a.merge(b, on=["seed", *_RUN], suffixes=("_a", "_b"))
+    both["digits"] = [equal_digits(x, y) for x, y in zip(both.value_a, both.value_b, strict=True)]
+    rows = []
+    for (readout, _, metric), group in both.groupby(_RUN[:3], sort=True):
+        differ, last = group[group.digits < _ALL_DIGITS], group[group.step == group.step.max()]
+        rows.append({
+            "readout": readout, "metric": metric, "numbers": len(group), "same": len(group) - len(differ),
+            "digits": int(group.digits.min()), "first": int(differ.step.min()) if len(differ) else None,
+            "last": int(group.step.max()), "a": last.value_a.mean(), "b": last.value_b.mean(),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def means(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
+    """Of each metric, the means over seeds at the last common iteration, and B minus A with Welch's interval."""
+    rows = []
+    for (readout, _, metric), of_a in a.groupby(_RUN[:3], sort=True):
+        of_b = b[(b.readout == readout) & (b.evaluation_key == of_a.evaluation_key.iloc[0]) & (b.metric == metric)]
+        common = set(of_a.step) & set(of_b.step)
+        if not common:
+            continue
+        last = max(common)
+        x, y = of_a[of_a.step == last].value, of_b[of_b.step == last].value
+        apart = difference(y, x)
+        rows.append({"readout": readout, "metric": metric, "last": last, "a": x.mean(), "b": y.mean(), "apart": apart})
+    return pd.DataFrame(rows)
+
+
+# -- shown -----------------------------------------------------------------------------------------------------------
+
+
+def compare(a: Sequence[Entry], b: Sequence[Entry], every: bool) -> int:
+    """Print everything; returns the exit status.
+
+    Args:
+        every: show metrics of the training itself, too.
+    """
+    _print_part("configuration", list(settings(a, b)))
+    _print_part("code", list(code(a, b)))
+    facts = [made_with(side) for side in (a, b)]
+    names = sorted((facts[0].keys() | facts[1].keys()) - set(_CODE))
+    apart = [
+        f"{n}: {facts[0].get(n, '?')} | {facts[1].get(n, '?')}" for n in names if facts[0].get(n) != facts[1].get(n)
+    ]
+    _print_part("versions and hardware", apart)
+    stored = [data(side[0]) for side in (a, b)]
+    if any(stored):
+        _print_part("data", [] if stored[0] == stored[1] else [f"{stored[0]} | {stored[1]}"])
+    return _compare_results(*with_lone_read_outs(a, b), every)
+
+
+def _print_part(title: str, lines: Sequence[str]) -> None:
+    print(f"{title}: {'' if lines else 'the same'}".rstrip())
+    for line in lines:
+        print(f"  {line}")
+
+
+def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
+    seeds = set(a.seed) & set(b.seed)
+    shown = number_by_number(a, b) if seeds else pd.DataFrame()
+    status = 0
+    if len(shown) and (shown.readout == TRAINING).all() and (a.readout != TRAINING).any():
+        names = [_listed(sorted(set(side.readout) - {TRAINING})) for side in (a, b)]
+        print(f"results: no read-out was measured in the same way on both sides; A has {names[0]}, B has {names[1]}")
+        status = 1
+    elif len(shown):
+        same, total = int(shown.same.sum()), int(shown.numbers.sum())
+        status = int(same < total)
+        which = f"{_named(seeds)}, at iterations that both have"
+        print(f"results of {which}: {same} of {total} numbers are the same")
+        for name, side in (("A", a), ("B", b)):
+            if alone := set(side.seed) - seeds:
+                print(f"  left out there: {_named(alone)}, of {name} alone")
+        table = Table("read-out", "metric", "the same", "least digits", "first apart", "iteration", "A", "B", box=None)
+        for row in shown[every | (shown.readout != TRAINING)].to_dict("records"):
+            digits = "all" if row["digits"] == _ALL_DIGITS else str(row["digits"])
+            first = "" if pd.isna(row["first"]) else str(int(row["first"]))
+            same_here = f"{row['same']} of {row['numbers']}"
+            at_last = str(row["last"]), f"{row['a']:.8g}", f"{row['b']:.8g}"
+            table.add_row(row["readout"], row["metric"], same_here, digits, first, *at_last)
+        console(sys.stdout).print(table)
+    else:
+        print(
+            "results: nothing was measured of the same seed at the same iteration; of several seeds on both sides, as "
+            "KEY,KEY, means are compared"
+        )
+        status = int(bool(seeds))
+    if min(a.seed.nunique(), b.seed.nunique()) > 1:
+        print("means over seeds, and B minus A with Welch's 95% interval:")
+        table = Table("read-out", "metric", "iteration", "A", "B", "B - A", box=None)
+        averages = means(a, b)
+        for row in averages[every | (averages.readout != TRAINING)].to_dict("records"):
+            table.add_row(
+                row["readout"], row["metric"], str(row["last"]), f"{row['a']:.4g}", f"{row['b']:.4g}", str(row["apart"])
+            )
+        console(sys.stdout).print(table)
+    return status
+
+
+def _listed(values: Sequence[object]) -> str:
+    return ", ".join(map(str, values)) or "?"
+
+
+def _named(seeds: Collection[int]) -> str:
+    """`seed 0`, or `seeds 0, 1`."""
+    return f"seed{'s' if len(seeds) > 1 else ''} {_listed(sorted(seeds))}"
+
+
+def side_of(output: Path, name: str, text: str) -> list[Entry]:
+    """The runs of one side, of one configuration.
+
+    Raises:
+        ReproError: they are of several, or there are none.
+    """
+    with told_of(name):
+        found = catalogue.chosen(output, text.split(","))
+    others = [entry.key for entry in found if entry.hyperparameters != found[0].hyperparameters]
+    if others:
+        raise ReproError(
+            f"{name} is {text}; its runs must differ in their seeds alone, and {others[0]} differs in more."
+        )
+    return found
