@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, count
@@ -152,14 +153,15 @@ def titled_together(runs: Sequence[Run]) -> list[Run]:
     """
     said = [[word for word in run.title.split() if word != WHO] for run in runs]
     curves = [_curves(run) for run in runs]
-    words_of: dict[tuple[str, str], set[frozenset[str]]] = {}
+    titles_of: dict[tuple[str, str], set[frozenset[str]]] = {}
     for own, named in zip(said, curves, strict=True):
         for curve in named:
-            words_of.setdefault(curve, set()).add(frozenset(own))
+            titles_of.setdefault(curve, set()).add(frozenset(own))
+    others = {named: _Others(set.union(*(titles_of[curve] for curve in named))) for named in set(curves)}
     retitled: dict[tuple[str, frozenset[tuple[str, str]]], str] = {}
     for run, own, named in zip(runs, said, curves, strict=True):
         if (run.title, named) not in retitled:
-            first = _telling_words(own, set.union(*(words_of[curve] for curve in named)))
+            first = others[named].telling_words(own)
             last = [word for word in own if word not in first]
             retitled[run.title, named] = " ".join([*first, WHO, *last])
     return [replace(run, title=retitled[run.title, named]) for run, named in zip(runs, curves, strict=True)]
@@ -171,25 +173,57 @@ def _curves(run: Run) -> frozenset[tuple[str, str]]:
     return frozenset((run.config.game["name"], name) for name in {*readouts, f"{TRAINING} {run.config.algorithm.name}"})
 
 
-def _telling_words(said: Sequence[str], others: Collection[frozenset[str]]) -> list[str]:
-    """The few of a run's words that no other has together; experiment and algorithm where nothing else does."""
-    alike = [other for other in others if all(map(_is_choice, other ^ set(said)))]
-    telling = {
-        *_few([word for word in said if not _is_choice(word)], others),
-        *_few([word for word in said if _is_choice(word)], alike),
-    }
-    return [word for word in said if word in telling]
+class _Others:
+    """Titles of runs, each the set of its words, to be told apart. Of thousands, those with a word are looked up."""
+
+    def __init__(self, titles: Iterable[frozenset[str]]) -> None:
+        self._alike: defaultdict[frozenset[str], list[frozenset[str]]] = defaultdict(list)
+        for title in titles:
+            self._alike[_without_choices(title)].append(title)
+        self._having = _by_word(title for alike in self._alike.values() for title in alike)
+        self._count = sum(map(len, self._alike.values()))
+
+    def telling_words(self, said: Sequence[str]) -> list[str]:
+        """The few of a run's words that no other has together; experiment and algorithm where nothing else does."""
+        alike = self._alike[_without_choices(said)]
+        choices = [word for word in said if _is_choice(word)]
+        others = [word for word in said if word not in choices]
+        telling = {*_few(others, self._having, self._count), *_few(choices, _by_word(alike), len(alike))}
+        return [word for word in said if word in telling]
 
 
-def _few(said: Sequence[str], others: Collection[frozenset[str]]) -> list[str]:
+def _without_choices(words: Iterable[str]) -> frozenset[str]:
+    return frozenset(word for word in words if not _is_choice(word))
+
+
+def _by_word(titles: Iterable[frozenset[str]]) -> dict[str, set[frozenset[str]]]:
+    having: defaultdict[str, set[frozenset[str]]] = defaultdict(set)
+    for title in titles:
+        for word in title:
+            having[word].add(title)
+    return having
+
+
+def _few(said: Sequence[str], having: Mapping[str, set[frozenset[str]]], count: int) -> list[str]:
     """Words that none of the others has together, each the one that fewest have; an other that has all is passed over.
 
     That one has more words, by which its own name tells it.
+
+    Args:
+        having: titles by each of their words, the own one among them.
+        count: of all titles.
     """
-    few, left = list[str](), [other for other in others if not other.issuperset(said)]
+    if not said:
+        return []
+    rarest_first = sorted(said, key=lambda word: len(having[word]))
+    passed_over = set.intersection(*(having[word] for word in rarest_first))
+    if len(passed_over) == count:
+        return []
+    few = rarest_first[:1]
+    left = having[few[0]] - passed_over
     while left:
-        few.append(min(said, key=lambda word: sum(word in other for other in left)))
-        left = [other for other in left if few[-1] in other]
+        few.append(min(said, key=lambda word: len(having[word] & left)))
+        left &= having[few[-1]]
     return few
 
 
@@ -228,13 +262,13 @@ def name_of(telling: Sequence[str], who: str, which: str, others: Sequence[str] 
 
     Args:
         telling: words `key=value` that tell it from others.
-        who: a read-out, or a training; one that ends with a number begins with it, as `1000_sd_cfr`.
+        who: a read-out, or a training; a read-out that ends with a number begins with it, as `1000_sd_cfr`.
         which: of several such, or empty.
         others: more words.
     """
     # An algorithm that is called like its read-out is not said twice.
     values = [_value(word) for word in telling if word != f"algorithm={who.removeprefix(f'{TRAINING} ')}"]
-    player = re.sub(r"(.+)_(\d+)", r"\2_\1", who)
+    player = re.sub(r"^(\w+)_(\d+)$", r"\2_\1", who)
     words = [word for word in (*telling, *others) if not _is_choice(word)]
     return " ".join(filter(None, [*values, player, which, *words]))[:_LONGEST_NAME]
 

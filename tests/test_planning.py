@@ -93,6 +93,8 @@ def test_a_sweep_plans_what_its_runs_alone_would_be():
     # What is given last counts, whichever of the two is about a part of the other.
     ("algorithm.value={steps: 5}", "algorithm.value.steps=10,20"),
     ("algorithm.value.steps=10,20", "algorithm.value={steps: 5}"),
+    ("algorithm.value.steps=10,20", "++algorithm.value.steps=5"),
+    ("seed=range(2)", "++seed=5"),
     ("+algorithm.readouts.mine={kind: ensemble, capacity: 5}", "algorithm.readouts.mine.capacity=3,null"),
     ("evaluation=[exploitability]", "evaluation.exploitability.boards=null,30"),
 ])  # fmt: skip

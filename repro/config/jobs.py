@@ -93,15 +93,16 @@ def set_afterwards(jobs: Sequence[Sequence[str]], settled: bool) -> frozenset[st
     """
     everything = set().union(*jobs)
     swept = everything - set(jobs[0]).intersection(*jobs)
-    keys = {override: override.lstrip("+~").partition("=")[0] for override in everything}
+    spelled = {override: override.partition("=")[0] for override in everything}
 
-    def stands_alone(key: str) -> bool:
-        """Whether no other override is about a part of it, or about what it is a part of."""
-        others = set(keys.values()) - {key}
-        return not any(f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}.") for other in others)
+    def stands_alone(override: str) -> bool:
+        """Whether no other is about the same key, a part of it, or what it is a part of."""
+        key = f"{spelled[override]}."
+        others = {f"{other.lstrip('+~')}." for other in set(spelled.values()) - {spelled[override]}}
+        return not any(key.startswith(other) or other.startswith(key) for other in others)
 
     return frozenset(
         override
         for override in swept
-        if _SEED.fullmatch(override) or (settled and _VALUE.fullmatch(override) and stands_alone(keys[override]))
+        if (_SEED.fullmatch(override) or (settled and _VALUE.fullmatch(override))) and stands_alone(override)
     )
