@@ -235,57 +235,56 @@ def _at(runs: pd.DataFrame, nodes: float) -> pd.Series:
     return runs.apply(lambda row: float(np.exp(np.interp(math.log(nodes), x, np.log(row.to_numpy(float))))), axis=1)
 
 
-def _against(data: pd.DataFrame, traversals: int, buckets: float) -> tuple[Estimate | None, str]:
-    """The log of Deep CFR's last exploitability over an abstraction's after as many nodes, and how it was found.
-
-    None where the abstraction was not measured near so many.
-    """
-    runs, bucketed = deep(data, traversals), tabular(data, buckets)
-    nodes = float(str(runs.columns[-1]))
-    if not float(str(bucketed.columns[0])) <= nodes <= float(str(bucketed.columns[-1])):
-        return None, f"{_name(buckets)} has no evaluation near {nodes:.2g} nodes"
-    measured = difference(np.log(runs.iloc[:, -1]), np.log(_at(bucketed, nodes)))
-    return measured, f"log of Deep CFR's exploitability over the abstraction's at {nodes:.2g} nodes, Welch's interval"
-
-
 def _comparable(data: pd.DataFrame) -> list[Claim]:
     """Deep CFR against 30,000 buckets (or the finest that has fewer) at as many nodes."""
     buckets = compared(data)[1]
     if buckets is None:
         return []
-    judged = []
-    for traversals in deep_settings(data):
-        measured, note = _against(data, traversals, buckets)
-        claim = Claim(
-            f"comparable_{traversals}",
-            f"Deep CFR ({traversals:,} traversals) is comparable to {_name(buckets)} at as many nodes",
-            "Fig. 2", NOT_TESTABLE, measured, "log ratio", note=note,
-        )  # fmt: skip
-        if measured is not None:
-            verdict = unless_smoke(data, below(measured, math.log(COMPARABLE)))
-            note += f"; holds if below log {COMPARABLE:g}, a margin of our own"
-            claim = _unless_behind_coarser(data, replace(claim, verdict=verdict, note=note), traversals)
-        judged.append(claim)
-    return judged
+    rule = math.log(COMPARABLE), f"log {COMPARABLE:g}, a margin of our own"
+    return [
+        _below_at_equal_nodes(
+            data, traversals, buckets, rule, id=f"comparable_{traversals}", source="Fig. 2",
+            statement=f"Deep CFR ({traversals:,} traversals) is comparable to {_name(buckets)} at as many nodes",
+        )
+        for traversals in deep_settings(data)
+    ]  # fmt: skip
 
 
 def _ahead(data: pd.DataFrame) -> list[Claim]:
     """Deep CFR with the most traversals against all abstractions but the lossless one, which has a claim of its own."""
-    traversals = max(deep_settings(data))
-    judged = []
-    for buckets in (b for b in abstractions(data) if b != LOSSLESS):
-        measured, note = _against(data, traversals, buckets)
-        claim = Claim(
-            f"ahead_{int(buckets)}",
-            f"Deep CFR ({traversals:,} traversals) is less exploitable than {_name(buckets)} at as many nodes",
-            "ours, after Fig. 2", NOT_TESTABLE, measured, "log ratio", note=note,
-        )  # fmt: skip
-        if measured is not None:
-            verdict = unless_smoke(data, below(measured, 0))
-            claim = replace(claim, verdict=verdict, note=f"{note}; holds if below 0")
-            claim = _unless_behind_coarser(data, claim, traversals)
-        judged.append(claim)
-    return judged
+    most = max(deep_settings(data))
+    return [
+        _below_at_equal_nodes(
+            data, most, buckets, (0.0, "0"), id=f"ahead_{int(buckets)}", source="ours, after Fig. 2",
+            statement=f"Deep CFR ({most:,} traversals) is less exploitable than {_name(buckets)} at as many nodes",
+        )
+        for buckets in abstractions(data)
+        if buckets != LOSSLESS
+    ]  # fmt: skip
+
+
+def _below_at_equal_nodes(
+    data: pd.DataFrame, traversals: int, buckets: float, rule: tuple[float, str], **about: Any
+) -> Claim:
+    """That the log of Deep CFR's last exploitability over an abstraction's after as many nodes is below a bound.
+
+    Args:
+        rule: the bound, and in words.
+    """
+    runs, bucketed = deep(data, traversals), tabular(data, buckets)
+    nodes = float(str(runs.columns[-1]))
+    if not float(str(bucketed.columns[0])) <= nodes <= float(str(bucketed.columns[-1])):
+        note = f"{_name(buckets)} has no evaluation near {nodes:.2g} nodes"
+        return Claim(**about, verdict=NOT_TESTABLE, measured=None, unit="log ratio", note=note)
+    measured = difference(np.log(runs.iloc[:, -1]), np.log(_at(bucketed, nodes)))
+    bound, words = rule
+    note = (
+        f"log of Deep CFR's exploitability over the abstraction's at {nodes:.2g} nodes, Welch's interval; holds if "
+        f"below {words}"
+    )
+    verdict = unless_smoke(data, below(measured, bound))
+    claim = Claim(**about, verdict=verdict, measured=measured, unit="log ratio", note=note)
+    return _unless_behind_coarser(data, claim, traversals)
 
 
 def _fast_is_efficient(data: pd.DataFrame) -> Claim:

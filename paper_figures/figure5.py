@@ -140,8 +140,8 @@ def draw(data: pd.DataFrame) -> Figure:
 
 def limit_game(scale: str) -> pd.DataFrame | None:
     """The published data of the limit game at a scale; None where there are none."""
-    folder = _RESULTS / f"fhp_limit-{scale}"
-    return frame.read(frame.data_file(folder)) if folder.is_dir() else None
+    path = frame.data_file(_RESULTS / f"fhp_limit-{scale}")
+    return frame.read(path) if path.is_file() else None
 
 
 def _linear_cfr(data: pd.DataFrame) -> pd.DataFrame:

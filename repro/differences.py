@@ -13,8 +13,8 @@ import pandas as pd
 from rich.table import Table
 
 from repro import catalogue, staleness
+from repro.agreement import CLOCKS
 from repro.catalogue import Entry
-from repro.comparing import CLOCKS
 from repro.config.checks import TRAINING
 from repro.config.keys import training_config
 from repro.errors import ReproError, told_of

@@ -16,7 +16,7 @@ import pandas as pd
 
 from paper_figures import claims as claims_of
 from paper_figures import frame, page
-from repro import comparing, durable, published
+from repro import agreement, durable, published
 from repro.errors import ReproError, told_as
 from repro.evaluation.statistics import digits
 from repro.targets import ROOT, Options, module_of
@@ -92,11 +92,11 @@ def _print_published_beside(claims: Sequence[claims_of.Claim], results: Path) ->
         return
     where = f"paper_figures/results/{results.name}"
     try:
-        before = comparing.published_verdicts(results)
+        before = agreement.published_verdicts(results)
     except (ValueError, TypeError, LookupError) as error:
         print(f"published verdicts, {where}/claims.json, cannot be read ({type(error).__name__}: {error})")
         return
-    found = comparing.differing({"here": comparing.verdicts(claims), "published": before})
+    found = agreement.differing({"here": agreement.verdicts(claims), "published": before})
     print(f"claims that are judged otherwise than in {where}: {len(found) or 'none'}")
     for claim, (here, then) in found.items():
         print(f"  {claim}: here {here}, published {then}")

@@ -1,6 +1,6 @@
 """Where runs are on the disk, by their keys: known without importing what they were trained with, which takes seconds.
 
-Commands look here first, so that a folder or a key that is not there is told at once.
+Most commands about runs that there are look here first, so that a folder or a key that is not there is told at once.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from repro.errors import ReproError
 from repro.suggestions import did_you_mean
 
 CONFIG = "config.yaml"
+"""What a run's folder has, and makes it one."""
+
 PORTABLE = "snapshot.pt"
 """A training's last snapshot in one file, whatever its history."""
 

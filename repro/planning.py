@@ -20,7 +20,6 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import HydraException
 from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from hydra.types import RunMode
@@ -32,7 +31,7 @@ from repro.config import composed
 from repro.config.checks import check_device, check_settings, check_with_game, game_for_checks, readout_of, settings
 from repro.config.composed import check_choices, check_keys, one_sentence
 from repro.config.game_defaults import is_settled, with_defaults
-from repro.config.jobs import MOST_AT_ONCE, check_single, is_about_launching, jobs_of, set_afterwards
+from repro.config.jobs import MOST_AT_ONCE, check_single, is_about_launching, jobs_of, quoted, set_afterwards
 from repro.config.keys import register_schemas, training_key
 from repro.config.memory import check_memory
 from repro.config.schema import Config
@@ -452,15 +451,3 @@ def _quotient(number: float, divisor: float) -> int:
 
 OmegaConf.register_new_resolver("run_key", _key_of, replace=True)
 OmegaConf.register_new_resolver("quotient", _quotient, replace=True)
-
-
-_PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./-]*")
-
-
-def quoted(text: str) -> str:
-    """A text as a value in an override, whatever characters it has; of a plain path itself."""
-    if _PLAIN_PATH.fullmatch(text):
-        return text
-    # An interpolation is escaped by a backslash, and so are backslashes before it.
-    literal = re.sub(r"(\\*)\$\{", lambda match: f"{2 * match[1]}\\${{", text)
-    return str(QuotedString(literal, Quote.single).with_quotes())

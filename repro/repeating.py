@@ -16,7 +16,7 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from repro import comparing, durable, staleness
+from repro import agreement, durable, staleness
 from repro.config.checks import check_with_game, game_for_checks
 from repro.config.keys import evaluation_key, training_key
 from repro.config.schema import EVALUATIONS, Config
@@ -165,7 +165,7 @@ def _compare_rows(
     """How many numbers are in both; those that differ are added to `found`."""
     numbers = 0
     for step in sorted(then.keys() & now.keys()):
-        for metric in sorted(then[step].keys() & now[step].keys() - set(comparing.CLOCKS)):
+        for metric in sorted(then[step].keys() & now[step].keys() - set(agreement.CLOCKS)):
             numbers += 1
             if then[step][metric] != now[step][metric]:
                 _note(found, f"{whose}{metric}", step, then[step][metric], now[step][metric])
@@ -240,7 +240,7 @@ def tell(trained: Trained, config: Config) -> bool:
 def _reasons(trained: Trained, config: Config) -> Iterator[str]:
     """Why numbers of two trainings of one configuration may differ."""
     made = trained.record.made_with
-    machine = comparing.other_kind(made, {**provenance.hardware(), **provenance.versions()})
+    machine = agreement.other_kind(made, {**provenance.hardware(), **provenance.versions()})
     if machine:
         yield f"another kind of machine ({'; '.join(machine)})"
     (code,) = staleness.made_at([(config, trained.record)])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from repro import comparing
+from repro import agreement
 
 KEY = "repeated"
 """Under which a sweep of a `provenance.json` has it."""
@@ -22,8 +22,8 @@ class Repetition:
         commit: of the code that repeated them.
         seeds: which ones.
         iterations: with which the repeated runs ended, in ascending order.
-        numbers: how many there are of each verdict of `repro.comparing`; verdicts without numbers are left out.
-        agrees: whether that is agreement, as `comparing.agree` judges it.
+        numbers: how many there are of each verdict of `repro.agreement`; verdicts without numbers are left out.
+        agrees: whether that is agreement, as `agreement.agree` judges it.
     """
 
     commit: str
@@ -34,12 +34,12 @@ class Repetition:
 
     @classmethod
     def found(cls, both: pd.DataFrame, commit: str, iterations: Sequence[int]) -> Repetition | None:
-        """What `comparing.compared` found; None if no number was judged."""
-        agrees = comparing.agree(both)
+        """What `agreement.compared` found; None if no number was judged."""
+        agrees = agreement.agree(both)
         if agrees is None:
             return None
         counts = both.verdict.value_counts()
-        numbers = {verdict: int(counts[verdict]) for verdict in comparing.VERDICTS if verdict in counts}
+        numbers = {verdict: int(counts[verdict]) for verdict in agreement.VERDICTS if verdict in counts}
         return cls(commit, sorted({int(seed) for seed in both.seed}), sorted(iterations), numbers, agrees)
 
     @classmethod

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from repro import comparing
+from repro import agreement
 from repro.config.keys import training_config
 from repro.drawing import results_of
 from repro.errors import ReproError
@@ -81,7 +81,7 @@ def shortened(request: Request, published: pd.DataFrame, provenance: Sequence[Ma
         if name not in (request.sweeps or names):
             continue
         first = sweep.configs[0]
-        rows = comparing.of_sweep(published, sweep.name, first.algorithm.name)
+        rows = agreement.of_sweep(published, sweep.name, first.algorithm.name)
         others = [other for other in every if first.algorithm.waits_for(other.algorithm)]
         if rows.empty:
             short.left_out.append(f"{name} is not compared: it is not in the published data.")
@@ -100,7 +100,7 @@ def parts(
     together: dict[int, list[int]] = {}
     for seed in seeds:
         config = next(config for config in sweep.configs if config.seed == seed)
-        then = comparing.provenance_of(sweep.name, training_config(config), provenance)
+        then = agreement.provenance_of(sweep.name, training_config(config), provenance)
         together.setdefault(id(then), []).append(seed)
     return list(together.values())
 

@@ -184,7 +184,7 @@ def _with_seeds(overrides: Sequence[str], seeds: Sequence[int]) -> list[str]:
 
 def _where(options: Options) -> list[str]:
     """What is about the machine, and who is told."""
-    from repro.planning import quoted  # noqa: PLC0415
+    from repro.config.jobs import quoted  # noqa: PLC0415
 
     output = [] if options.output == Path("outputs").absolute() else [f"output_dir={quoted(str(options.output))}"]
     store = [] if options.tracking_uri is None else [f"tracking_uri={quoted(options.tracking_uri)}"]

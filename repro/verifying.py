@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from paper_figures import frame, page
-from repro import comparing, durable, staleness
+from repro import agreement, durable, staleness
 from repro.config.keys import training_config
 from repro.errors import ReproError, told_as
 from repro.repetition import KEY, Repetition
@@ -66,7 +66,7 @@ def verify(request: Request) -> int:
     for sentence in short.left_out:
         print(f"- {sentence}")
     found = [_compare(sweep, data, request, provenance) for sweep in short.sweeps]
-    agree = [comparing.agree(both) for both in found]
+    agree = [agreement.agree(both) for both in found]
     if request.record:
         # Published again while runs were repeated, it has other runs perhaps.
         _, newest = _published(request)
@@ -124,11 +124,11 @@ def _here() -> Mapping[str, str]:
 def why_not_exact(sweep: PlannedSweep, provenance: Sequence[Mapping[str, Any]]) -> list[str]:
     """Why a sweep's numbers need not be the published ones to the last digit; nothing if they must be."""
     config = training_config(sweep.configs[0])
-    then = comparing.provenance_of(sweep.name, config, provenance)
+    then = agreement.provenance_of(sweep.name, config, provenance)
     if then is None:
         return ["which of the published runs these are is not recorded"]
-    machine = comparing.other_kind(then, _here())
-    settings = comparing.other_settings(then["config"], config)
+    machine = agreement.other_kind(then, _here())
+    settings = agreement.other_settings(then["config"], config)
     code = staleness.staleness(then)
     return [
         *([f"another kind of machine ({'; '.join(machine)})"] if machine else []),
@@ -151,21 +151,21 @@ def _compare(
         f"{' or '.join(map(str, ends))}: ",
         end="",
     )
-    rows = comparing.of_sweep(published, sweep.name, first.algorithm.name)
+    rows = agreement.of_sweep(published, sweep.name, first.algorithm.name)
     new, why = measured(request.target, request.options.scale, [sweep]), why_not_exact(sweep, provenance)
-    both = comparing.compared(rows, new, exact=not why)
+    both = agreement.compared(rows, new, exact=not why)
     if both.empty:
         print("no number is in both")
         return both
-    print("\n".join(comparing.told(both)))
+    print("\n".join(agreement.told(both)))
     if why:
         print(f"  they need not be the same in all digits: {'; '.join(why)}")
     else:
         print("  machine, versions, settings and code are the same, so numbers must be")
-    left = comparing.without_partner(rows, new, both)
+    left = agreement.without_partner(rows, new, both)
     if left:
         print(f"  {left} published numbers of these seeds and iterations were not measured anew")
-    if comparing.agree(both) is None:
+    if agreement.agree(both) is None:
         print("  nothing of it is judged")
     return both
 
@@ -176,7 +176,7 @@ def _keep(
 ) -> None:  # fmt: skip
     """Put what was found into a sweep's provenance, or tell why not."""
     config = training_config(sweep.configs[0])
-    then, before = (comparing.provenance_of(sweep.name, config, each) for each in (newest, compared_with))
+    then, before = (agreement.provenance_of(sweep.name, config, each) for each in (newest, compared_with))
     ends = {config.algorithm.iterations for config in sweep.configs}
     repetition = Repetition.found(both, commit, sorted(ends))
     why = ""
@@ -207,13 +207,13 @@ def verify_claims(published: Sequence[Published]) -> int:
 
 def _claims_agree(target: str, folder: Path, data: pd.DataFrame) -> bool:
     """Tell how published verdicts and those of today's rules on the published data agree; returns whether they do."""
-    published = comparing.published_verdicts(folder)
+    published = agreement.published_verdicts(folder)
     try:
-        today = comparing.verdicts(module_of(target).claims(data))
+        today = agreement.verdicts(module_of(target).claims(data))
     except Exception as error:  # What judges runs' results can fail in any way on what is none.
         print(f"- claims: today's rules cannot judge the data ({type(error).__name__}); they are of an earlier version")
         return False
-    found = comparing.differing({"published": published, "today's rules": today})
+    found = agreement.differing({"published": published, "today's rules": today})
     print(f"- claims: {len(published)} published, {len(found)} judged otherwise by today's rules")
     for claim, (before, now) in found.items():
         print(f"  {claim}: published: {before}, today's rules: {now}")

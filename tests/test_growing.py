@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from paper_figures import frame, page
-from repro import collecting, comparing, drawing, figure, growing
+from repro import agreement, collecting, drawing, figure, growing
 from repro.config.keys import measurements_key, training_key
 from repro.errors import ReproError
 from repro.planned import Run, with_needed
@@ -123,7 +123,7 @@ def test_a_published_result_grows_by_a_seed(made, published, tmp_path, capsys):
     figure._collect_and_draw("figure3", plan, given)
     folder, whole = given.folder("figure3"), made / "figures" / f"figure3-{SCALE}"
     assert (folder / frame.DATA).read_bytes() == (whole / frame.DATA).read_bytes()
-    assert comparing.published_verdicts(folder) == comparing.published_verdicts(whole)
+    assert agreement.published_verdicts(folder) == agreement.published_verdicts(whole)
     sweeps = json.loads((folder / "provenance.json").read_text())["sweeps"]
     assert [sweep["seeds"] for sweep in sweeps] == [[0], [1]]
     assert " seed=1 " in sweeps[1]["command"]
@@ -138,7 +138,7 @@ def test_each_seed_has_its_own_provenance(made, published, tmp_path):
     figure._collect_and_draw("figure3", growing.planned("figure3", given), given)
     sweeps = json.loads((given.folder("figure3") / "provenance.json").read_text())["sweeps"]
     for seed in (0, 1):
-        assert comparing.provenance_of("", {**sweeps[0]["config"], "seed": seed}, sweeps)["seeds"] == [seed]
+        assert agreement.provenance_of("", {**sweeps[0]["config"], "seed": seed}, sweeps)["seeds"] == [seed]
     departures = list(page._departures(sweeps))
     assert departures == list(page._departures(sweeps[:1])), "what both depart in is told once"
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from repro.config.jobs import quoted
 from repro.executing import execute
-from repro.planning import plan, quoted
+from repro.planning import plan
 from repro.tracking import record as records
 from repro.tracking.store import default_uri, experiment_id, open_store
 from tests.helpers.commands import SMALL

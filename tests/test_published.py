@@ -16,7 +16,7 @@ from paper_figures import page
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, Verdict, after_holm
 from repro import drawing
 from repro import published as published_module
-from repro.comparing import other_settings
+from repro.agreement import other_settings
 from repro.config.keys import training_config
 from repro.errors import ReproError
 from repro.planning import plan

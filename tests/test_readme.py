@@ -82,7 +82,10 @@ def test_every_run_they_show_composes(line):
     assert plan(overrides, "-m" in words, config_dir).runs
 
 
-TAKES = re.compile(r"\b(seconds|minutes?|hours)\b|likewise|as long as it took|until it is stopped|runs as above")
+TAKES = re.compile(
+    r"\b(seconds|minutes?|hours)\b(?! and disk| each$)|likewise|as long as it took|until it is stopped|runs as above"
+)
+"""But for what a plan lists, and what each of several tests takes."""
 NOT_KNOWN = (
     "source .venv/bin/activate",  # Takes no time.
     "make bench ", "python -m repro.predict ", "python -m repro.match hunl_pot ", "python -m repro.match fhp snapshot",

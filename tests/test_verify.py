@@ -13,8 +13,8 @@ import pytest
 
 from paper_figures import claims as claims_of
 from paper_figures import exploitability_curves, frame, page
-from repro import collecting, comparing, drawing, shortening, staleness, verify, verifying
-from repro.comparing import DIFFERS, OPEN, OUTSIDE, ROUNDING, SAME, WITHIN, compared
+from repro import agreement, collecting, drawing, shortening, staleness, verify, verifying
+from repro.agreement import DIFFERS, OPEN, OUTSIDE, ROUNDING, SAME, WITHIN, compared
 from repro.errors import ReproError
 from repro.repetition import Repetition
 from repro.shortening import Request, shortened
@@ -65,13 +65,13 @@ def test_on_another_machine_they_lie_within_the_spread():
 def test_a_few_numbers_may_lie_outside_by_chance_on_another_machine():
     many = rows({seed: [100.0 + seed] * 40 for seed in range(3)})
     new = {count: rows({0: [500.0] * count + [100.5] * (40 - count)}) for count in (0, 2, 3)}
-    found = {count: comparing.agree(compared(many, rows_, False)) for count, rows_ in new.items()}
+    found = {count: agreement.agree(compared(many, rows_, False)) for count, rows_ in new.items()}
     assert found == {0: True, 2: True, 3: False}
-    assert comparing.agree(compared(PUBLISHED, rows({0: [100.00001, 50.0]}), True)) is False
-    assert comparing.agree(compared(PUBLISHED, rows({0: [100.0, 50.0]}), True)) is True
+    assert agreement.agree(compared(PUBLISHED, rows({0: [100.00001, 50.0]}), True)) is False
+    assert agreement.agree(compared(PUBLISHED, rows({0: [100.0, 50.0]}), True)) is True
     # Chance explains none that have no spread.
     one = rows({0: [100.0] * 40})
-    assert comparing.agree(compared(one, rows({0: [101.0] + [100.0] * 39}), False)) is False
+    assert agreement.agree(compared(one, rows({0: [101.0] + [100.0] * 39}), False)) is False
 
 
 def test_where_seeds_agree_only_rounding_may_differ():
@@ -90,16 +90,16 @@ def test_one_run_has_no_spread():
 def test_two_runs_spread_says_nothing():
     two = rows({0: [100.0, 50.0], 1: [110.0, 55.0]})
     assert judged(rows({0: [101.0, 50.0]}), False, two) == [OPEN, SAME]
-    assert comparing.agree(compared(two, rows({0: [101.0, 50.0]}), False)) is True
-    assert comparing.agree(compared(two, rows({0: [101.0, 49.0]}), False)) is None
+    assert agreement.agree(compared(two, rows({0: [101.0, 50.0]}), False)) is True
+    assert agreement.agree(compared(two, rows({0: [101.0, 49.0]}), False)) is None
     assert judged(rows({0: [101.0, 50.0]}), True, two) == [DIFFERS, SAME]
 
 
 def test_published_numbers_without_partner_are_counted():
     both = compared(PUBLISHED, rows({0: [100.0, 50.0]}), False)
     more = pd.concat([PUBLISHED, rows({0: [1.0, 2.0, 3.0], 1: [1.0]}, metric="match")])
-    assert comparing.without_partner(PUBLISHED, rows({0: [100.0, 50.0]}), both) == 0
-    assert comparing.without_partner(more, rows({0: [100.0, 50.0]}), both) == 2
+    assert agreement.without_partner(PUBLISHED, rows({0: [100.0, 50.0]}), both) == 0
+    assert agreement.without_partner(more, rows({0: [100.0, 50.0]}), both) == 2
 
 
 def test_clocks_are_not_compared():
@@ -119,14 +119,14 @@ def test_settings_are_told_apart_whatever_their_type():
 
 def test_a_sweep_is_found_by_its_name_or_where_there_are_none_by_its_algorithm():
     named = pd.concat([PUBLISHED, rows({0: [7.0]}, sweep="other")])
-    assert len(comparing.of_sweep(named, "s", "sd_cfr")) == 6
-    assert comparing.of_sweep(named, "third", "sd_cfr").empty
-    assert len(comparing.of_sweep(PUBLISHED.assign(sweep=""), "s", "sd_cfr")) == 6
-    assert comparing.of_sweep(PUBLISHED.assign(sweep=""), "s", "linear_cfr").empty
+    assert len(agreement.of_sweep(named, "s", "sd_cfr")) == 6
+    assert agreement.of_sweep(named, "third", "sd_cfr").empty
+    assert len(agreement.of_sweep(PUBLISHED.assign(sweep=""), "s", "sd_cfr")) == 6
+    assert agreement.of_sweep(PUBLISHED.assign(sweep=""), "s", "linear_cfr").empty
 
 
 def test_what_differs_is_told():
-    lines = list(comparing.told(compared(PUBLISHED, rows({0: [100.0, 51.0], 1: [9.0, 54.0]}), True), most=2))
+    lines = list(agreement.told(compared(PUBLISHED, rows({0: [100.0, 51.0], 1: [9.0, 54.0]}), True), most=2))
     assert lines[0] == "4 numbers, 3 differ in digits: 1 the same, 3 different"
     assert lines[1].startswith("  sd_cfr exploitability, seed 1, iteration 5: published 110, now 9 (within the ")
     assert lines[2].startswith(
@@ -136,11 +136,11 @@ def test_what_differs_is_told():
 
 
 def test_the_kind_of_machine():
-    here = dict.fromkeys(comparing._FACTS, "1")
-    there = {fact: ["1"] for fact in comparing._FACTS}
-    assert comparing.other_kind(there, here) == []
-    assert comparing.other_kind({**there, "torch": ["2", "3"]}, here) == ["torch 2, 3 there, 1 here"]
-    assert comparing.other_kind({f: v for f, v in there.items() if f != "scipy"}, here) == ["unknown there: scipy"]
+    here = dict.fromkeys(agreement._FACTS, "1")
+    there = {fact: ["1"] for fact in agreement._FACTS}
+    assert agreement.other_kind(there, here) == []
+    assert agreement.other_kind({**there, "torch": ["2", "3"]}, here) == ["torch 2, 3 there, 1 here"]
+    assert agreement.other_kind({f: v for f, v in there.items() if f != "scipy"}, here) == ["unknown there: scipy"]
 
 
 def test_a_sweeps_provenance_is_found_by_name_or_settings():
@@ -148,7 +148,7 @@ def test_a_sweeps_provenance_is_found_by_name_or_settings():
         return {"sweep": sweep, "config": {"algorithm": {"name": "a", **settings}}}
 
     def found(name: str, provenance: list[dict], **settings: object) -> object:
-        return comparing.provenance_of(name, {"algorithm": {"name": "a", **settings}}, provenance)
+        return agreement.provenance_of(name, {"algorithm": {"name": "a", **settings}}, provenance)
 
     named = [made("x", steps=1), made("y", steps=2)]
     assert found("y", named, steps=1) is named[1]
@@ -162,14 +162,14 @@ def test_a_sweeps_provenance_is_found_by_name_or_settings():
 def test_settings_that_changed():
     then = {"algorithm": {"iterations": 5, "steps": 1, "every": 2}, "scale": "laptop"}
     now = {"algorithm": {"iterations": 9, "steps": 3, "schedule": "cosine"}}
-    assert comparing.other_settings(then, now) == [
+    assert agreement.other_settings(then, now) == [
         "algorithm.steps 1 then, 3 now", "only then algorithm.every", "only now algorithm.schedule"
     ]  # fmt: skip
 
 
 def test_claims_that_are_not_judged_alike():
     columns = {"published": {"a": "held", "b": "held"}, "new": {"a": "held", "b": "undecided", "c": "held"}}
-    assert comparing.differing(columns) == {"b": ["held", "undecided"], "c": ["–", "held"]}
+    assert agreement.differing(columns) == {"b": ["held", "undecided"], "c": ["–", "held"]}
 
 
 # -- what can be repeated --------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def test_published_verdicts_are_those_of_todays_rules(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["verify", "figure1", "--claims"])
     assert verify.main() == 0
     assert "all verdicts are those of today's rules" in capsys.readouterr().out
-    monkeypatch.setattr(comparing, "published_verdicts", lambda _: {"sd_cfr_falls": "undecided", "old": "held"})
+    monkeypatch.setattr(agreement, "published_verdicts", lambda _: {"sd_cfr_falls": "undecided", "old": "held"})
     assert verify.main() == 1
     told = capsys.readouterr().out
     assert "  sd_cfr_falls: published: undecided, today's rules: held\n" in told

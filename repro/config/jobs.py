@@ -10,7 +10,7 @@ from itertools import islice, product
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, ValueType
+from hydra.core.override_parser.types import Override, Quote, QuotedString, ValueType
 
 from repro.errors import ReproError
 
@@ -23,6 +23,7 @@ MOST_AT_ONCE = 1024
 _SEED = re.compile("seed=(0|[1-9][0-9]*)")
 _VALUE = re.compile(r"[a-z_]+(\.[a-z_0-9]+)+=[-+.\w]+")
 """A key that is no group, with one plain value."""
+_PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./-]*")
 _A_LIST = "a list is one value, in brackets, such as [0,1]"
 
 
@@ -106,3 +107,12 @@ def set_afterwards(jobs: Sequence[Sequence[str]], settled: bool) -> frozenset[st
         for override in swept
         if (_SEED.fullmatch(override) or (settled and _VALUE.fullmatch(override))) and stands_alone(override)
     )
+
+
+def quoted(text: str) -> str:
+    """A text as a value in an override, whatever characters it has; of a plain path itself."""
+    if _PLAIN_PATH.fullmatch(text):
+        return text
+    # An interpolation is escaped by a backslash, and so are backslashes before it.
+    literal = re.sub(r"(\\*)\$\{", lambda match: f"{2 * match[1]}\\${{", text)
+    return str(QuotedString(literal, Quote.single).with_quotes())

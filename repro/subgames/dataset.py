@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from repro import durable
+from repro.config.jobs import quoted
 from repro.config.keys import flatten
 from repro.engine.compiled import Array
 from repro.errors import ReproError
@@ -239,8 +240,6 @@ class Dataset:
 
     def solving_command(self, shards: int) -> str:
         """What solves the first shards, as it can be typed where this process was started."""
-        from repro.planning import quoted  # noqa: PLC0415  (it imports all algorithms, this one among them)
-
         output = self.folder.absolute().parents[1]
         where = [] if output == Path("outputs").absolute() else [f"output_dir={quoted(str(output))}"]
         about = [*self.recipe.overrides(), f"algorithm.iterations={shards}", *where]

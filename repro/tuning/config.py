@@ -11,10 +11,10 @@ from omegaconf import MISSING, OmegaConf
 from repro.config.checks import check
 from repro.config.composed import check_keys
 from repro.config.fields import above, at_least, between, label, one_of, path
-from repro.config.jobs import MOST_AT_ONCE
+from repro.config.jobs import MOST_AT_ONCE, quoted
 from repro.config.schema import STORE, Config
 from repro.errors import ReproError
-from repro.planning import composed_study, plan, quoted
+from repro.planning import composed_study, plan
 from repro.suggestions import did_you_mean
 
 ITERATION = "iteration"
