@@ -149,7 +149,7 @@ def check_scale(sweep: Sweep) -> None:
     for target, scale in (label for run in sweep.runs for label in run.labels.items()):
         if target == Config.target and scale not in _PUBLISHED:
             raise ReproError(
-                f"scale is {scale}, of which nothing follows without an experiment; add experiment=NAME "
+                f"scale is {scale}, which changes nothing unless there is an experiment; add experiment=NAME "
                 "(conf/experiment), or leave scale out."
             )
 

@@ -31,7 +31,7 @@ from repro.subgames.data import SubgameDataConfig
 from repro.tracking import provenance
 from repro.tracking import record as records
 from repro.tracking.rows import TrainingRows
-from repro.trained import Trained, folder_of, snapshots_of
+from repro.trained import Trained, folder_of, is_to_train, snapshots_of
 
 _MOST_SHOWN = 12
 """Differences that are listed."""
@@ -275,6 +275,8 @@ def repeat(folders: Mapping[str, Path], output: str, force: bool) -> int:
         prepare_output(str(folder))
         _share_subgames(trained, config, folder)
         durable.write(folder / "rerun_of.txt", f"{trained.folder}\n".encode())
+        if not (config.force or is_to_train(config)):
+            print(f"{key} has been repeated before, in {folder_of(config)}; --force trains it once more.")
         if Command(folder, None, None).do([[Run([config], trained.record.labels)]]):
             print(f"error: the repetition of {key} did not finish.", file=sys.stderr)
             same.append(False)

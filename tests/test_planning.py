@@ -310,7 +310,7 @@ def test_a_scale_that_an_experiment_does_not_have_is_refused():
 
 
 def test_a_scale_of_no_experiment_is_refused():
-    with pytest.raises(ReproError, match="scale is smoke, of which nothing follows without an experiment"):
+    with pytest.raises(ReproError, match="scale is smoke, which changes nothing unless there is an experiment"):
         check_scale(plan(["game=leduc", "scale=smoke"], multirun=False))
     for fine in (["experiment=figure1", "scale=smoke"], ["game=leduc"], ["scale=smoke", "target=figure1"]):
         check_scale(plan(fine, multirun=False))

@@ -47,8 +47,11 @@ def outputs(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("overrides", [KUHN, LEDUC], ids=["kuhn", "leduc"])
 def test_a_repeated_run_is_the_same_to_the_last_bit(overrides, outputs, capsys):
     key = key_of(*overrides)
-    assert rerun.run([key], str(outputs), None) == 0
-    assert f"{key}: the same to the last bit" in capsys.readouterr().out
+    for said in (False, True):
+        assert rerun.run([key], str(outputs), None) == 0
+        told = capsys.readouterr().out
+        assert f"{key}: the same to the last bit" in told
+        assert ("has been repeated before" in told) is said
     repeated = outputs / "reruns" / key
     assert training_config(Trained.open(repeated, key).config) == training_config(Trained.open(outputs, key).config)
     evaluated = {path.name for path in (run_folder(repeated, key) / "evaluations").iterdir()}

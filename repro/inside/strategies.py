@@ -112,7 +112,7 @@ def read_hand(hands: Hands, text: str, game: Game) -> Hands:
         name = text if text in wanted else by_card.get(text.lower(), text.upper())
         if name in wanted:
             return hands.only(torch.tensor([wanted[name]]))
-        raise ReproError(f"--hand is {text!r}; beside this board it must be one of {', '.join(hands.names)}.")
+        raise ReproError(f"--hand is {text!r}; here it must be one of {', '.join(hands.names)}.")
     assert isinstance(game.cards, HoldemCards)
     assert hands.cards is not None
     chosen = torch.tensor(sorted(read_cards("--hand", text, game.cards.names, 2)))
