@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def _result(entry: Entry) -> str:
     """A run's exploitability where that was measured, whatever was measured last; otherwise what was said last."""
-    from repro.config.checks import game_for_checks  # noqa: PLC0415  (as below)
+    from repro.config.checks import game_for_checks  # noqa: PLC0415  (imports torch, which takes seconds)
     from repro.evaluation.measures import Exploitability  # noqa: PLC0415
 
     said, measured = entry.record.headline or entry.record.message, _exploitabilities(entry)
@@ -36,7 +36,7 @@ def _result(entry: Entry) -> str:
 
 def _exploitabilities(entry: Entry) -> dict[str, dict[str, float]]:
     """By read-out, the training's own before those that were added, the newest; the exact one if there is one."""
-    from repro.evaluation.measures import Exploitability  # noqa: PLC0415  (as below)
+    from repro.evaluation.measures import Exploitability  # noqa: PLC0415  (likewise)
     from repro.tracking.rows import stored_evaluations  # noqa: PLC0415
 
     metric = Exploitability.HEADLINE

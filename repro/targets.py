@@ -111,9 +111,9 @@ def check_made_at(target: str, scale: str) -> None:
 
 
 def may_be_published(key: str) -> bool:
-    """Whether published files have this key as a word, which tells quickly of most texts that no run is named so."""
+    """Whether published files have this key, which tells quickly of most texts that no run is named so."""
     files = (ROOT / "paper_figures" / "results").glob("*/provenance.json")
-    return any(re.search(rf"\b{re.escape(key)}\b", path.read_text()) for path in files)
+    return re.fullmatch("[0-9a-f]{12}", key) is not None and any(key in path.read_text() for path in files)
 
 
 def anywhere(command: str) -> str:

@@ -140,6 +140,7 @@ def test_a_small_devn_is_judged_where_a_small_dcvn_is_worse():
     data = runs(better=2.0)
     data.loc[(data.network_layers == 7) & data.metric.isin(("unbucketed", "pooled")), "value"] *= 1.5
     found = judged(figure11, data)
+    assert {found[f"{setting.name}_small_best"][0] for setting in BUCKETED} == {HELD}
     for setting in BUCKETED:
         name = setting.name
         expect(
