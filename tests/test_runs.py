@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from repro import catalogue, compare, differences, evaluate, export, figure, outlook, run, runs, staleness
+from repro import catalogue, compare, differences, evaluate, export, figure, likeness, outlook, run, runs, staleness
 from repro.config.keys import as_plain, hyperparameters
 from repro.config.schema import RegressionConfig
 from repro.differences import equal_digits
@@ -71,7 +71,7 @@ def test_of_what_is_finished_it_is_said_that_nothing_is_to_be_done(outputs, caps
 
 @pytest.mark.exhaustive
 def test_what_is_left_follows_from_finished_runs(outputs):
-    (known,) = (e.seconds() for e in outlook._examples(outputs) if e.name == f"run {key_of(*SMALL)}")
+    (known,) = (e.seconds() for e in likeness.examples(outputs) if e.name == f"run {key_of(*SMALL)}")
     assert sorted(known) == list(range(1, 31))
     found = outlook.outlooks(plan([*SMALL, "seed=8", f"output_dir={outputs}"], False).runs, outputs)
     seconds = [records.read(run_folder(outputs, key_of(*SMALL, f"seed={seed}"))).wall_seconds for seed in range(3)]
@@ -88,7 +88,7 @@ def test_what_is_left_follows_from_finished_runs(outputs):
     assert other.evaluating is None
 
 
-EXAMPLE = outlook.Example(
+EXAMPLE = likeness.Example(
     "an example", "deep_cfr", hyperparameters(configs(*SMALL, multirun=False)[0]), lambda: {30: 600.0}
 )
 """A training that took ten minutes."""
@@ -127,7 +127,7 @@ def test_a_training_with_more_parts_says_what_one_takes_at_the_most(tmp_path):
     assert found.source == "an example, different in algorithm.name, and training algorithm.average, too: at the most"
     # The other way round nothing is known.
     (both,) = configs(*SMALL, f"output_dir={tmp_path}", multirun=False)
-    less = outlook.Example("less", "deep_cfr", hyperparameters(config), lambda: {30: 600.0})
+    less = likeness.Example("less", "deep_cfr", hyperparameters(config), lambda: {30: 600.0})
     assert outlook._outlook("label", both, [less]).minutes is None
     # A part of it that is the same training is no part that is more.
     assert outlook._outlook("label", config, [EXAMPLE, less]).source == "less"
@@ -167,7 +167,7 @@ def test_a_key_that_was_added_since_is_one_in_which_older_trainings_differ(tmp_p
     (config,) = configs(*SMALL, "seed=7", *overrides, f"output_dir={tmp_path}", multirun=False)
     before = {key: value for key, value in EXAMPLE.flat.items() if not key.endswith(".focus")}
     assert len(before) < len(EXAMPLE.flat)
-    old = outlook.Example("old", "deep_cfr", before, lambda: {30: 600.0})
+    old = likeness.Example("old", "deep_cfr", before, lambda: {30: 600.0})
     assert outlook._outlook("label", config, [old]).source == source
 
 
@@ -189,14 +189,14 @@ def test_one_published_run_that_took_long_by_the_clock_changes_no_plan(tmp_path,
     }  # fmt: skip
     (tmp_path / "provenance.json").write_text(json.dumps({"sweeps": [sweep]}))
     monkeypatch.setattr(staleness, "results", lambda: [tmp_path])
-    (example,) = outlook._examples(tmp_path / "none")
+    (example,) = likeness.examples(tmp_path / "none")
     assert [example.taken(config) for config in configs(*SMALL, "seed=0,1,2,3")] == [70.0] * 4
     assert example.bytes is None
     sweep["megabytes"] = [2.0, 2.5, 2.1]
     # Runs that differ in more have each its own.
     sweep["seeds"] = [0]
     (tmp_path / "provenance.json").write_text(json.dumps({"sweeps": [sweep]}))
-    (example,) = outlook._examples(tmp_path / "none")
+    (example,) = likeness.examples(tmp_path / "none")
     assert [example.taken(config) for config in configs(*SMALL, "seed=0,1,2,3")] == [60.0, 70.0, 9000.0, 60.0]
     assert example.bytes == 2.0e6
     length = f"algorithm.iterations={2 * config.algorithm.iterations}"
