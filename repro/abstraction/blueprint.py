@@ -9,6 +9,10 @@ from repro.abstraction.abstract_game import Abstraction
 from repro.policies.base import TabularPolicy
 from repro.policies.regret_matching import normalised
 
+_AT_ONCE = 1 << 18
+"""Infosets that are looked up in one go: what is found on the way then stays in the processor's cache, and is not asked
+of the system anew, which for all infosets of a large game takes most of the time."""
+
 
 class Blueprint:
     """Per infoset of the full game, the weights of its row in proportion; uniform where they are all 0.
@@ -22,6 +26,13 @@ class Blueprint:
         self._abstraction, self._weights = abstraction, weights
 
     def probabilities(self, infosets: Tensor) -> Tensor:
+        answer = self._weights.new_empty(len(infosets), self._weights.shape[1])
+        for part in range(0, len(infosets), _AT_ONCE):
+            some = slice(part, part + _AT_ONCE)
+            answer[some] = self._some(infosets[some])
+        return answer
+
+    def _some(self, infosets: Tensor) -> Tensor:
         legal = self._abstraction.game.legal_at(infosets)
         weights = self._weights.index_select(0, self._abstraction.rows(infosets))
         return normalised(weights, legal / legal.sum(1, keepdim=True, dtype=weights.dtype))

@@ -109,12 +109,12 @@ class Averages:
             return self._average(seat, player)
         # Other ensembles have no average that could be taken.
         assert not isinstance(seat, Ensemble)
-        return self._ask(player, seat.probabilities(self._infosets(player)))
+        return seat.probabilities(self._infosets(player))
 
     def _infosets(self, player: int) -> Tensor:
         return self._rows.infosets[self._rows.player_slice[player]].to(self._rows.game.device)
 
-    def _ask(self, player: int, probabilities: Tensor) -> Tensor:
+    def _ask(self, probabilities: Tensor) -> Tensor:
         return probabilities.double().to(self._rows.infosets.device)
 
     def _average(self, mixture: Mixture, player: int) -> Tensor:
@@ -128,7 +128,7 @@ class Averages:
         return average.strategy()
 
     def _fresh(self, player: int) -> Average:
-        return Average(self._ask(player, Uniform(self._rows.game).probabilities(self._infosets(player))))
+        return Average(self._ask(Uniform(self._rows.game).probabilities(self._infosets(player))))
 
     def _continued(self, player: int, members: list[int]) -> tuple[Average, int]:
         """The running sum, if it is of the first of these members; a new one otherwise."""
@@ -146,7 +146,7 @@ class Averages:
         if number in cached:
             return cached[number]
         part = self._rows.player_slice[player]
-        strategy = self._ask(player, mixture.strategy(position, self._infosets(player)))
+        strategy = self._ask(mixture.strategy(position, self._infosets(player)))
         table = torch.zeros(len(self._rows.infosets), strategy.shape[1], dtype=torch.float64, device=strategy.device)
         table[part] = strategy
         member = self._rows.own_reach(table)[part], strategy
