@@ -52,18 +52,21 @@ def column_of(key: str) -> str:
     return key.removeprefix("algorithm.").replace(".", "_")
 
 
-def swept_columns(sweeps: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[dict[str, Any]]]:
+def swept_columns(
+    sweeps: Sequence[Sequence[Mapping[str, Any]]], also: Iterable[str] = ()
+) -> list[list[dict[str, Any]]]:
     """The columns of swept keys, run by run, of a target's sweeps.
 
     A key is swept if runs of one sweep that have it differ in it.
 
     Args:
         sweeps: of each sweep its runs' configurations, dotted key -> value.
+        also: keys that are wanted whether they are swept or not.
 
     Returns:
         Of each sweep, of each run: column -> value, the same columns in the same order everywhere.
     """
-    return hyperparameter_columns(sweeps, {key for runs in sweeps for key in _swept_keys(runs)})
+    return hyperparameter_columns(sweeps, {*also, *(key for runs in sweeps for key in _swept_keys(runs))})
 
 
 def hyperparameter_columns(sweeps: Sequence[Sequence[Mapping[str, Any]]], wanted: Iterable[str]) -> list[Any]:

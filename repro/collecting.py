@@ -24,7 +24,7 @@ def collect(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataF
 
 def measured(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataFrame:
     """Everything that was measured of a target's runs, as `paper_figures.frame` describes it."""
-    return _measured(target, scale, sweeps, _columns(sweeps))
+    return _measured(target, scale, sweeps, _columns(target, sweeps))
 
 
 def _selected(target: str, data: pd.DataFrame) -> pd.DataFrame:
@@ -32,9 +32,11 @@ def _selected(target: str, data: pd.DataFrame) -> pd.DataFrame:
     return module.select(data) if hasattr(module, "select") else data
 
 
-def _columns(sweeps: Sequence[PlannedSweep]) -> list[list[dict[str, Any]]]:
-    """Of each sweep, of each run: its columns of swept keys."""
-    return frame.swept_columns([[hyperparameters(config) for config in sweep.configs] for sweep in sweeps])
+def _columns(target: str, sweeps: Sequence[PlannedSweep]) -> list[list[dict[str, Any]]]:
+    """Of each sweep, of each run: its columns of swept keys, and of those in which the target's module reads (`KEYS`)
+    where no sweep varies them."""
+    runs = [[hyperparameters(config) for config in sweep.configs] for sweep in sweeps]
+    return frame.swept_columns(runs, getattr(module_of(target), "KEYS", ()))
 
 
 def _measured(
