@@ -106,14 +106,12 @@ def draw_by_nodes(axes: Axes, runs: pd.DataFrame, colour: str, label: str) -> No
 
 
 def judged(data: pd.DataFrame, contenders: Sequence[Contender], source: str) -> list[Claim]:
-    """The claims of Deep CFR's Fig. 2, and that Deep CFR is ahead; none where no abstraction was run.
+    """The claims of Deep CFR's Fig. 2, and that Deep CFR is ahead.
 
     Args:
         contenders: by traversals, fewest first; the last is held against every abstraction.
         source: where the claims are from.
     """
-    if not abstractions(data):
-        return []
     return [
         *_coarse_against_fine(data, source),
         *(_fewer_nodes_than_lossless(data, contender, source) for contender in contenders if _has_lossless(data)),

@@ -10,6 +10,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import style
+from paper_figures.abstractions import (
+    Contender,
+    abstractions,
+    by_nodes,
+    draw_by_nodes,
+    draw_tabular,
+    judged,
+    named,
+    tabular,
+)
 from paper_figures.claims import (
     DID_NOT_HOLD,
     HELD,
@@ -145,10 +155,14 @@ def lines(data: pd.DataFrame, readout: str) -> dict[str, pd.Series]:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """Exploitability by iteration beside others' values; what deviations are worth at the end, by part and by line."""
-    figure = Figure(figsize=(11.5, 5.2))
-    left, right = figure.subplots(1, 2, width_ratios=(1.1, 1))
+    """Exploitability by iteration beside others' values, and by nodes beside abstractions, where there are any; what
+    deviations are worth at the end, by part and by line."""
+    with_abstractions = len(abstractions(data)) > 0
+    figure = Figure(figsize=(16.5 if with_abstractions else 11.5, 5.2))
+    left, *middle, right = figure.subplots(1, 2 + with_abstractions, width_ratios=(1.1, *with_abstractions * (0.9,), 1))
     draw_curves(left, data)
+    for axes in middle:
+        _draw_abstractions(axes, data)
     _draw_parts(right, data)
     runs = data[data.sweep == "deep_cfr"].seed.nunique()
     scale = data.scale.iloc[0]
@@ -179,6 +193,21 @@ def draw_curves(axes: Axes, data: pd.DataFrame) -> None:
     for axis, seen in zip((axes.xaxis, axes.yaxis), zip(*curves_and_points, strict=True), strict=True):
         label_axis(axis, pd.Series(np.concatenate([np.asarray(v, float) for v in seen])))
     axes.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.13))
+
+
+def _draw_abstractions(axes: Axes, data: pd.DataFrame) -> None:
+    """Exploitability by nodes touched, beside card abstractions."""
+    draw_tabular(axes, data)
+    draw_by_nodes(axes, _deep_cfr(data).runs, style.COLOURS["deep_cfr"], f"{style.NAMES['deep_cfr']}, ours")
+    axes.set(xscale="log", yscale="log", xlabel="nodes touched", ylabel=LABEL)
+    shown = data.sweep.isin(("abstractions", "lossless")) | (data.readout == "deep_cfr")
+    label_axis(axes.yaxis, data.value[shown & (data.metric == "exploitability")])
+    axes.legend(fontsize=7)
+
+
+def _deep_cfr(data: pd.DataFrame) -> Contender:
+    """Deep CFR by nodes, exact on all flops."""
+    return Contender("Deep CFR", "", by_nodes(data, readout="deep_cfr"))
 
 
 def _draw_parts(axes: Axes, data: pd.DataFrame) -> None:
@@ -230,6 +259,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
         *_low(data, "as_paper", "Deep CFR", _SOURCE, deep_cfr),
         *_low(data, "sd_cfr_as_paper", "SD-CFR", "ours", sd_cfr),
         *_line(data),
+        *(judged(data, [_deep_cfr(data)], "first version, Fig. 2") if abstractions(data) else ()),
         Claim(
             "below_public", "Deep CFR gets below the best public reimplementation", "ours",
             _at_length(data, below(deep_cfr, PUBLIC)), deep_cfr, UNIT, PUBLIC, f"{at_the_end} it",
@@ -343,9 +373,9 @@ def _exact(data: pd.DataFrame, exact: pd.DataFrame) -> list[Claim]:
 def table(data: pd.DataFrame) -> str:
     """The end of every read-out, where it loses, and what it cost, as Markdown."""
     parts = [part for part in PARTS if part != "everywhere"]
-    named = " | ".join(f"deviating {PARTS[part]}" for part in parts)
+    columns = " | ".join(f"deviating {PARTS[part]}" for part in parts)
     rows = [
-        f"| | iterations | exploitability [{UNIT}] | {named} | nodes touched | minutes per run, by the clock |",
+        f"| | iterations | exploitability [{UNIT}] | {columns} | nodes touched | minutes per run, by the clock |",
         "|---|---|---|---|---|---|---|",
     ]
     for readout in (*READOUTS, "linear_cfr"):
@@ -357,4 +387,12 @@ def table(data: pd.DataFrame) -> str:
         name = style.NAMES.get(readout, "Linear CFR on tables")
         last = mean_ci(end(data, readout))
         rows.append(f"| {name} | {curve.columns[-1]} | {last} | {worth} | {nodes:.2e} | {seconds / 60:.0f} |")
+    for buckets in abstractions(data):
+        seconds = curves(data, "wall_seconds", readout="es_mccfr", buckets=buckets).iloc[:, -1].mean()
+        runs = tabular(data, buckets)
+        length = curves(data, "exploitability", readout="es_mccfr", buckets=buckets).columns[-1]
+        rows.append(
+            f"| Linear MCCFR, {named(buckets)} | {length} | {mean_ci(runs.iloc[:, -1])} | – | – | "
+            f"{float(str(runs.columns[-1])):.2e} | {seconds / 60:.0f} |"
+        )
     return "\n".join(rows)

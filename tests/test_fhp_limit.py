@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pandas as pd
@@ -140,3 +141,42 @@ def test_what_sd_cfr_ends_with_on_all_flops_is_judged_and_the_ratio_is_of_the_sa
     assert {before[claim] for claim in changed} == {NOT_TESTABLE}, "random flops make it look worse"
     assert "| SD-CFR | 450 | 45.4 [" in module.table(measured)
     assert "SD-CFR, ours, all flops" in module.draw(measured).axes[0].get_legend_handles_labels()[1]
+
+
+def with_abstractions(deep_cfr: float, bucketed: dict[float, float], lossless: dict[int, float]) -> pd.DataFrame:
+    """Deep CFR ends after 60 nodes (`read_out`); abstractions have a value throughout, to 100 nodes."""
+    of = {buckets: {1: value, 100: value} for buckets, value in bucketed.items()} | {inf: lossless}
+    tables = [
+        rows("es_mccfr", metric, points, sweep="abstractions", algorithm="es_mccfr", buckets=buckets)
+        for buckets, curve in of.items()
+        for metric, points in {
+            "exploitability": curve, "nodes_touched": {step: float(step) for step in curve},
+            "wall_seconds": dict.fromkeys(curve, 60.0),
+        }.items()
+    ]  # fmt: skip
+    return pd.concat([made_up(deep_cfr, deep_cfr), *tables], ignore_index=True)
+
+
+def test_abstractions_are_held_against_deep_cfr_by_nodes():
+    data = with_abstractions(40.0, {200: 90.0, 2000: 60.0, 20000: 50.0}, {1: 4000.0, 10000: 40.0})
+    names = ("coarse_last", "fewer_nodes", "comparable", "ahead_200", "ahead_2000", "ahead_20000")
+    found = verdicts(module, data)
+    assert {name: found[name] for name in names} == dict.fromkeys(names, HELD)
+    behind = verdicts(module, with_abstractions(40.0, {200: 30.0, 2000: 60.0, 20000: 50.0}, {1: 4000.0, 100: 3000.0}))
+    assert [behind[name] for name in names] == [
+        DID_NOT_HOLD, NOT_TESTABLE, NOT_TESTABLE, DID_NOT_HOLD, NOT_TESTABLE, NOT_TESTABLE
+    ]  # fmt: skip
+    # Without them there is nothing to say of them.
+    assert not set(names) & set(verdicts(module, made_up(40.0, 40.0)))
+
+
+def test_abstractions_are_drawn_and_listed():
+    data = with_abstractions(40.0, {200: 90.0, 2000: 60.0}, {1: 4000.0, 100: 2000.0})
+    _, axes, _ = module.draw(data).axes
+    assert axes.get_legend_handles_labels()[1] == [
+        "Linear MCCFR, 200 buckets", "Linear MCCFR, 2,000 buckets", "Linear MCCFR, lossless", "Deep CFR, ours"
+    ]  # fmt: skip
+    listed = [row for row in cells(module.table(data)) if row[0].startswith("Linear MCCFR")]
+    assert [row[0] for row in listed] == axes.get_legend_handles_labels()[1][:3]
+    # `rows` adds a percent per seed.
+    assert [[number(row[i]) for i in (1, 2, 5)] for row in listed] == [[100, y, 101] for y in (90.9, 60.6, 2020)]
