@@ -231,13 +231,12 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
             table.add_row(row["readout"], row["metric"], same_here, digits, first, *at_last)
         console(sys.stdout).print(table)
     else:
-        print(
-            "results: nothing was measured of the same seed at the same iteration; of several seeds on both sides, as "
-            "KEY,KEY, means are compared"
-        )
+        print("results: nothing was measured of the same seed at the same iteration")
         status = int(bool(seeds))
-    if min(a.seed.nunique(), b.seed.nunique()) > 1:
-        print("means over seeds, and B minus A with Welch's 95% interval:")
+    several = min(a.seed.nunique(), b.seed.nunique()) > 1
+    if several or not seeds:
+        interval = "with Welch's 95% interval" if several else "(an interval takes several seeds a side, as KEY,KEY)"
+        print(f"means over seeds, and B minus A {interval}:")
         table = Table("read-out", "metric", "iteration", "A", "B", "B - A", box=None)
         averages = means(a, b)
         for row in averages[every | (averages.readout != TRAINING)].to_dict("records"):

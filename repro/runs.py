@@ -1,10 +1,11 @@
-"""List runs: `python -m repro.runs [KEY | FIELD=VALUE ...]`; the words are those of `repro.catalogue`."""
+"""List runs, the newest last: `python -m repro.runs [KEY | FIELD=VALUE ...]`; words are those of `repro.catalogue`."""
 
 from __future__ import annotations
 
 import math
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,13 +77,14 @@ def show(output: Path, words: Sequence[str]) -> int:
     from repro.planned import Run, labels  # noqa: PLC0415
     from repro.tracking.progress import console  # noqa: PLC0415
 
-    found = catalogue.chosen(output, words)
-    table = Table("key", "run", "state", "iteration", "minutes", "result", box=None)
+    found = sorted(catalogue.chosen(output, words), key=lambda entry: entry.record.updated)
+    table = Table("key", "run", "state", "iteration", "minutes", "updated", "result", box=None)
     named = labels([Run([entry.config], {}) for entry in found])
     for entry, label in zip(found, named, strict=True):
         record = entry.record
         minutes, reached = f"{record.wall_seconds / 60:.1f}", f"{record.iteration}/{entry.config.algorithm.iterations}"
-        table.add_row(entry.key, label, entry.state, reached, minutes, _result(entry))
+        updated = datetime.fromtimestamp(record.updated).astimezone().strftime("%m-%d %H:%M") if record.updated else ""
+        table.add_row(entry.key, label, entry.state, reached, minutes, updated, _result(entry))
     console(sys.stdout).print(table)
     print(f"{len(found)} run(s)")
     return 0

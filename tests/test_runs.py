@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 from dataclasses import replace
+from datetime import datetime
 from types import SimpleNamespace
 
 import pandas as pd
@@ -307,7 +308,21 @@ def test_a_run_is_listed_with_its_exploitability_whatever_was_measured_of_it_las
     assert "sd_cfr against other" in records.read(run_folder(tmp_path, key)).headline
     capsys.readouterr()
     assert runs.main(["--output", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == listed
+    clock = r"\d\d-\d\d \d\d:\d\d"
+    assert re.sub(clock, "", capsys.readouterr().out) == re.sub(clock, "", listed)
+
+
+def test_runs_are_listed_by_when_they_were_last_at_work(outputs, tmp_path, capsys):
+    keys = [key_of(*SMALL, f"seed={seed}") for seed in (1, 0, 2)]
+    for hour, key in enumerate(keys, start=10):
+        shutil.copytree(run_folder(outputs, key), run_folder(tmp_path, key))
+        path = run_folder(tmp_path, key) / "run.json"
+        then = datetime(2026, 11, 5, hour, 30).astimezone().timestamp()
+        path.write_text(json.dumps({**json.loads(path.read_text()), "updated": then}))
+    assert runs.main(["--output", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:4]
+    assert [line.split()[0] for line in lines] == keys
+    assert [line.count(f"11-05 {hour}:30") for hour, line in enumerate(lines, start=10)] == [1, 1, 1]
 
 
 # -- exports ---------------------------------------------------------------------------------------------------------
@@ -447,6 +462,12 @@ def test_several_seeds_are_compared_by_their_means(outputs, capsys):
     other = key_of(*SMALL, "algorithm.traversals=150")
     assert compare.main([f"{seeds[0]},{other}", seeds[1], "--output", str(outputs)]) == 2
     assert "its runs must differ in their seeds alone" in capsys.readouterr().err
+    # Of one seed and another there are two values and their difference.
+    assert compare.main([seeds[0], seeds[1], "--output", str(outputs)]) == 0
+    out = capsys.readouterr().out
+    assert "B minus A (an interval takes several seeds a side, as KEY,KEY):" in out
+    measured = next(line.split() for line in out.splitlines() if " exploitability " in line)
+    assert float(measured[5]) == pytest.approx(float(measured[4]) - float(measured[3]), rel=0.05)
 
 
 def test_a_stored_evaluation_that_does_not_say_what_it_is_of_is_told_and_left_out(tmp_path, capsys):
