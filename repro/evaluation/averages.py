@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -92,6 +93,7 @@ class Averages:
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
+        self._infosets = [rows.infosets[part].to(rows.game.device) for part in rows.player_slice]
         self._cached: list[dict[int, tuple[Tensor, Tensor]]] = [{}, {}]
         self._running: list[tuple[Average, list[int]]] = []
 
@@ -109,13 +111,7 @@ class Averages:
             return self._average(seat, player)
         # Other ensembles have no average that could be taken.
         assert not isinstance(seat, Ensemble)
-        return seat.probabilities(self._infosets(player))
-
-    def _infosets(self, player: int) -> Tensor:
-        return self._rows.infosets[self._rows.player_slice[player]].to(self._rows.game.device)
-
-    def _ask(self, probabilities: Tensor) -> Tensor:
-        return probabilities.double().to(self._rows.infosets.device)
+        return seat.probabilities(self._infosets[player])
 
     def _average(self, mixture: Mixture, player: int) -> Tensor:
         weights = mixture.weight.tolist()
@@ -128,7 +124,8 @@ class Averages:
         return average.strategy()
 
     def _fresh(self, player: int) -> Average:
-        return Average(self._ask(Uniform(self._rows.game).probabilities(self._infosets(player))))
+        uniform = Uniform(self._rows.game).probabilities(self._infosets[player])
+        return Average(uniform.double().to(self._rows.infosets.device))
 
     def _continued(self, player: int, members: list[int]) -> tuple[Average, int]:
         """The running sum, if it is of the first of these members; a new one otherwise."""
@@ -140,16 +137,21 @@ class Averages:
         self._running[player] = (average, members)
         return average, len(summed)
 
+    @cached_property
+    def _table(self) -> Tensor:
+        """`[rows, actions]` float64, for a member's strategy: of a large game gigabytes, which take seconds to get."""
+        rows = self._rows
+        return torch.zeros(len(rows.infosets), rows.game.num_actions, dtype=torch.float64, device=rows.infosets.device)
+
     def _member(self, mixture: Mixture, position: int, player: int) -> tuple[Tensor, Tensor]:
         """Reach `[rows of the player]` and strategy `[rows of the player, actions]` of a member."""
         number, cached = mixture.members[position], self._cached[player]
         if number in cached:
             return cached[number]
         part = self._rows.player_slice[player]
-        strategy = self._ask(mixture.strategy(position, self._infosets(player)))
-        table = torch.zeros(len(self._rows.infosets), strategy.shape[1], dtype=torch.float64, device=strategy.device)
-        table[part] = strategy
-        member = self._rows.own_reach(table)[part], strategy
+        strategy = mixture.strategy(position, self._infosets[player]).to(self._rows.infosets.device)
+        self._table[part] = strategy
+        member = self._rows.own_reach(self._table)[part], strategy
         if len(self._rows.infosets) <= _MOST_KEPT_ROWS:
             cached[number] = member
         return member
