@@ -62,10 +62,9 @@ def abstractions(data: pd.DataFrame) -> list[float]:
     return values(data[data.readout == "es_mccfr"], "buckets") if "buckets" in data else []
 
 
-def compared(data: pd.DataFrame) -> tuple[list[float], float | None]:
-    """The abstraction that Deep CFR is compared with, 30,000 buckets or the finest that has fewer, and coarser ones."""
-    coarser = [buckets for buckets in abstractions(data) if buckets <= BUCKETS]
-    return coarser[:-1], coarser[-1] if coarser else None
+def compared(data: pd.DataFrame) -> float | None:
+    """The abstraction that Deep CFR is compared with: 30,000 buckets, or the finest that has fewer."""
+    return max((buckets for buckets in abstractions(data) if buckets <= BUCKETS), default=None)
 
 
 def by_nodes(data: pd.DataFrame, **where: Any) -> pd.DataFrame:
@@ -86,7 +85,7 @@ def named(buckets: float) -> str:
 
 
 def at_nodes(runs: pd.DataFrame, nodes: float) -> pd.Series:
-    """Each run's exploitability at a number of nodes, by interpolation of logarithms."""
+    """Each run's exploitability at a number of nodes between its ends, by interpolation of logarithms."""
     x = np.log([float(c) for c in runs.columns])
     return runs.apply(lambda row: float(np.exp(np.interp(math.log(nodes), x, np.log(row.to_numpy(float))))), axis=1)
 
@@ -109,19 +108,16 @@ def judged(data: pd.DataFrame, contenders: Sequence[Contender], source: str) -> 
     """The claims of Deep CFR's Fig. 2, and that Deep CFR is ahead.
 
     Args:
-        contenders: by traversals, fewest first; the last is held against every abstraction.
+        contenders: at least one, by traversals, fewest first; the last is held against every abstraction.
         source: where the claims are from.
     """
+    buckets, has_lossless = compared(data), LOSSLESS in abstractions(data)
     return [
         *_coarse_against_fine(data, source),
-        *(_fewer_nodes_than_lossless(data, contender, source) for contender in contenders if _has_lossless(data)),
-        *(_comparable(data, contender, source) for contender in contenders if compared(data)[1] is not None),
+        *(_fewer_nodes_than_lossless(data, contender, source) for contender in contenders if has_lossless),
+        *(_comparable(data, contender, buckets, source) for contender in contenders if buckets is not None),
         *_ahead(data, contenders[-1], source),
     ]
-
-
-def _has_lossless(data: pd.DataFrame) -> bool:
-    return LOSSLESS in abstractions(data)
 
 
 def _coarse_against_fine(data: pd.DataFrame, source: str) -> list[Claim]:
@@ -185,7 +181,7 @@ def _fewer_nodes_than_lossless(data: pd.DataFrame, contender: Contender, source:
     if not bounds:
         ratio = mean_ci([nodes / contender.nodes for nodes, _ in needed])
         claim = Claim(**parts, verdict=unless_smoke(data, above(ratio, 10)), measured=ratio, note=how)
-        return _unless_behind_coarser(data, claim, contender)
+        return _unless_behind_coarser(data, claim, contender, LOSSLESS)
     by_run = ", ".join(f"{bound} {digits(nodes / contender.nodes)}".strip() for nodes, bound in needed)
     if bounds == {"more than"} and min(nodes for nodes, _ in needed) > 10 * contender.nodes:
         verdict = HELD
@@ -195,17 +191,16 @@ def _fewer_nodes_than_lossless(data: pd.DataFrame, contender: Contender, source:
         verdict = NOT_TESTABLE
     note = f"{how}; by run: {by_run}"
     claim = Claim(**parts, verdict=unless_smoke(data, verdict), measured=None, note=note)
-    return _unless_behind_coarser(data, claim, contender)
+    return _unless_behind_coarser(data, claim, contender, LOSSLESS)
 
 
-def _comparable(data: pd.DataFrame, contender: Contender, source: str) -> Claim:
-    """Deep CFR against 30,000 buckets (or the finest that has fewer) at as many nodes."""
-    buckets = compared(data)[1]
-    assert buckets is not None
+def _comparable(data: pd.DataFrame, contender: Contender, buckets: float, source: str) -> Claim:
+    """Deep CFR against `compared` at as many nodes; that it may be better is a claim of its own."""
     rule = math.log(COMPARABLE), f"log {COMPARABLE:g}, a margin of our own"
+    times = f"at most {COMPARABLE:g} times as exploitable as"
     return _below_at_equal_nodes(
         data, contender, buckets, rule, id=f"comparable{contender.suffix}", source=source,
-        statement=f"{contender.name} is comparable to {named(buckets)} at as many nodes",
+        statement=f"{contender.name} is {times} {named(buckets)} at as many nodes",
     )  # fmt: skip
 
 
@@ -231,7 +226,7 @@ def _below_at_equal_nodes(
     """
     measured = _behind(data, contender, buckets)
     if measured is None:
-        note = f"{named(buckets)} has no evaluation near {contender.nodes:.2g} nodes"
+        note = _no_evaluation(contender, buckets)
         return Claim(**about, verdict=NOT_TESTABLE, measured=None, unit="log ratio", note=note)
     bound, words = rule
     note = (
@@ -240,7 +235,7 @@ def _below_at_equal_nodes(
     )
     verdict = unless_smoke(data, below(measured, bound))
     claim = Claim(**about, verdict=verdict, measured=measured, unit="log ratio", note=note)
-    return _unless_behind_coarser(data, claim, contender)
+    return _unless_behind_coarser(data, claim, contender, buckets)
 
 
 def _behind(data: pd.DataFrame, contender: Contender, buckets: float) -> Estimate | None:
@@ -251,14 +246,23 @@ def _behind(data: pd.DataFrame, contender: Contender, buckets: float) -> Estimat
     return difference(np.log(contender.runs.iloc[:, -1]), np.log(at_nodes(runs, contender.nodes)))
 
 
-def _unless_behind_coarser(data: pd.DataFrame, claim: Claim, contender: Contender) -> Claim:
-    """A claim that held is not testable where a coarser abstraction is less exploitable at as many nodes: what Deep CFR
-    is level with, or ahead of, is then behind the coarser one, too."""
+def _unless_behind_coarser(data: pd.DataFrame, claim: Claim, contender: Contender, than: float) -> Claim:
+    """A claim about an abstraction that held is not testable where one that is coarser still is less exploitable than
+    Deep CFR at as many nodes, or was not measured there: being level with the finer one, or ahead of it, may then say
+    only that it has hardly been solved yet."""
     if claim.verdict != HELD:
         return claim
-    for buckets in compared(data)[0]:
+    for buckets in (buckets for buckets in abstractions(data) if buckets < than):
         behind = _behind(data, contender, buckets)
-        if behind is not None and above(behind, 0) == HELD:
+        if behind is None:
+            why = _no_evaluation(contender, buckets)
+        elif above(behind, 0) == HELD:
             why = f"Deep CFR is {math.exp(behind.mean):.2g} times as exploitable as {named(buckets)} at as many nodes"
-            return replace(claim, verdict=NOT_TESTABLE, note=f"{claim.note}. {why}")
+        else:
+            continue
+        return replace(claim, verdict=NOT_TESTABLE, p=None, note=f"{claim.note}. {why}")
     return claim
+
+
+def _no_evaluation(contender: Contender, buckets: float) -> str:
+    return f"{named(buckets)} has no evaluation near {contender.nodes:.2g} nodes"

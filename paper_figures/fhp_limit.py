@@ -1,4 +1,5 @@
-"""The later Deep CFR paper's Flop Hold'em: how low Deep CFR and SD-CFR get, and where what is left is lost."""
+"""The later Deep CFR paper's Flop Hold'em: how low Deep CFR and SD-CFR get, beside card abstractions too, and where
+what is left is lost."""
 
 from __future__ import annotations
 
@@ -39,11 +40,10 @@ from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, mean_ci
 
 TITLE, GAME = "Deep CFR, later version", "limit FHP"
-SHOWS = "exploitability beside published values, and what deviations are worth by betting round and line"
+SHOWS = "exploitability beside published values and card abstractions, and what deviations are worth, by round and line"
 
 _SOURCE = "later version"
 _ON_ALL_FLOPS = "sd_cfr_on_all_flops"
-_SHORT = ("night", "gpu")
 SWEEPS = (
     Sweep(
         "linear_cfr",
@@ -69,21 +69,17 @@ SWEEPS = (
         only=("night",),
     ),
     Sweep(
-        # The later version's 40,000, 368,000 and 3,644,000 clusters (169 x 21 and 182 a bucket), and lossless. At night
-        # to two and a half times the nodes of Deep CFR; at laptop scale their evaluations would take half an hour.
+        # The later version's 40,000, 368,000 and 3,644,000 clusters (169 x 21 and 182 a bucket), and lossless, which
+        # less than the published length would leave near its start. At night to two and a half times the nodes of Deep
+        # CFR; at laptop scale their evaluations would take half an hour.
         "abstractions",
         "experiment=fhp_abstractions game=fhp_limit algorithm.buckets=200,2000,20000,null seed=range(3)",
         {
-            **dict.fromkeys(_SHORT, "algorithm.buckets=200,2000,20000 algorithm.iterations=2560"),
+            "night": "algorithm.buckets=200,2000,20000",
+            "gpu": "algorithm.buckets=200,2000,20000 algorithm.iterations=2560",
             "smoke": "game.ranks=6 game.suits=3 algorithm.buckets=10,null seed=range(1)",
         },
-        only=("smoke", *_SHORT, "paper"),
-    ),
-    Sweep(
-        # To ten times Deep CFR's nodes at night, at which it is compared; one run, because that takes an hour.
-        "lossless",
-        "experiment=fhp_abstractions game=fhp_limit algorithm.buckets=null algorithm.iterations=12000 seed=range(1)",
-        only=_SHORT,
+        only=("smoke", "night", "gpu", "paper"),
     ),
 )  # fmt: skip
 
@@ -157,13 +153,13 @@ def lines(data: pd.DataFrame, readout: str) -> dict[str, pd.Series]:
 def draw(data: pd.DataFrame) -> Figure:
     """Exploitability by iteration beside others' values, and by nodes beside abstractions, where there are any; what
     deviations are worth at the end, by part and by line."""
-    with_abstractions = len(abstractions(data)) > 0
-    figure = Figure(figsize=(16.5 if with_abstractions else 11.5, 5.2))
-    left, *middle, right = figure.subplots(1, 2 + with_abstractions, width_ratios=(1.1, *with_abstractions * (0.9,), 1))
-    draw_curves(left, data)
-    for axes in middle:
-        _draw_abstractions(axes, data)
-    _draw_parts(right, data)
+    panels = [(1.1, draw_curves), (1.0, _draw_parts)]
+    if abstractions(data):
+        panels.insert(1, (0.9, _draw_abstractions))
+    widths, drawn = zip(*panels, strict=True)
+    figure = Figure(figsize=(5.5 * len(panels), 5.2))
+    for axes, panel in zip(figure.subplots(1, len(panels), width_ratios=widths), drawn, strict=True):
+        panel(axes, data)
     runs = data[data.sweep == "deep_cfr"].seed.nunique()
     scale = data.scale.iloc[0]
     figure.suptitle(f"Limit Flop Hold'em, {runs} run(s), scale: {scale}. Mean with 95% CI, thin lines are runs.")
@@ -200,7 +196,7 @@ def _draw_abstractions(axes: Axes, data: pd.DataFrame) -> None:
     draw_tabular(axes, data)
     draw_by_nodes(axes, _deep_cfr(data).runs, style.COLOURS["deep_cfr"], f"{style.NAMES['deep_cfr']}, ours")
     axes.set(xscale="log", yscale="log", xlabel="nodes touched", ylabel=LABEL)
-    shown = data.sweep.isin(("abstractions", "lossless")) | (data.readout == "deep_cfr")
+    shown = data.readout.isin(("es_mccfr", "deep_cfr"))
     label_axis(axes.yaxis, data.value[shown & (data.metric == "exploitability")])
     axes.legend(fontsize=7)
 

@@ -33,8 +33,7 @@ def _selected(target: str, data: pd.DataFrame) -> pd.DataFrame:
 
 
 def _columns(target: str, sweeps: Sequence[PlannedSweep]) -> list[list[dict[str, Any]]]:
-    """Of each sweep, of each run: its columns of swept keys, and of those in which the target's module reads (`KEYS`)
-    where no sweep varies them."""
+    """Of each sweep, of each run: its columns: swept keys, and those that the target asks for (`KEYS`)."""
     runs = [[hyperparameters(config) for config in sweep.configs] for sweep in sweeps]
     return frame.swept_columns(runs, getattr(module_of(target), "KEYS", ()))
 
@@ -72,7 +71,7 @@ def beside(
     """
     columns: dict[str, dict[str, dict[str, Any]]] = {
         sweep.name: {training_key(config): of_run for config, of_run in zip(sweep.configs, of_sweep, strict=True)}
-        for sweep, of_sweep in zip(planned, _columns(planned), strict=True)
+        for sweep, of_sweep in zip(planned, _columns(target, planned), strict=True)
     }
     older = kept.copy()
     for name, of_sweep in columns.items():

@@ -234,11 +234,11 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
         print("results: nothing was measured of the same seed at the same iteration")
         status = int(bool(seeds))
     several = min(a.seed.nunique(), b.seed.nunique()) > 1
-    if several or not seeds:
+    averages = means(a, b) if several or not seeds else pd.DataFrame()
+    if len(averages):
         interval = "with Welch's 95% interval" if several else "(an interval takes several seeds a side, as KEY,KEY)"
         print(f"means over seeds, and B minus A {interval}:")
         table = Table("read-out", "metric", "iteration", "A", "B", "B - A", box=None)
-        averages = means(a, b)
         for row in averages[every | (averages.readout != TRAINING)].to_dict("records"):
             table.add_row(
                 row["readout"], row["metric"], str(row["last"]), f"{row['a']:.4g}", f"{row['b']:.4g}", str(row["apart"])

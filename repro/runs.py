@@ -1,4 +1,7 @@
-"""List runs, the newest last: `python -m repro.runs [KEY | FIELD=VALUE ...]`; words are those of `repro.catalogue`."""
+"""List runs: `python -m repro.runs [KEY | FIELD=VALUE ...]`; the words are those of `repro.catalogue`.
+
+The last written to is at the end.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +86,9 @@ def show(output: Path, words: Sequence[str]) -> int:
     for entry, label in zip(found, named, strict=True):
         record = entry.record
         minutes, reached = f"{record.wall_seconds / 60:.1f}", f"{record.iteration}/{entry.config.algorithm.iterations}"
-        updated = datetime.fromtimestamp(record.updated).astimezone().strftime("%m-%d %H:%M") if record.updated else ""
+        updated = (
+            datetime.fromtimestamp(record.updated).astimezone().strftime("%Y-%m-%d %H:%M") if record.updated else ""
+        )
         table.add_row(entry.key, label, entry.state, reached, minutes, updated, _result(entry))
     console(sys.stdout).print(table)
     print(f"{len(found)} run(s)")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from repro import match
-from repro.abstraction import Abstraction, Blueprint, abstract_game, abstraction, streets
+from repro.abstraction import Abstraction, Blueprint, abstract_game, abstraction, blueprint, streets
 from repro.algorithms.mccfr import AbstractMCCFR
 from repro.algorithms.tables import TabularCFR
 from repro.config import Config
@@ -89,7 +89,9 @@ def random_weights(made: Abstraction) -> Tensor:
 
 
 @pytest.mark.slow
-def test_probabilities_are_the_weights_of_the_row_in_proportion():
+def test_probabilities_are_the_weights_of_the_row_in_proportion(monkeypatch):
+    # In several pieces, the last one shorter.
+    monkeypatch.setattr(blueprint, "_AT_ONCE", 7)
     game = small_game()
     made = abstraction(game, BUCKETS)
     weights = random_weights(made)
@@ -103,6 +105,7 @@ def test_probabilities_are_the_weights_of_the_row_in_proportion():
         torch.testing.assert_close(probabilities, expected, rtol=0, atol=1e-6)
         assert bool((probabilities[~legal] == 0).all())
     assert 0.1 < empty / len(infosets) < 0.5
+    assert len(infosets) > 7
     assert found.dtype == weights.dtype
     assert len(Blueprint(made, weights).probabilities(infosets[:0])) == 0
 

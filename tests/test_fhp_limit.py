@@ -166,6 +166,11 @@ def test_abstractions_are_held_against_deep_cfr_by_nodes():
     assert [behind[name] for name in names] == [
         DID_NOT_HOLD, NOT_TESTABLE, NOT_TESTABLE, DID_NOT_HOLD, NOT_TESTABLE, NOT_TESTABLE
     ]  # fmt: skip
+    # What coarser ones are not measured around says nothing of finer ones.
+    short = with_abstractions(40.0, {200: 90.0, 2000: 60.0}, {1: 4000.0, 10000: 40.0})
+    short = short[~((short.get("buckets") == 200) & (short.step > 1))]
+    found = verdicts(module, short)
+    assert [found[name] for name in ("fewer_nodes", "comparable", "ahead_200", "ahead_2000")] == [NOT_TESTABLE] * 4
     # Without them there is nothing to say of them.
     assert not set(names) & set(verdicts(module, made_up(40.0, 40.0)))
 

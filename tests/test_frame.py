@@ -76,6 +76,14 @@ def test_sweeps_of_different_algorithms_sweep_nothing():
     assert frame.swept_columns(sweeps) == [[{}, {}], [{}, {}]]
 
 
+def test_a_key_that_is_asked_for_is_a_column_though_no_sweep_varies_it():
+    one: list[dict[str, Any]] = [{"algorithm.name": "deep_cfr", "algorithm.traversals": 300}]
+    sweeps = [sweep("es_mccfr", "algorithm.buckets", [100, 200]), one]
+    tables, (deep,) = frame.swept_columns(sweeps, ["algorithm.traversals"])
+    assert (deep["traversals"], [run["buckets"] for run in tables]) == (300, [100, 100, 200, 200])
+    assert list(deep) == ["buckets", "traversals"]
+
+
 def test_a_key_that_only_one_of_the_swept_algorithms_has_is_not_swept():
     runs: list[dict[str, Any]] = [{"algorithm.name": "dcvn"}, {"algorithm.name": "devn", "algorithm.zero_sum": True}]
     assert frame.swept_columns([runs]) == [[{}, {}]]

@@ -308,11 +308,11 @@ def test_a_run_is_listed_with_its_exploitability_whatever_was_measured_of_it_las
     assert "sd_cfr against other" in records.read(run_folder(tmp_path, key)).headline
     capsys.readouterr()
     assert runs.main(["--output", str(tmp_path)]) == 0
-    clock = r"\d\d-\d\d \d\d:\d\d"
+    clock = r"\d{4}-\d\d-\d\d \d\d:\d\d"
     assert re.sub(clock, "", capsys.readouterr().out) == re.sub(clock, "", listed)
 
 
-def test_runs_are_listed_by_when_they_were_last_at_work(outputs, tmp_path, capsys):
+def test_runs_are_listed_by_when_they_were_last_written_to(outputs, tmp_path, capsys):
     keys = [key_of(*SMALL, f"seed={seed}") for seed in (1, 0, 2)]
     for hour, key in enumerate(keys, start=10):
         shutil.copytree(run_folder(outputs, key), run_folder(tmp_path, key))
@@ -322,7 +322,7 @@ def test_runs_are_listed_by_when_they_were_last_at_work(outputs, tmp_path, capsy
     assert runs.main(["--output", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()[1:4]
     assert [line.split()[0] for line in lines] == keys
-    assert [line.count(f"11-05 {hour}:30") for hour, line in enumerate(lines, start=10)] == [1, 1, 1]
+    assert [line.count(f" 2026-11-05 {hour}:30 ") for hour, line in enumerate(lines, start=10)] == [1, 1, 1]
 
 
 # -- exports ---------------------------------------------------------------------------------------------------------

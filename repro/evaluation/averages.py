@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -96,6 +95,8 @@ class Averages:
         self._infosets = [rows.infosets[part].to(rows.game.device) for part in rows.player_slice]
         self._cached: list[dict[int, tuple[Tensor, Tensor]]] = [{}, {}]
         self._running: list[tuple[Average, list[int]]] = []
+        # One for all members that are asked about together: in a large game it is gigabytes, a second to get.
+        self._members_table: Tensor | None = None
 
     def table(self, seats: Sequence[Seat]) -> Tensor:
         """`[rows, actions]` float64 what both seats play, proper probabilities; a mixture's is its average."""
@@ -104,6 +105,7 @@ class Averages:
         table = torch.empty(len(rows.infosets), actions, dtype=torch.float64, device=rows.infosets.device)
         for player, seat in enumerate(seats):
             table[rows.player_slice[player]] = self._of_seat(seat, player)
+        self._members_table = None
         return rows.proper(table)
 
     def _of_seat(self, seat: Seat, player: int) -> Tensor:
@@ -137,12 +139,6 @@ class Averages:
         self._running[player] = (average, members)
         return average, len(summed)
 
-    @cached_property
-    def _table(self) -> Tensor:
-        """`[rows, actions]` float64, for a member's strategy: of a large game gigabytes, which take seconds to get."""
-        rows = self._rows
-        return torch.zeros(len(rows.infosets), rows.game.num_actions, dtype=torch.float64, device=rows.infosets.device)
-
     def _member(self, mixture: Mixture, position: int, player: int) -> tuple[Tensor, Tensor]:
         """Reach `[rows of the player]` and strategy `[rows of the player, actions]` of a member."""
         number, cached = mixture.members[position], self._cached[player]
@@ -150,8 +146,11 @@ class Averages:
             return cached[number]
         part = self._rows.player_slice[player]
         strategy = mixture.strategy(position, self._infosets[player]).to(self._rows.infosets.device)
-        self._table[part] = strategy
-        member = self._rows.own_reach(self._table)[part], strategy
+        if self._members_table is None:
+            shape = len(self._rows.infosets), strategy.shape[1]
+            self._members_table = torch.zeros(shape, dtype=torch.float64, device=strategy.device)
+        self._members_table[part] = strategy
+        member = self._rows.own_reach(self._members_table)[part], strategy
         if len(self._rows.infosets) <= _MOST_KEPT_ROWS:
             cached[number] = member
         return member
