@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from paper_figures import style
 from paper_figures.abstractions import (
@@ -157,13 +158,12 @@ def draw(data: pd.DataFrame) -> Figure:
     if abstractions(data):
         panels.insert(1, (0.9, _draw_abstractions))
     widths, drawn = zip(*panels, strict=True)
-    figure = Figure(figsize=(5.5 * len(panels), 5.2))
+    figure = Figure(figsize=(5.5 * len(panels), 5.2), layout="constrained")
     for axes, panel in zip(figure.subplots(1, len(panels), width_ratios=widths), drawn, strict=True):
         panel(axes, data)
     runs = data[data.sweep == "deep_cfr"].seed.nunique()
     scale = data.scale.iloc[0]
     figure.suptitle(f"Limit Flop Hold'em, {runs} run(s), scale: {scale}. Mean with 95% CI, thin lines are runs.")
-    figure.tight_layout()
     return figure
 
 
@@ -196,6 +196,7 @@ def _draw_abstractions(axes: Axes, data: pd.DataFrame) -> None:
     draw_tabular(axes, data)
     draw_by_nodes(axes, _deep_cfr(data).runs, style.COLOURS["deep_cfr"], f"{style.NAMES['deep_cfr']}, ours")
     axes.set(xscale="log", yscale="log", xlabel="nodes touched", ylabel=LABEL)
+    axes.xaxis.set_minor_formatter(NullFormatter())
     shown = data.readout.isin(("es_mccfr", "deep_cfr"))
     label_axis(axes.yaxis, data.value[shown & (data.metric == "exploitability")])
     axes.legend(fontsize=7)

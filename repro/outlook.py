@@ -14,6 +14,7 @@ it, it is told what the folder takes at the most while it is trained, if the alg
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 from collections.abc import Sequence
@@ -91,12 +92,14 @@ def _outlook(label: str, config: Config, examples: Sequence[Example]) -> Outlook
     least, most = (share * sum(ends) / len(alike) for ends in zip(*spans, strict=True))
     folders = ((example, example.bytes) for example, likeness in alike if not likeness.more)
     sizes = [size * iterations / max(example.known) for example, size in folders if size is not None]
-    disk = sum(sizes) / len(sizes) if sizes else None
-    bound = None if sizes else _most_bytes(config, state)
+    bound = _most_bytes(config, state)
+    # An example of another deck, or of fewer buckets, may be off by any factor.
+    disk = min(sum(sizes) / len(sizes), math.inf if bound is None else bound) if sizes else None
     first, likeness = alike[0]
     more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
     source = f"{first.name}{more}{likeness.told}"
-    return Outlook(training_key(config), label, state, (least, most), disk, source, bound, evaluating)
+    known = None if sizes else bound
+    return Outlook(training_key(config), label, state, (least, most), disk, source, known, evaluating)
 
 
 def _evaluating(config: Config, alike: Sequence[tuple[Example, Likeness]]) -> float | None:

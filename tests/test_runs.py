@@ -20,6 +20,7 @@ from repro import catalogue, compare, differences, evaluate, export, figure, lik
 from repro.config.keys import as_plain, hyperparameters
 from repro.config.schema import RegressionConfig
 from repro.differences import equal_digits
+from repro.disk import most_bytes
 from repro.errors import ReproError
 from repro.folders import full_key, run_folder
 from repro.measuring import evaluation_seconds
@@ -193,16 +194,21 @@ def test_one_published_run_that_took_long_by_the_clock_changes_no_plan(tmp_path,
     (example,) = likeness.examples(tmp_path / "none")
     assert [example.taken(config) for config in configs(*SMALL, "seed=0,1,2,3")] == [70.0] * 4
     assert example.bytes is None
-    sweep["megabytes"] = [2.0, 2.5, 2.1]
+    sweep["megabytes"] = [0.002, 0.0025, 0.0021]
     # Runs that differ in more have each its own.
     sweep["seeds"] = [0]
     (tmp_path / "provenance.json").write_text(json.dumps({"sweeps": [sweep]}))
     (example,) = likeness.examples(tmp_path / "none")
     assert [example.taken(config) for config in configs(*SMALL, "seed=0,1,2,3")] == [60.0, 70.0, 9000.0, 60.0]
-    assert example.bytes == 2.0e6
+    assert example.bytes == 2.0e3
     length = f"algorithm.iterations={2 * config.algorithm.iterations}"
     (twice,) = outlook.outlooks(plan([*SMALL, length], False).runs, tmp_path / "none")
-    assert twice.bytes == pytest.approx(4.0e6)
+    assert twice.bytes == pytest.approx(4.0e3)
+    # However large an example is, no more than the configuration allows.
+    sweep["megabytes"] = [1e9]
+    (tmp_path / "provenance.json").write_text(json.dumps({"sweeps": [sweep]}))
+    (bounded,) = outlook.outlooks(plan([*SMALL, length], False).runs, tmp_path / "none")
+    assert bounded.bytes == most_bytes(planned(*SMALL, length).config)
 
 
 def test_what_nothing_is_like_is_unknown(tmp_path):
