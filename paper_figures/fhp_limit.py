@@ -77,10 +77,9 @@ SWEEPS = (
         "experiment=fhp_abstractions game=fhp_limit algorithm.buckets=200,2000,20000,null seed=range(3)",
         {
             "night": "algorithm.buckets=200,2000,20000",
-            "gpu": "algorithm.buckets=200,2000,20000 algorithm.iterations=2560",
             "smoke": "game.ranks=6 game.suits=3 algorithm.buckets=10,null seed=range(1)",
         },
-        only=("smoke", "night", "gpu", "paper"),
+        only=("smoke", "night", "paper"),
     ),
 )  # fmt: skip
 
