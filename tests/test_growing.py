@@ -47,7 +47,9 @@ def test_the_first_seeds_of_every_sweep(tmp_path):
 
 def test_the_first_seeds_are_those_that_a_sweep_names_first(tmp_path):
     planned, _ = plan_target("fhp_limit", Options("night", tmp_path, 1, "cpu", False, seeds=2))
-    assert seeds_of(planned) == {"linear_cfr": [0], "deep_cfr": [1, 2], "sd_cfr_on_all_flops": [1, 2]}
+    assert seeds_of(planned) == {
+        "linear_cfr": [0], "deep_cfr": [1, 2], "sd_cfr_on_all_flops": [1, 2], "abstractions": [0, 1]
+    }  # fmt: skip
 
 
 def test_seeds_that_are_left_out(tmp_path):
