@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
 
 from paper_figures import style
 from paper_figures.abstractions import (
@@ -195,7 +194,8 @@ def _draw_abstractions(axes: Axes, data: pd.DataFrame) -> None:
     draw_tabular(axes, data)
     draw_by_nodes(axes, _deep_cfr(data).runs, style.COLOURS["deep_cfr"], f"{style.NAMES['deep_cfr']}, ours")
     axes.set(xscale="log", yscale="log", xlabel="nodes touched", ylabel=LABEL)
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    # Within a decade, as at scale smoke, minor ticks have labels.
+    axes.tick_params(axis="x", which="minor", labelsize=5)
     shown = data.readout.isin(("es_mccfr", "deep_cfr"))
     label_axis(axes.yaxis, data.value[shown & (data.metric == "exploitability")])
     axes.legend(fontsize=7)
