@@ -30,6 +30,11 @@ def sampling_error(data: pd.DataFrame) -> str:
     return f"measured on random flops: standard error of a run at the end {last.min():.0f} to {last.max():.0f} {UNIT}"
 
 
+def what_is_drawn(data: pd.DataFrame) -> str:
+    """What curves and bands are, for a title."""
+    return "Mean with 95% CI, thin lines are runs." if data.seed.nunique() > 1 else "One run of each."
+
+
 def draw_references(axes: Axes, data: pd.DataFrame) -> None:
     """Lines of the policies for reference; none at scale smoke, whose deck is another one."""
     for name, line in () if is_smoke(data) else (("uniform", ":"), ("call-only", "-.")):

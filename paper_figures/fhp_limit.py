@@ -34,7 +34,7 @@ from paper_figures.claims import (
     within,
 )
 from paper_figures.exploitability_curves import is_smoke, label_axis, unless_smoke
-from paper_figures.fhp_curves import LABEL, UNIT
+from paper_figures.fhp_curves import LABEL, UNIT, what_is_drawn
 from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, mean_ci
@@ -161,7 +161,7 @@ def draw(data: pd.DataFrame) -> Figure:
         panel(axes, data)
     runs = data[data.sweep == "deep_cfr"].seed.nunique()
     scale = data.scale.iloc[0]
-    figure.suptitle(f"Limit Flop Hold'em, {runs} run(s), scale: {scale}. Mean with 95% CI, thin lines are runs.")
+    figure.suptitle(f"Limit Flop Hold'em, {runs} run(s), scale: {scale}. {what_is_drawn(data)}")
     return figure
 
 

@@ -22,7 +22,7 @@ from paper_figures.abstractions import (
 )
 from paper_figures.claims import NOT_TESTABLE, Claim, below
 from paper_figures.exploitability_curves import label_axis, unless_smoke
-from paper_figures.fhp_curves import LABEL, UNIT, draw_references, sampling_error
+from paper_figures.fhp_curves import LABEL, UNIT, draw_references, sampling_error, what_is_drawn
 from paper_figures.frame import curves, values
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import as_ratio, difference, mean_ci
@@ -76,9 +76,7 @@ def draw(data: pd.DataFrame) -> Figure:
     label_axis(axes.yaxis, data.value[data.metric == "exploitability"])
     error = sampling_error(data)
     sampled = f"\nDeep CFR is {error}." if error else ""
-    axes.set_title(
-        f"Flop Hold'em, scale: {data.scale.iloc[0]}. Mean with 95% CI, thin lines are runs.{sampled}", fontsize=9
-    )
+    axes.set_title(f"Flop Hold'em, scale: {data.scale.iloc[0]}. {what_is_drawn(data)}{sampled}", fontsize=9)
     figure.tight_layout()
     return figure
 

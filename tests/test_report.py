@@ -51,7 +51,7 @@ def test_every_claim_is_on_the_page_once(few, text):
 
 def test_minutes_are_those_of_the_readmes_table_evaluations_too(tmp_path):
     named = {target.name: target for target in published()}
-    for name in ("figure4", "figure13"):
+    for name in ("figure5", "figure13"):
         result = named[name].results[0]
         shown = html.unescape(report.rendered([named[name]], tmp_path))
         assert f'<td class="number">{cost_in_words(result)}</td>' in shown
