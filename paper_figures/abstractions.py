@@ -31,7 +31,8 @@ BUCKETS = 30_000
 COMPARABLE = 1.5
 """Up to which factor two exploitabilities are "comparable"; no number is the paper's, this is ours."""
 
-_COLOURS = ("#999999", "#56B4E9", "#0072B2", "#000000", "#009E73", "#882255")
+_COLOURS = ("#999999", "#56B4E9", "#009E73", "#000000", "#882255", "#332288")
+"""None of them an algorithm's of `paper_figures.style`, beside which these are drawn."""
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,8 @@ def test_figure4_is_drawn_and_listed():
     (axes,) = figure4.draw(data).axes
     names = legend(axes)
     assert names[2:4] == ["Linear MCCFR, lossless", "Deep CFR, 1,000 traversals"]
+    assert "Mean with 95% CI" in axes.get_title()
+    assert "One run of each." in figure4.draw(data[data.seed == 0]).axes[0].get_title()
     _, *listed = cells(figure4.table(data))
     assert [row[0] for row in listed][:4:3] == ["Linear MCCFR, 100 buckets", "Deep CFR, 1,000 traversals per iteration"]
     assert len(listed) == 5

@@ -1,4 +1,4 @@
-"""What a command would do, and what runs left: states, listings, exports and comparisons, by keys or their first digits."""
+"""What a command would do, and what runs left: listings, exports and comparisons, by keys or their first digits."""
 
 from __future__ import annotations
 
