@@ -7,11 +7,12 @@ differs between them, or has changed since), versions and hardware, stored data 
 - of the same seeds, number by number at all iterations that both have: how many are the same in all digits, in how many
   digits the others agree at the least, and where they first differ;
 - of several seeds on both sides, the difference of the means at the last common iteration, B minus A, with Welch's 95%
-  interval; of different seeds, one on a side, the difference alone.
+  interval; of different seeds, one on a side, the difference alone;
+- of what both measured at no common iteration, the values at the end of each.
 
 Read-outs of one name are compared; where either side has one alone, as CFR and CFR+ have, these two are, whatever their
 names. Wall times are left out. Exit status 0 says that all numbers are the same (or, of different seeds, nothing), 1
-that some are not, or that no read-out was measured in the same way on both sides.
+that some are not, or that no read-out was measured in the same way, at the same iteration, on both sides.
 """
 
 from __future__ import annotations

@@ -177,6 +177,24 @@ def means(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def ends(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
+    """Of each metric that both measured, but at no common iteration, each side's last one and the mean over seeds there.
+
+    Returns:
+        A row per `readout` and `metric`: `last_a`, `a`, `last_b`, `b`.
+    """
+    rows = []
+    for (readout, _, metric), of_a in a.groupby(_RUN[:3], sort=True):
+        of_b = b[(b.readout == readout) & (b.evaluation_key == of_a.evaluation_key.iloc[0]) & (b.metric == metric)]
+        if of_b.empty or set(of_a.step) & set(of_b.step):
+            continue
+        at_end = [side[side.step == side.step.max()] for side in (of_a, of_b)]
+        last, value = ([getattr(side, column).mean() for side in at_end] for column in ("step", "value"))
+        rows.append({"readout": readout, "metric": metric, "last_a": int(last[0]), "a": value[0],
+                     "last_b": int(last[1]), "b": value[1]})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
 # -- shown -----------------------------------------------------------------------------------------------------------
 
 
@@ -209,14 +227,18 @@ def _print_part(title: str, lines: Sequence[str]) -> None:
 def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
     seeds = set(a.seed) & set(b.seed)
     shown = number_by_number(a, b) if seeds else pd.DataFrame()
+    at_ends = ends(a, b)
     status = 0
-    if len(shown) and (shown.readout == TRAINING).all() and (a.readout != TRAINING).any():
+    measured, in_common, at_the_end = (
+        len(table) > 0 and bool((table.readout != TRAINING).any()) for table in (a, shown, at_ends)
+    )
+    if len(shown) and measured and not in_common and not at_the_end:
         names = [_listed(sorted(set(side.readout) - {TRAINING})) for side in (a, b)]
         print(f"results: no read-out was measured in the same way on both sides; A has {names[0]}, B has {names[1]}")
         status = 1
     elif len(shown):
         same, total = int(shown.same.sum()), int(shown.numbers.sum())
-        status = int(same < total)
+        status = int(same < total or (measured and not in_common))
         which = f"{_named(seeds)}, at iterations that both have"
         print(f"results of {which}: {same} of {total} numbers are the same")
         for name, side in (("A", a), ("B", b)):
@@ -229,10 +251,11 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
             same_here = f"{row['same']} of {row['numbers']}"
             at_last = str(row["last"]), f"{row['a']:.8g}", f"{row['b']:.8g}"
             table.add_row(row["readout"], row["metric"], same_here, digits, first, *at_last)
-        console(sys.stdout).print(table)
+        _print_table(table)
     else:
         print("results: nothing was measured of the same seed at the same iteration")
         status = int(bool(seeds))
+    _print_ends(at_ends, every)
     several = min(a.seed.nunique(), b.seed.nunique()) > 1
     averages = means(a, b) if several or not seeds else pd.DataFrame()
     if len(averages):
@@ -243,8 +266,24 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
             table.add_row(
                 row["readout"], row["metric"], str(row["last"]), f"{row['a']:.4g}", f"{row['b']:.4g}", str(row["apart"])
             )
-        console(sys.stdout).print(table)
+        _print_table(table)
     return status
+
+
+def _print_ends(at_ends: pd.DataFrame, every: bool) -> None:
+    table = Table("read-out", "metric", "A's last iteration", "A", "B's last iteration", "B", box=None)
+    for row in at_ends.to_dict("records"):
+        if every or row["readout"] != TRAINING:
+            at = [str(row["last_a"]), f"{row['a']:.4g}", str(row["last_b"]), f"{row['b']:.4g}"]
+            table.add_row(row["readout"], row["metric"], *at)
+    if table.row_count:
+        print("measured at no common iteration; at the ends, means over seeds:")
+        console(sys.stdout).print(table)
+
+
+def _print_table(table: Table) -> None:
+    if table.row_count:
+        console(sys.stdout).print(table)
 
 
 def _listed(values: Sequence[object]) -> str:

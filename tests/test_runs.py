@@ -310,6 +310,20 @@ def test_two_algorithms_are_compared_by_their_only_read_outs(tmp_path, capsys):
     assert "no read-out was measured in the same way on both sides; A has cfr, B has deep_cfr, sd_cfr" in out
 
 
+def test_runs_measured_at_no_common_iteration_are_shown_at_their_ends(tmp_path, capsys):
+    sides = [
+        ("game=kuhn", "algorithm=cfr", f"algorithm.iterations={n}", f"algorithm.snapshot_every={n}") for n in (3, 5)
+    ]
+    for overrides in sides:
+        assert executed(*overrides, f"output_dir={tmp_path}") == records.FINISHED
+    assert compare.main([*(key_of(*overrides) for overrides in sides), "--output", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "measured at no common iteration" in out
+    (row,) = (line.split() for line in out.splitlines() if " exploitability " in line)
+    assert (row[2], row[4]) == ("3", "5")
+    assert float(row[5]) < float(row[3])  # CFR gets better, and A is the shorter one.
+
+
 def test_several_seeds_are_compared_by_their_means(outputs, capsys):
     seeds = [key_of(*SMALL, f"seed={seed}") for seed in range(3)]
     assert compare.main([",".join(seeds[:2]), ",".join(seeds[1:]), "--output", str(outputs)]) == 0
