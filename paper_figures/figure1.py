@@ -56,6 +56,9 @@ CAPACITIES = (10, 50, 100, 500, 1000)
 TOLERANCE = 1.3
 """By which factor ours may differ from a digitised value, either way."""
 
+SEEN_TO, SEEN_SEED = 300, 0
+"""How far all runs had gone, and which one further, when the rule on the x-axis was settled."""
+
 _REFERENCE = Path(__file__).parent / "reference" / "figure1a.csv"
 _OTHERS = Path(__file__).parent / "reference" / "figure1a_others.csv"
 
@@ -156,7 +159,7 @@ def _draw_capacities(axes: Axes, data: pd.DataFrame) -> None:
 def claims(data: pd.DataFrame) -> list[Claim]:
     """Every claim of the figure and its text, judged."""
     data = published(data)
-    judged = [_sd_below_deep(data), _as_large(data), _sd_below_deep_at_the_end(data), _reading(data)]
+    judged = [_sd_below_deep(data), _as_large(data), *_at_the_end(data), _reading(data), _reading(data, unseen=True)]
     judged += [falls(data, readout, "Fig. 1a", reference()[readout]) for readout in ("sd_cfr", "deep_cfr")]
     judged += [_value(data, readout, x) for x in reference().index for readout in ("sd_cfr", "deep_cfr")]
     judged += [claim for capacity in CAPACITIES for claim in _of_capacity(data, capacity)]
@@ -180,28 +183,40 @@ def _sd_below_deep(data: pd.DataFrame) -> Claim:
 def _as_large(data: pd.DataFrame) -> Claim:
     """That the mean gap is as large as the paper's, either way."""
     below_deep = _sd_below_deep(data)
+    return Claim(
+        id="gap_as_large",
+        statement="SD-CFR is below Deep CFR by as much as in the paper (mean gap over the digitised points)",
+        **_size(data, below_deep, f"paired by seed, after x = {LAGS_AT}"),
+    )
+
+
+def _size(data: pd.DataFrame, below_deep: Claim, how: str) -> dict[str, Any]:
+    """What a claim of the size of a gap has of the claim of its sign."""
     ours, paper = below_deep.measured, below_deep.paper
     assert ours is not None
     # Digitised values have no interval.
     verdict, note = (NOT_TESTABLE, "no digitised point was met") if paper is None else as_large(ours, paper, 0.0)
-    return Claim(
-        "gap_as_large", "SD-CFR is below Deep CFR by as much as in the paper (mean gap over the digitised points)",
-        "Fig. 1a, digitised by a third party", unless_smoke(data, verdict), ours, UNIT, paper,
-        f"paired by seed, after x = {LAGS_AT}; {note}",
-    )  # fmt: skip
+    return {
+        "source": "Fig. 1a, digitised by a third party", "verdict": unless_smoke(data, verdict), "measured": ours,
+        "unit": UNIT, "paper": paper, "note": f"{how}; {note}",
+    }  # fmt: skip
 
 
-def _sd_below_deep_at_the_end(data: pd.DataFrame) -> Claim:
+def _at_the_end(data: pd.DataFrame) -> list[Claim]:
+    """Sign and size of the gap at the last evaluation."""
     paired = gap(data)
     last = max(points(paired))
     difference = mean_ci(paired[last])
     paper = reference()
-    return Claim(
+    below_deep = Claim(
         "sd_below_deep_at_the_end", f"SD-CFR is below Deep CFR at the last evaluation (x = {last})", "Fig. 1a",
         unless_smoke(data, above(difference, 0)), difference, UNIT,
         float(paper.deep_cfr[last] - paper.sd_cfr[last]) if last in paper.index else None,
         "paired by seed; holds if the interval is above 0",
     )  # fmt: skip
+    statement = f"SD-CFR is below Deep CFR by as much as in the paper at the last evaluation (x = {last})"
+    size = _size(data, below_deep, "paired by seed")
+    return [below_deep, Claim(id="gap_at_the_end_as_large", statement=statement, **size)]
 
 
 def _value(data: pd.DataFrame, readout: str, x: int) -> Claim:
@@ -224,19 +239,25 @@ def _value(data: pd.DataFrame, readout: str, x: int) -> Claim:
     return Claim(**parts, verdict=within(ours, paper / TOLERANCE, paper * TOLERANCE), measured=ours, note=note)
 
 
-def _reading(data: pd.DataFrame) -> Claim:
+def _reading(data: pd.DataFrame, unseen: bool = False) -> Claim:
     """Which reading of the x-axis the digitised points support; a run decides by its own fit to them.
 
     The other reading may have the paper's formula, the sum over players, for its unit: twice ours.
+
+    Args:
+        unseen: judge only by what nobody had seen when this rule was settled.
     """
     parts: dict[str, Any] = {
-        "id": "x_counts_player_updates",
-        "statement": "The x-axis counts updates of one player, and not iterations that update both",
+        "id": "x_counts_player_updates_unseen" if unseen else "x_counts_player_updates",
+        "statement": "The x-axis counts updates of one player, and not iterations that update both"
+        + (" (points and seeds that nobody had seen when the rule was settled)" if unseen else ""),
         "source": "App. A; Fig. 1a, digitised by a third party",
         "unit": "log ratio, root mean square",
     }
+    data = data[data.seed != SEEN_SEED] if unseen and data.seed.nunique() > 1 else data
     own = points(exploitability(data, "sd_cfr"))
-    common = [x for x in reference().index if x in own and 2 * x in own]
+    after = SEEN_TO if unseen else 0
+    common = [x for x in reference().index if x in own and 2 * x in own and x > after]
     if is_smoke(data) or not common:
         return Claim(**parts, verdict=NOT_TESTABLE, measured=None, note=f"runs end at x = {max(own)}")
     ours = _misfit(data, common, 1, 1)
@@ -245,7 +266,8 @@ def _reading(data: pd.DataFrame) -> Claim:
     note = (
         f"how much worse the points at x = {', '.join(map(str, common))} of both algorithms fit if they are "
         f"iterations, and exploitability the {'sum' if unit == 2 else 'mean'} over players (what fits better): "
-        f"{other.mean():.2f} less {ours.mean():.2f}; holds if the interval is above 0"
+        f"{other.mean():.2f} less {ours.mean():.2f}{f', without seed {SEEN_SEED}' if unseen else ''}; holds if the "
+        "interval is above 0"
     )
     return Claim(**parts, verdict=above(difference, 0), measured=difference, note=note)
 

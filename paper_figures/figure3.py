@@ -42,6 +42,11 @@ _LEDUC = Path(__file__).parent / "results" / "figure1-laptop"
 _COLOURS = {"Big Leduc": "#009E73", "Leduc": "#777777"}
 
 
+def beside(scale: str) -> list[str]:
+    """Published results that this figure is drawn and judged beside, at whatever scale."""
+    return [_LEDUC.name]
+
+
 @cache
 def leduc() -> pd.DataFrame:
     """Figure 1's published data: both algorithms in Leduc."""

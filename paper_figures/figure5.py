@@ -138,6 +138,11 @@ def draw(data: pd.DataFrame) -> Figure:
     return figure
 
 
+def beside(scale: str) -> list[str]:
+    """Published results that this figure is drawn beside."""
+    return [] if limit_game(scale) is None else [f"fhp_limit-{scale}"]
+
+
 def limit_game(scale: str) -> pd.DataFrame | None:
     """The published data of the limit game at a scale; None where there are none."""
     path = frame.data_file(_RESULTS / f"fhp_limit-{scale}")

@@ -194,7 +194,8 @@ def _results(target: str, scale: str, module: ModuleType, folder: Path) -> str:
     ):
         data = frame.read(frame.data_file(folder))
         claims = read(folder / "claims.json")
-        sweeps = json.loads((folder / "provenance.json").read_text())["sweeps"]
+        provenance = json.loads((folder / "provenance.json").read_text())
+        sweeps = provenance["sweeps"]
     parts = [
         f"![{target} at scale {scale}](results/{target}-{scale}/{target}.png)",
         module.table(data),
@@ -208,7 +209,11 @@ def _results(target: str, scale: str, module: ModuleType, folder: Path) -> str:
             always=any(keys for _, keys in departures(sweeps)),
         ),
         "### Made with",
-        folded(f"{len(sweeps)} sweep{'s' if len(sweeps) > 1 else ''}", _made_with(sweeps), always=True),
+        folded(
+            f"{len(sweeps)} sweep{'s' if len(sweeps) > 1 else ''}",
+            "\n\n".join([_made_with(sweeps), *map(_beside, provenance.get("beside", []))]),
+            always=True,
+        ),
     ]
     return "\n" + "\n\n".join(parts) + "\n\n"
 
@@ -283,6 +288,15 @@ def _made_with(sweeps: Sequence[Mapping[str, Any]]) -> str:
     machine = f"{'All on' if len(sweeps) > 1 else 'On'} {hardware[0]}. " if one_machine else ""
     paragraphs.append(f"{machine}Everything else: `provenance.json` beside the picture.")
     return "\n\n".join([*paragraphs, *now[:1] * one_state])
+
+
+def _beside(part: Mapping[str, Any]) -> str:
+    """What is drawn from another target's published data."""
+    made = ", ".join(commit[:_DIGITS] for commit in part["git_commit"])
+    return (
+        f"Beside them, data published as `{part['results']}`, made with {made}; SHA-256 of `data.csv.gz` "
+        f"{part['data_sha256'][:_DIGITS]}."
+    )
 
 
 def commits(sweep: Mapping[str, Any]) -> str:

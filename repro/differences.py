@@ -178,7 +178,7 @@ def means(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
 
 
 def ends(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
-    """Of each metric that both measured, but at no common iteration, each side's last one and the mean over seeds there.
+    """Of each metric that both measured, but at no common iteration: each side's last one, the mean over seeds there.
 
     Returns:
         A row per `readout` and `metric`: `last_a`, `a`, `last_b`, `b`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import shutil
@@ -181,7 +182,7 @@ def _data_of(path: Path, target: str, options: Options) -> pd.DataFrame:
 
 def results_of(target: str, scale: str) -> Path:
     """Where a target is published."""
-    return ROOT / "paper_figures" / "results" / f"{target}-{scale}"
+    return published.RESULTS / f"{target}-{scale}"
 
 
 def publish(target: str, options: Options) -> None:
@@ -218,9 +219,10 @@ def publish(target: str, options: Options) -> None:
             shutil.copy((source if name in names else results) / name, whole / name)
         if not redrawn and (results / "provenance.json").is_file():
             _keep_repetitions(whole / "provenance.json", results / "provenance.json")
+        _record_beside(whole / "provenance.json", module_of(target), options.scale)
         text = page.filled_in(target, options.scale, module_of(target), whole)
         results.mkdir(parents=True, exist_ok=True)
-        for name in (name for name in names if not name.startswith(frame.DATA)):
+        for name in {*names, "provenance.json"} - {frame.data_file(source).name}:
             shutil.copy(whole / name, results / name)
     if not redrawn:
         frame.publish(source, results)
@@ -259,6 +261,31 @@ def _keep_repetitions(new: Path, old: Path) -> None:
         if "rerun" in part and _made(part) in found:
             part.setdefault(KEY, found[_made(part)])
     new.write_text(json.dumps(provenance, indent=2) + "\n")
+
+
+def _record_beside(file: Path, module: ModuleType, scale: str) -> None:
+    """Write into a `provenance.json` which published data of other targets a target is drawn and judged beside.
+
+    A target that is has a function `beside`: at a scale, the names of folders in `paper_figures/results`.
+    """
+    if not hasattr(module, "beside"):
+        return
+    with told_as(lambda error: f"{file} cannot be read ({type(error).__name__})."):
+        provenance = json.loads(file.read_text())
+    provenance["beside"] = [
+        {
+            "results": name,
+            "git_commit": sorted({commit for part in _sweeps_of(name) for commit in part["git_commit"]}),
+            "data_sha256": hashlib.sha256(frame.data_file(published.RESULTS / name).read_bytes()).hexdigest(),
+        }
+        for name in module.beside(scale)
+    ]
+    file.write_text(json.dumps(provenance, indent=2) + "\n")
+
+
+def _sweeps_of(name: str) -> list[dict[str, Any]]:
+    """The sweeps of a folder of published results."""
+    return list(json.loads((published.RESULTS / name / "provenance.json").read_text())["sweeps"])
 
 
 def _made(part: Mapping[str, Any]) -> str:

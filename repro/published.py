@@ -170,6 +170,11 @@ def verdicts_in_words(result: Result) -> str:
     return claims_of.counted(result.verdicts).replace(NOT_TESTABLE, "not testable")
 
 
+def corrected_in_words(result: Result) -> str:
+    """As `verdicts_in_words`, with Holm's correction, of the claims that have a p-value; "–" if none has."""
+    return claims_of.counted([verdict for verdict in result.after_holm if verdict is not None]) or "–"
+
+
 def minutes_in_words(result: Result) -> str:
     return page.minutes_in_words(result.minutes)
 
@@ -188,16 +193,16 @@ def in_plain_words(markdown: str) -> str:
 def readme_table(every: Sequence[Target]) -> str:
     """The README's table of targets, at the most advanced scale that is published of each."""
     lines = [
-        "| `make` | of | game | scale | claims | minutes | we find |",
-        "|---|---|---|---|---|---|---|",
+        "| `make` | of | game | scale | claims | after Holm | minutes | we find |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for target in every:
         cells = [f"[{target.name}](paper_figures/{target.name}.md)", target.item, target.game]
         if target.results:
             first = target.results[0]
-            cells += [first.scale, verdicts_in_words(first), cost_in_words(first)]
+            cells += [first.scale, verdicts_in_words(first), corrected_in_words(first), cost_in_words(first)]
         else:
-            cells += ["–", "–", "–"]
+            cells += ["–"] * 4
         lines.append(f"| {' | '.join([*cells, _from_root(target.finding.headline)])} |")
     return "\n".join(lines) + "\n"
 

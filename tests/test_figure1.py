@@ -46,10 +46,12 @@ def test_claims_hold_on_data_like_the_papers():
     assert found["gap_as_large"] == claims_of.HELD
     assert verdicts(figure1, made_up(deep=1.02))["gap_as_large"] == claims_of.DID_NOT_HOLD
     assert verdicts(figure1, made_up(deep=1.8))["gap_as_large"] == claims_of.DID_NOT_HOLD
+    assert found["gap_at_the_end_as_large"] == claims_of.HELD
+    assert verdicts(figure1, made_up(deep=1.8))["gap_at_the_end_as_large"] == claims_of.DID_NOT_HOLD
     assert found["sd_cfr_falls"] == found["deep_cfr_falls"] == claims_of.HELD
     assert found["sd_cfr_at_300"] == found["deep_cfr_at_300"] == claims_of.HELD
     assert found["capacity_10_ends_above"] == found["capacity_1000_ends_above"] == claims_of.HELD
-    assert found["x_counts_player_updates"] == claims_of.HELD
+    assert found["x_counts_player_updates"] == found["x_counts_player_updates_unseen"] == claims_of.HELD
     assert found["capacity_10_oscillates"] == claims_of.HELD
 
 
@@ -89,7 +91,16 @@ def test_the_other_reading_of_the_axis_can_win():
     for row in data[data.readout.isin(["sd_cfr", "deep_cfr"])].itertuples():
         paper = np.interp(np.log(row.step), np.log(slow.index), np.log(slow[row.readout]))
         data.loc[row.Index, "value"] = np.exp(paper) * (1 + 0.01 * row.seed)
-    assert verdicts(figure1, data)["x_counts_player_updates"] == claims_of.DID_NOT_HOLD
+    found = verdicts(figure1, data)
+    assert found["x_counts_player_updates"] == found["x_counts_player_updates_unseen"] == claims_of.DID_NOT_HOLD
+
+
+def test_what_was_seen_when_the_axis_rule_was_settled_is_no_part_of_the_clean_test():
+    data = made_up()
+    seen = (data.seed == figure1.SEEN_SEED) | (2 * data.step <= figure1.SEEN_TO)
+    without_rest = data.assign(value=data.value.where(~seen, 1.5 * data.value))
+    claims = [{c.id: c for c in figure1.claims(d)}["x_counts_player_updates_unseen"] for d in (data, without_rest)]
+    assert claims[0].measured == claims[1].measured
 
 
 def test_a_curve_that_no_longer_falls_has_a_plateau():

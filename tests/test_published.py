@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shlex
@@ -270,6 +271,25 @@ def test_runs_of_several_commits_are_told_apart():
     assert page.commits({**sweep, "commits": [[first], []]}) == "111111111111 (1 run), unknown (1 run)"
     one = {"git_commit": [first], "git_dirty": ["true"], "commits": [[first], [first]]}
     assert page.commits(one) == "111111111111; with uncommitted changes"
+
+
+def test_other_targets_data_are_named_where_a_picture_has_them():
+    """And are still those that are published: a picture and its verdicts are of them, too."""
+    found = 0
+    for target, module in ((t, drawing.module_of(t.name)) for t in EVERY):
+        for result in target.results:
+            beside = result.provenance.get("beside", [])
+            assert [part["results"] for part in beside] == (
+                module.beside(result.scale) if hasattr(module, "beside") else []
+            )
+            for part in beside:
+                folder = published_module.RESULTS / part["results"]
+                assert part["data_sha256"] == hashlib.sha256((folder / "data.csv.gz").read_bytes()).hexdigest()
+                made = json.loads((folder / "provenance.json").read_text())["sweeps"]
+                assert part["git_commit"] == sorted({commit for sweep in made for commit in sweep["git_commit"]})
+                assert f"`{part['results']}`" in page.page_of(target.name).read_text()
+                found += 1
+    assert found
 
 
 def test_who_draws_is_told_what_is_judged_otherwise_than_published(tmp_path, monkeypatch, capsys):
