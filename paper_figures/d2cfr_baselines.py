@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import matches
-from paper_figures.claims import NOT_TESTABLE, Claim, above
+from paper_figures.claims import NOT_TESTABLE, Claim, above, below
 from paper_figures.d2cfr_curves import LABEL, UNIT
 from paper_figures.exploitability_curves import label_axis, unless_smoke
 from paper_figures.frame import curves, values
@@ -241,7 +241,34 @@ def _draw_matrix(axes: Axes, data: pd.DataFrame) -> None:
 def claims(data: pd.DataFrame) -> list[Claim]:
     """For D2CFRs and the baselines they met: whether they win, and as much as the paper says; and by steps."""
     by_player = [claim for ours in D2CFR for other in OTHERS for claim in _claims(data, ours, other)]
-    return [*by_player, *_claims_by_steps(data)]
+    return [*by_player, *_claims_at_equal_cost(data), *_claims_by_steps(data)]
+
+
+def _claims_at_equal_cost(data: pd.DataFrame) -> Iterator[Claim]:
+    """Whether D2CFR is the less exploitable where play-outs count, after what costs a baseline the most."""
+    shown = players(data)
+    visited = {player: float(cost(data, player).mean().iloc[-1]) for player in OTHERS if player in shown}
+    costly = [player for player, most in visited.items() if most == max(visited.values())]
+    for ours, other in ((ours, other) for ours in D2CFR for other in costly if ours in shown):
+        reached = _after(data, ours, visited[other])
+        ratio = None
+        if reached is not None:
+            last = other.curves(data, "exploitability").iloc[:, -1]
+            ratio = as_ratio(difference(np.log(reached), np.log(last)))
+        yield Claim(
+            f"{ours.key}_below_{other.key}_at_equal_cost",
+            f"After as many histories, play-outs counted, {ours.name}, is below {other.name}", "ours",
+            unless_smoke(data, below(ratio, 1)) if ratio else NOT_TESTABLE, ratio, "ratio",
+            note=f"exploitabilities after {digits(visited[other])} histories, where the latter ends, Welch's interval; "
+            "holds if below 1" if ratio else "has no evaluation after so few",
+        )  # fmt: skip
+
+
+def _after(data: pd.DataFrame, player: Player, allowed: float) -> pd.Series | None:
+    """A player's exploitability, by seed, at its last evaluation within so many histories; None if there is none."""
+    histories = cost(data, player).mean()
+    within = histories.index[histories <= allowed]
+    return player.curves(data, "exploitability")[within[-1]] if len(within) else None
 
 
 def _claims_by_steps(data: pd.DataFrame) -> Iterator[Claim]:
@@ -286,27 +313,29 @@ def _table_of_players(data: pd.DataFrame) -> list[str]:
     """At the ends; where the shortest ends; and at equal work, without play-outs and with them.
 
     Without, it is what the player that touches the fewest nodes ends with; with them, what the one whose first
-    evaluation comes last has visited then. Players that end with fewer are marked so.
+    evaluation comes last has visited then, and what the most costly baseline ends with. Players that end with fewer
+    are marked so.
     """
-    levels = {player.key: player.curves(data, "exploitability") for player in players(data)}
-    nodes = {player.key: player.curves(data, "nodes_touched").mean() for player in players(data)}
-    visited = {player.key: cost(data, player).mean() for player in players(data)}
+    shown = players(data)
+    levels = {player: player.curves(data, "exploitability") for player in shown}
+    nodes = {player: player.curves(data, "nodes_touched").mean() for player in shown}
+    visited = {player: cost(data, player).mean() for player in shown}
     shortest = min(int(table.columns[-1]) for table in levels.values())
     fewest = min(float(touched.iloc[-1]) for touched in nodes.values())
-    most = max(float(histories.iloc[0]) for histories in visited.values())
+    first = max(float(histories.iloc[0]) for histories in visited.values())
+    most = max(float(visited[player].iloc[-1]) for player in shown if player in OTHERS)
     lines = [
         f"| player | iterations | exploitability [{UNIT}] | at iteration {shortest} | at {digits(fewest)} nodes of "
-        f"traversals | at {digits(most)} histories, play-outs counted | histories visited, at the first evaluation "
-        "| at the end |",
-        "|---" * 8 + "|",
+        f"traversals | at {digits(first)} histories, play-outs counted | at {digits(most)} | histories visited, at "
+        "the first evaluation | at the end |",
+        "|---" * 9 + "|",
     ]
-    for player in players(data):
-        level, histories = levels[player.key], visited[player.key]
+    for player in shown:
+        level, histories = levels[player], visited[player]
         lines.append(
             f"| {player.name} | {level.columns[-1]} | {mean_ci(level.iloc[:, -1])} | {mean_ci(level[shortest])} "
-            f"| {_reached(level, nodes[player.key], fewest)} "
-            f"| {_reached(level, histories, most) if histories.iloc[-1] >= most else 'ends before'} "
-            f"| {digits(histories.iloc[0])} | {digits(histories.iloc[-1])} |"
+            f"| {_reached(level, nodes[player], fewest)} | {_reached(level, histories, first)} "
+            f"| {_reached(level, histories, most)} | {digits(histories.iloc[0])} | {digits(histories.iloc[-1])} |"
         )
     return lines
 
@@ -314,7 +343,11 @@ def _table_of_players(data: pd.DataFrame) -> list[str]:
 def _reached(level: pd.DataFrame, work: pd.Series, allowed: float) -> str:
     """Exploitability `[seeds, iterations]` after the last iteration with so much work."""
     within = work.index[work <= allowed]
-    return f"{mean_ci(level[within[-1]])} (t = {within[-1]})" if len(within) else "–"
+    if not len(within):
+        return "–"
+    last = within[-1]
+    ends = last == work.index[-1] and work[last] < allowed
+    return f"{mean_ci(level[last])} ({f'ends at t = {last}' if ends else f't = {last}'})"
 
 
 def _matrix(data: pd.DataFrame) -> list[str]:

@@ -69,8 +69,8 @@ def test_play_outs_count_as_histories():
 def test_that_it_wins_and_how_much_are_two_claims():
     strength = {"d2cfr_warm": 276.0, "openspiel": -500.0, "sd_cfr_warm": 400.0, "deep_cfr_warm": 276.0}
     found = verdicts(module, made_up(strength, scale="paper"))
-    # Two more with few steps.
-    assert len(found) == 2 * len(module.D2CFR) * len(module.OTHERS) + 2
+    # Two more with few steps, and here all baselines cost the same.
+    assert len(found) == 3 * len(module.D2CFR) * len(module.OTHERS) + 2
     assert (found["beats_as_many_steps_200"], found["beats_as_many_steps_500"]) == (HELD, DID_NOT_HOLD)
     wins, margin = (lambda other: found[f"d2cfr_warm_beats_{other}"]), (lambda o: found[f"d2cfr_warm_margin_over_{o}"])
     assert (wins("openspiel"), margin("openspiel")) == (HELD, DID_NOT_HOLD), "much more than the paper says"
@@ -111,13 +111,34 @@ def test_players_are_compared_at_equal_iterations_and_at_equal_nodes():
     later = data[mine & (data.step == STEPS[-1])].assign(step=30, value=lambda rows: rows.value + 10)
     data.loc[mine & (data.metric == "nodes_touched"), "value"] *= 2
     text = module.table(pd.concat([data, later], ignore_index=True))
-    rows = {row[0]: row[1:] for row in cells(text) if len(row) == 8}
-    headings = ["at iteration 20", "at 20 nodes of traversals", "at 10,000 histories, play-outs counted"]
-    assert rows["player"][2:5] == headings
-    assert rows[BY_KEY["d2cfr_warm"].name][4] == "10 [10, 10] (t = 10)", "its first evaluation"
-    assert {row[4] for name, row in rows.items() if BY_KEY["openspiel"].name in name} == {"ends before"}
+    rows = {row[0]: row[1:] for row in cells(text) if len(row) == 9}
+    headings = ["at iteration 20", "at 20 nodes of traversals", "at 10,000 histories, play-outs counted", "at 30"]
+    assert rows["player"][2:6] == headings
+    assert rows[BY_KEY["d2cfr_warm"].name][4:6] == ["10 [10, 10] (t = 10)", "–"], "its first evaluation"
+    ended = "20 [20, 20] (ends at t = 20)"
+    assert {tuple(row[4:6]) for name, row in rows.items() if BY_KEY["openspiel"].name in name} == {(ended, ended)}
     assert rows[long.name][:4] == ["30", "30 [30, 30]", "20 [20, 20]", "10 [10, 10] (t = 10)"]
     assert rows[BY_KEY["openspiel"].name][:4] == ["20", "20 [20, 20]", "20 [20, 20]", "20 [20, 20] (t = 20)"]
+
+
+def test_at_equal_cost_d2cfr_is_judged_where_the_most_costly_baseline_ends():
+    data = made_up({})
+    costly = (data.sweep == "published") & (data.metric == "nodes_touched")
+    data.loc[costly, "value"] = 1000 * data.step[costly].astype(float)
+
+    def judged(at_first: float) -> dict[str, str]:
+        first = (data.readout == "d2cfr") & (data.metric == "exploitability") & (data.step == STEPS[0])
+        found = verdicts(module, data.assign(value=data.value.where(~first, at_first + data.seed)))
+        return {name: verdict for name, verdict in found.items() if name.endswith("_at_equal_cost")}
+
+    names = {
+        f"{d2cfr.key}_below_{kind}_published_at_equal_cost" for d2cfr in module.D2CFR for kind in ("deep_cfr", "sd_cfr")
+    }
+    # After 20,000 histories D2CFR is in its first evaluation, at 10,010; the baseline ends at 20.
+    assert judged(10.0) == dict.fromkeys(names, HELD)
+    assert judged(30.0) == dict.fromkeys(names, DID_NOT_HOLD)
+    data.loc[costly, "value"] /= 10
+    assert judged(10.0) == dict.fromkeys(names, NOT_TESTABLE)
 
 
 def test_enough_steps_are_the_fewest_that_no_number_tried_beats_by_a_tenth():
