@@ -92,7 +92,9 @@ def with_minutes(text: str, target: str, scale: str, sweeps: Sequence[Mapping[st
     line = re.compile(rf"^(    {command} +#[^\n]*?)(?:; trainings took [^\n]*)?$", re.MULTILINE)
     evaluating = evaluation_minutes(sweeps)
     beside = "without evaluations" if evaluating is None else f"evaluations {minutes_in_words(evaluating)}"
-    took = f"; trainings took {minutes_in_words(minutes(sweeps))} minutes, one after another, {beside}"
+    known = [None not in sweep.get("cpu_seconds", [None]) for sweep in sweeps]
+    clock = "" if all(known) else f",{' partly' if any(known) else ''} by the clock, with other work beside"
+    took = f"; trainings took {minutes_in_words(minutes(sweeps))} minutes{clock}, one after another, {beside}"
     found, lines = line.subn(lambda match: match.group(1) + took, text, count=1)
     if not lines:
         raise ReproError(f"{page_of(target)} has no line '    {command}  # ...' in its usage.")
@@ -112,6 +114,11 @@ def training_seconds(sweep: Mapping[str, Any]) -> list[float]:
     walls = sweep["wall_seconds"]
     recorded = sweep.get("cpu_seconds", [None] * len(walls))
     return [wall if cpu is None else cpu for cpu, wall in zip(recorded, walls, strict=True)]
+
+
+def on_the_clock(sweeps: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether `minutes` are by the clock, at least of some runs, which other work on the machine makes longer."""
+    return any(None in sweep.get("cpu_seconds", [None]) for sweep in sweeps)
 
 
 def evaluation_minutes(sweeps: Sequence[Mapping[str, Any]]) -> float | None:
@@ -315,7 +322,8 @@ def commits(sweep: Mapping[str, Any]) -> str:
 def _runs(p: Mapping[str, Any]) -> str:
     """The command of a sweep, its commits, seeds and times."""
     wall, cpu, evaluating = p["wall_seconds"], p.get("cpu_seconds", [None]), evaluation_minutes([p])
-    of_processor = "" if None in cpu else f" ({_time(sum(cpu))} of the processor's)"
+    unknown = None in cpu
+    of_processor = " by the clock, with other work beside" if unknown else f" ({_time(sum(cpu))} of the processor's)"
     measured = "" if evaluating is None else f", and {_time(60 * evaluating)} of evaluations"
     # Keys are renamed, so a command is one of its commit.
     now = f" (now `{p['command_now']}`)" if "command_now" in p else ""

@@ -165,7 +165,8 @@ def test_commands_have_what_their_trainings_took_beside_them():
             (line,) = re.findall(rf"^    make {target.name}{scale} +#.*$", text, re.MULTILINE)
             recorded = all(None not in sweep.get("evaluation_seconds", [None]) for sweep in sweeps)
             evaluating = r"evaluations [\d.,]+" if recorded else "without evaluations"
-            told = f"; trainings took {minutes_in_words(result)} minutes, one after another, {evaluating}"
+            clock = "(, partly by the clock|, by the clock), with other work beside" if result.on_the_clock else ""
+            told = f"; trainings took {minutes_in_words(result)} minutes{clock}, one after another, {evaluating}"
             assert re.search(f"{told}$", line), line
 
 
@@ -196,9 +197,13 @@ def test_minutes_of_evaluations_are_told_where_all_are_known(tmp_path, monkeypat
     monkeypatch.setattr(page, "HERE", tmp_path)
     usage = "    make figure1  # laptop scale"
     told = f"{usage}; trainings took 2 minutes, one after another, evaluations 5"
-    assert page.with_minutes(usage, "figure1", "laptop", [one, other]) == told
+    by_processor = [{**sweep, "cpu_seconds": [60.0, 60.0]} for sweep in (one, other)]
+    assert page.with_minutes(usage, "figure1", "laptop", by_processor) == told
+    partly = told.replace("2 minutes", "2 minutes, partly by the clock, with other work beside")
+    assert page.with_minutes(usage, "figure1", "laptop", [one, by_processor[1]]) == partly
     earlier = page.with_minutes(told, "figure1", "laptop", [{"wall_seconds": [60.0]}])
-    assert earlier == f"{usage}; trainings took 1 minutes, one after another, without evaluations"
+    clock = "by the clock, with other work beside"
+    assert earlier == f"{usage}; trainings took 1 minutes, {clock}, one after another, without evaluations"
 
 
 def test_a_newly_published_scale_is_the_picture_on_top(tmp_path, monkeypatch):
