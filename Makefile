@@ -98,16 +98,16 @@ report: $(VENV)/runtime  ## write a page of all published verdicts, OUTPUT/repor
 	@$(RUN) -m repro.report --output "$$REPRO_OUTPUT" $(if $(filter-out 0 no false,$(README)),--readme)
 
 $(TARGETS): $(VENV)/runtime $(if $(ON),$(VENV)/cluster)  ## run what is not finished, draw, judge the claims; ON=slurm: submit it
-	@$(RUN) -m repro.figure $@ $(FIGURE_FLAGS) $(ELSEWHERE) $(if $(SWEEP),--sweep '$(SWEEP)')
+	@$(RUN) -m repro.figure $@ $(FIGURE_FLAGS) $(ELSEWHERE) $(foreach sweep,$(SWEEP),--sweep '$(sweep)')
 
 figures: $(VENV)/runtime $(if $(ON),$(VENV)/cluster)  ## make all of them; trainings that several ask for are done once
-	@$(RUN) -m repro.figure figures $(FIGURE_FLAGS) $(ELSEWHERE) $(if $(SWEEP),--sweep '$(SWEEP)')
+	@$(RUN) -m repro.figure figures $(FIGURE_FLAGS) $(ELSEWHERE) $(foreach sweep,$(SWEEP),--sweep '$(sweep)')
 
 collect: $(VENV)/runtime  ## take in what a cluster has finished of TARGET (or figures), and draw it if that is all
 	@$(RUN) -m repro.figure $(TARGET) --collect $(FIGURE_FLAGS)
 
 plan: $(VENV)/runtime  ## what making TARGET (or figures) would do and how long it may take; runs nothing
-	@$(RUN) -m repro.figure $(TARGET) --plan $(FIGURE_FLAGS) $(if $(SWEEP),--sweep '$(SWEEP)')
+	@$(RUN) -m repro.figure $(TARGET) --plan $(FIGURE_FLAGS) $(foreach sweep,$(SWEEP),--sweep '$(sweep)')
 
 draw: $(VENV)/runtime  ## draw TARGET again from its exported CSV, running nothing
 	@$(RUN) -m repro.figure $(TARGET) --draw $(FIGURE_FLAGS)
@@ -117,7 +117,7 @@ publish: $(VENV)/runtime  ## copy TARGET's figure to paper_figures/results and u
 
 verify: $(VENV)/runtime  ## repeat TARGET's first iterations, compare with what is published (SCALE= ITERATIONS= SEEDS= SWEEP= RECORD=1)
 	@$(RUN) -m repro.verify $(TARGET) --jobs '$(JOBS)' --output "$$REPRO_OUTPUT" --device '$(DEVICE)' $(PUBLISHED_SCALE) \
-	  $(if $(ITERATIONS),--iterations '$(ITERATIONS)') $(if $(SEEDS),--seeds '$(SEEDS)') $(if $(SWEEP),--sweep '$(SWEEP)') \
+	  $(if $(ITERATIONS),--iterations '$(ITERATIONS)') $(if $(SEEDS),--seeds '$(SEEDS)') $(foreach sweep,$(SWEEP),--sweep '$(sweep)') \
 	  $(if $(filter-out 0 no false,$(RECORD)),--record)
 
 claims: $(VENV)/runtime  ## judge all published data, or TARGET's, by today's rules

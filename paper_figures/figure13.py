@@ -24,6 +24,9 @@ from repro.evaluation.statistics import Estimate, digits, mean_ci
 TITLE, GAME = "DEVN, ours", "river and turn subgames"
 SHOWS = "exploitability of play with DCVN's and DEVN's values at the leaves"
 
+_LONG = ("laptop",)
+"""Where what is varied beside the two methods takes longer than these."""
+
 _NETWORKS = "experiment=leaves algorithm=dcvn,devn seed=range(5)"
 _FEW = "algorithm.buckets=50"
 _MET = "algorithm.met_in_play=0.5"
@@ -45,33 +48,34 @@ SWEEPS = (
         "few_buckets",
         f"{_NETWORKS} algorithm.buckets=200",
         {"laptop": f"{_FEW} evaluation.play.turns=20", "night": _FEW, "smoke": "algorithm.buckets=5 seed=0"},
+        if_asked=_LONG,
     ),
-    Sweep("own_step", _OWN_STEP, {"smoke": "seed=0"}, only=("laptop", "smoke")),
+    Sweep("own_step", _OWN_STEP, {"smoke": "seed=0"}, only=("laptop", "smoke"), if_asked=_LONG),
     # Half of the rivers as play meets them: at the other scales hours of turns that are solved for their ranges.
     Sweep(
         "met_data", f"experiment=leaves_data seed=0 {_MET} {_LABELS}",
         {"laptop": "algorithm.first=0,40", "smoke": _FEW_LABELS},
-        only=("laptop", "smoke"),
+        only=("laptop", "smoke"), if_asked=_LONG,
     ),
-    Sweep("met", f"{_NETWORKS} {_MET}", {"smoke": "seed=0"}, only=("laptop", "smoke")),
+    Sweep("met", f"{_NETWORKS} {_MET}", {"smoke": "seed=0"}, only=("laptop", "smoke"), if_asked=_LONG),
     # The same rivers, solved until their labels are as exact as the paper asks.
     Sweep(
         "sharp_data", f"experiment=leaves_data seed=0 {_SHARP} {_LABELS}",
         {"laptop": "algorithm.first=0,40", "smoke": f"algorithm.solver.tolerance=0.01 {_FEW_LABELS}"},
-        only=("laptop", "smoke"),
+        only=("laptop", "smoke"), if_asked=_LONG,
     ),
     Sweep(
         "sharp", f"{_NETWORKS} {_SHARP}", {"smoke": "algorithm.solver.tolerance=0.01 seed=0"},
-        only=("laptop", "smoke"),
+        only=("laptop", "smoke"), if_asked=_LONG,
     ),
     Sweep("reference", "experiment=leaves_reference seed=range(5)", {"smoke": "seed=0"}),
 )  # fmt: skip
 
 UNSAFE, SAFE = "unsafe", "safe"
 HOW = {UNSAFE: "unsafe", SAFE: "safe"}
-OF_HAND, OF_MET = "error/hand", "error/met"
+OF_HAND, OF_MET, OF_MATCHUP = "error/hand", "error/met", "error/matchup"
 ERRORS = {
-    OF_HAND: "per hand", OF_MET: "met in play", "error/matchup": "by matchup", "error/rare": "with all rivers alike",
+    OF_HAND: "per hand", OF_MET: "met in play", OF_MATCHUP: "by matchup", "error/rare": "with all rivers alike",
 }  # fmt: skip
 """Errors of the leaves, by how hands and rivers are weighted."""
 
@@ -201,7 +205,7 @@ def draw(data: pd.DataFrame) -> Figure:
     left.legend(fontsize=7)
     _turn_by_turn(middle, data)
     for leaves in (DCVN, DEVN, ZERO_SUM):
-        x, y_ = (turns(data, leaves, metric).to_numpy().ravel() for metric in ("error/matchup", UNSAFE))
+        x, y_ = (turns(data, leaves, metric).to_numpy().ravel() for metric in (OF_MATCHUP, UNSAFE))
         right.plot(_drawn(x), _drawn(y_), ".", color=LEAVES[leaves].colour, alpha=0.5, label=LEAVES[leaves].name)
     right.set(
         xscale="log", yscale="log", xlabel=f"error of values by matchup ({UNIT})",
@@ -248,22 +252,21 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 
     None of the paper's: it measures errors only, from which it concludes that DEVN is to be preferred.
     """
-    judged = [_loss(data)]
+    judged, sweeps = [_loss(data)], set(data.sweep)
     for metric in (UNSAFE, SAFE):
         judged.append(_better(data, "devn", "DEVN's leaves play better than DCVN's", DCVN, DEVN, metric))
         judged.append(_better(data, "zero_sum", "DEVN's leaves play better if made zero-sum", DEVN, ZERO_SUM, metric))
-        judged.append(
-            _better(data, "few_devn", "DEVN's leaves play better than DCVN's, fewer buckets", "few_dcvn", "few_devn",
-                    metric)
-        )  # fmt: skip
+        if "few_buckets" in sweeps:
+            fewer = "DEVN's leaves play better than DCVN's, fewer buckets"
+            judged.append(_better(data, "few_devn", fewer, "few_dcvn", "few_devn", metric))
         made = "DEVN's leaves, made zero-sum, play better than DCVN's"
         judged.append(_better(data, "zero_sum_dcvn", made, DCVN, ZERO_SUM, metric))
-        if "met" in set(data.sweep):
+        if "met" in sweeps:
             judged += _of_other_rivers(data, "met", "rivers of play", metric)
             judged.append(
                 _better(data, "met_zero_sum_dcvn", f"{made}, rivers of play", "met_dcvn", "met_zero_sum", metric)
             )
-        if "sharp" in set(data.sweep):
+        if "sharp" in sweeps:
             judged += _of_other_rivers(data, "sharp", "sharper labels", metric)
         for method in (DCVN, DEVN):
             name = devn.NAMES[method]
@@ -274,11 +277,15 @@ def claims(data: pd.DataFrame) -> list[Claim]:
                         f"oracle_{method}", metric),
                 _better(data, f"{method}_exact", f"Exact leaves play better than those of {name}'s buckets",
                         f"oracle_{method}", "exact", metric),
-                _better(data, f"{method}_buckets", f"{name}'s leaves play better with more buckets", f"few_{method}",
-                        method, metric),
             ]  # fmt: skip
+            if "few_buckets" in sweeps:
+                more = f"{name}'s leaves play better with more buckets"
+                judged.append(_better(data, f"{method}_buckets", more, f"few_{method}", method, metric))
     judged += [_safer(data, method) for method in (DCVN, DEVN)]
-    judged += [_which_error(data, other) for other in ERRORS if other != OF_MET]
+    judged += [_which_error(data, OF_MET, other, UNSAFE) for other in ERRORS if other != OF_MET]
+    judged += [
+        _which_error(data, OF_MATCHUP, other, metric) for metric in HOW for other in ERRORS if other != OF_MATCHUP
+    ]
     return judged
 
 
@@ -323,15 +330,19 @@ def _safer(data: pd.DataFrame, method: str) -> Claim:
     return _claim(data, f"{method}_safer", statement, gain, "points of the pot", "unsafe minus safe, the same turns")
 
 
-def _which_error(data: pd.DataFrame, other: str) -> Claim:
-    more = mean_ci(correlations(data, OF_MET) - correlations(data, other))
-    name = "which_error" if other == OF_HAND else f"which_{other.removeprefix('error/')}"
-    statement = f"Errors of the values that are met in play say more of it than errors {ERRORS[other]}: unsafe"
+def _which_error(data: pd.DataFrame, favourite: str, other: str, metric: str) -> Claim:
+    more = mean_ci(correlations(data, favourite, metric=metric) - correlations(data, other, metric=metric))
+    short = "error" if other == OF_HAND else other.removeprefix("error/")
+    name = f"which_{short}" if favourite == OF_MET else f"matchup_or_{other.removeprefix('error/')}_{metric}"
+    statement = f"Errors {_OF[favourite]} say more of play than errors {ERRORS[other]}: {HOW[metric]}"
     note = (
         f"rank correlation with exploitability, over turns and networks of a seed, less that of errors {ERRORS[other]}"
         + (", which are in % of the river's pot, not the turn's" if other == OF_HAND else "")
     )
     return _claim(data, name, statement, more, "", note)
+
+
+_OF = {OF_MET: "of the values that are met in play", OF_MATCHUP: "by matchup"}
 
 
 # -- the page --------------------------------------------------------------------------------------------------------

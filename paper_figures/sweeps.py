@@ -20,12 +20,14 @@ class Sweep:
         overrides: as on the command line, quoted for a shell.
         at: by scale, further ones; they replace those of the same keys.
         only: the scales at which it is made; empty: all.
+        if_asked: the scales at which it is made only if it is asked for by name, or published results are grown.
     """
 
     name: str
     overrides: str
     at: Mapping[str, str] = field(default_factory=dict)
     only: tuple[str, ...] = ()
+    if_asked: tuple[str, ...] = ()
 
     def arguments(self, scale: str) -> list[str]:
         """Arguments after `python -m repro.run -m`."""

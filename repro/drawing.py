@@ -8,7 +8,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -211,7 +211,7 @@ def publish(target: str, options: Options) -> None:
         )
     page.finding(target)  # Which the README's table has, too: refused before anything is copied.
     if not redrawn and not options.force:
-        _check_no_seed_is_lost(source, results)
+        _check_nothing_is_lost(source, results, {sweep.name for sweep in module_of(target).SWEEPS})
     with tempfile.TemporaryDirectory() as folder:
         # All of it together, as it will be: what the page cannot be made of is refused before anything is copied.
         whole = Path(folder)
@@ -231,8 +231,8 @@ def publish(target: str, options: Options) -> None:
     print(f"published to {results}, paper_figures/{target}.md, and the README's table and picture")
 
 
-def _check_no_seed_is_lost(source: Path, results: Path) -> None:
-    """Refuse to publish fewer seeds of a sweep than are published.
+def _check_nothing_is_lost(source: Path, results: Path, sweeps: Collection[str]) -> None:
+    """Refuse to publish less than is published: without one of the target's sweeps, or fewer seeds of one.
 
     Raises:
         ReproError: some are lacking.
@@ -242,8 +242,8 @@ def _check_no_seed_is_lost(source: Path, results: Path) -> None:
     new, old = (
         frame.read(frame.data_file(folder)).groupby("sweep").seed.agg(set).to_dict() for folder in (source, results)
     )
-    for sweep in old.keys() & new.keys():
-        if lost := sorted(old[sweep] - new[sweep]):
+    for sweep in old.keys() & {*new, *sweeps}:
+        if lost := sorted(old[sweep] - new.get(sweep, set())):
             raise ReproError(
                 f"{source} lacks seed {', '.join(map(str, lost))}{f' of {sweep}' if sweep else ''}, published in "
                 f"{results.relative_to(ROOT)}; make it with PUBLISHED=1, or publish it with FORCE=1 all the same."

@@ -28,7 +28,17 @@ from repro.elsewhere import Elsewhere, add_options, elsewhere
 from repro.errors import ReproError, StorageError
 from repro.faults import disk_faults_told
 from repro.stopping import CAN_BE_REPEATED, stoppable
-from repro.targets import ALL, SCALES, Options, PlannedSweep, check_made_at, check_scale, check_target, targets
+from repro.targets import (
+    ALL,
+    SCALES,
+    Options,
+    PlannedSweep,
+    check_made_at,
+    check_scale,
+    check_target,
+    module_of,
+    targets,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,8 +80,14 @@ def make(names: Sequence[str], options: Options, where: Elsewhere | None = None)
 
 
 def _tell_taken(plans: Mapping[str, Planned], options: Options) -> None:
-    for target, plan in plans.items() if options.published else ():
-        plan.tell_taken(target, options.scale)
+    for target, plan in plans.items():
+        if options.published:
+            plan.tell_taken(target, options.scale)
+        elif left_out := [sweep.name for sweep in module_of(target).SWEEPS if options.scale in sweep.if_asked]:
+            print(
+                f"{target}: made only if asked for, by SWEEP='{' '.join(left_out)}', or taken with PUBLISHED=1 where "
+                "they are published"
+            )
 
 
 def make_sweeps(target: str, names: Sequence[str], options: Options) -> int:

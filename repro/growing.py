@@ -69,7 +69,7 @@ def planned(target: str, options: Options) -> Planned:
     Raises:
         ReproError: a sweep cannot be composed, or published files, which are to be used, are damaged.
     """
-    sweeps, runs = plan_target(target, options)
+    sweeps, runs = plan_target(target, options, whole=options.published)
     folder = results_of(target, options.scale)
     if not options.published or not (folder / "provenance.json").is_file():
         return Planned(sweeps, runs, sweeps, runs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from repro import agreement, collecting, drawing, figure, growing
 from repro.config.keys import measurements_key, training_key
 from repro.errors import ReproError
 from repro.planned import Run, with_needed
-from repro.targets import Options, PlannedSweep, plan_target
+from repro.targets import Options, PlannedSweep, module_of, plan_target
 from tests.helpers.commands import call, configs
 
 SCALE = "smoke"
@@ -58,6 +59,18 @@ def test_seeds_that_are_left_out(tmp_path):
     assert seeds_of(left) == {"published": [1], "aggregated": [0]}
     # Of the first seeds only: the second one is not asked for.
     assert seeds_of(plan_target("figure1", options(tmp_path, seeds=1), but=but)[0]) == {"aggregated": [0]}
+
+
+def test_what_is_made_only_if_asked_for(tmp_path):
+    """Left out by default, there by name, and where published results grow; everything at another scale."""
+    long = {sweep.name for sweep in module_of("figure13").SWEEPS if "laptop" in sweep.if_asked}
+    at_laptop = Options("laptop", tmp_path, 1, "cpu", False)
+    assert {sweep.name for sweep in growing.planned("figure13", at_laptop).sweeps} == {"data", "networks", "reference"}
+    named = growing.planned_sweeps("figure13", ["met_data"], at_laptop)
+    assert [sweep.name for sweep in named.new_sweeps] == ["met_data"]
+    with_published = growing.planned("figure13", replace(at_laptop, published=True))
+    assert long < {sweep.name for sweep in with_published.sweeps}
+    assert long < {sweep.name for sweep in growing.planned("figure13", replace(at_laptop, scale="smoke")).sweeps}
 
 
 def test_runs_come_with_those_that_they_need(tmp_path):
@@ -212,10 +225,18 @@ def test_publishing_loses_neither_seeds_nor_repetitions(made, published, tmp_pat
     """Of fewer seeds than are published nothing is published, unless that is asked for."""
     source, results = tmp_path / "outputs" / "figures" / f"figure3-{SCALE}", published
     shutil.copytree(made / "figures" / f"figure3-{SCALE}", source)
-    drawing._check_no_seed_is_lost(source, results)
+    drawing._check_nothing_is_lost(source, results, {""})
     monkeypatch.setattr(drawing, "ROOT", tmp_path)
     with pytest.raises(ReproError, match=r"lacks seed 1, published in outputs.*; make it with PUBLISHED=1, or publish"):
-        drawing._check_no_seed_is_lost(results, source)
+        drawing._check_nothing_is_lost(results, source, {""})
+    rows = frame.read(frame.data_file(results))
+    (tmp_path / "more").mkdir()
+    frame.write(
+        pd.concat([rows, *(rows.assign(sweep=s) for s in ("earlier", "variant"))]), tmp_path / "more" / frame.DATA
+    )
+    with pytest.raises(ReproError, match=r"lacks seed .* of variant, published"):
+        # What a target had once, and has no more, may go.
+        drawing._check_nothing_is_lost(source, tmp_path / "more", {"", "variant"})
 
     before = json.loads((results / "provenance.json").read_text())
     before["sweeps"][0]["repeated"] = {"commit": "c"}

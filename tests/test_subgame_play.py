@@ -205,11 +205,19 @@ def test_figure13_judges_play_turn_by_turn():
     expect(found["sharp_devn_unsafe"], DID_NOT_HOLD, -0.9)
     assert found["which_error"][0] == found["which_rare"][0] == HELD
     expect(found["which_matchup"], DID_NOT_HOLD, 0.0)
+    # Errors by matchup are as those met in play; those per hand and of all rivers alike say less, or the opposite.
+    for metric in ("unsafe", "safe"):
+        assert found[f"matchup_or_hand_{metric}"][0] == found[f"matchup_or_rare_{metric}"][0] == HELD
+        expect(found[f"matchup_or_met_{metric}"], DID_NOT_HOLD, 0.0)
     assert {verdict for verdict, _ in judged(figure13, figures_data("smoke")).values()} == {NOT_TESTABLE}
     night = figures_data("night")
     without = judged(figure13, night[~night.sweep.isin(["met", "sharp", "own_step"])])
-    others = {name for name in found if "met_" in name or "sharp_" in name}
+    others = {name for name in found if ("met_" in name or "sharp_" in name) and not name.startswith("matchup_")}
     assert found.keys() - without.keys() == others
+    # What is made only if it is asked for: neither its rows nor its claims.
+    only = judged(figure13, night[night.sweep.isin(["data", "networks", "reference"])])
+    of_buckets = {name for name in found if name.startswith("few_") or "_buckets_" in name}
+    assert without.keys() - only.keys() == of_buckets
 
 
 def test_figure13_is_drawn_and_tabulated():
