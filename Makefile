@@ -24,7 +24,7 @@ KILLS ?= 200
 # README=1 brings the README's table up to date instead of writing the report.
 README ?=
 # Of verify: at most so many iterations; RECORD=1 keeps what it finds with the results. Of it and of a target: so many
-# seeds, the first ones; one sweep alone. Of a target: PUBLISHED=1 takes what is published of its runs, and runs the rest.
+# seeds, the first ones; these sweeps alone. Of a target: PUBLISHED=1 takes what is published of its runs, and runs the rest.
 RECORD ?=
 ITERATIONS ?=
 SEEDS ?=
@@ -89,7 +89,7 @@ export MLFLOW_DISABLE_TELEMETRY ?= true
 help:  ## print this
 	@grep -hE '^[a-z$$()A-Z-]+:.*?## ' $(MAKEFILE_LIST) | sed 's/$$(TARGETS)/TARGET/' | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 	@echo "  targets: $(TARGETS)"
-	@echo "  variables: SCALE=smoke|laptop|gpu|night|paper (laptop)  JOBS=runs at once (cores)  FORCE=1  SEEDS=first so many  SWEEP=one  PUBLISHED=1  DEVICE=cpu|cuda  OUTPUT=folder  ON=slurm|local"
+	@echo "  variables: SCALE=smoke|laptop|gpu|night|paper (laptop)  JOBS=runs at once (cores)  FORCE=1  SEEDS=first so many  SWEEP=these  PUBLISHED=1  DEVICE=cpu|cuda  OUTPUT=folder  ON=slurm|local"
 
 list: $(VENV)/runtime  ## print every figure and table with what it shows, its verdicts and minutes
 	@$(RUN) -m repro.figure list

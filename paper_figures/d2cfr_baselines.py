@@ -251,16 +251,18 @@ def _claims_at_equal_cost(data: pd.DataFrame) -> Iterator[Claim]:
     costly = [player for player, most in visited.items() if most == max(visited.values())]
     for ours, other in ((ours, other) for ours in D2CFR for other in costly if ours in shown):
         reached = _after(data, ours, visited[other])
-        ratio = None
+        ratio, note = None, "has no evaluation so early"
         if reached is not None:
             last = other.curves(data, "exploitability").iloc[:, -1]
             ratio = as_ratio(difference(np.log(reached), np.log(last)))
+            note = (
+                f"exploitabilities within {digits(visited[other])} histories, where the latter ends, of D2CFR at "
+                f"iteration {reached.name}, Welch's interval; holds if below 1"
+            )
         yield Claim(
             f"{ours.key}_below_{other.key}_at_equal_cost",
-            f"After as many histories, play-outs counted, {ours.name}, is below {other.name}", "ours",
-            unless_smoke(data, below(ratio, 1)) if ratio else NOT_TESTABLE, ratio, "ratio",
-            note=f"exploitabilities after {digits(visited[other])} histories, where the latter ends, Welch's interval; "
-            "holds if below 1" if ratio else "has no evaluation after so few",
+            f"Within as many histories, play-outs counted, {ours.name}, gets below {other.name}", "ours",
+            unless_smoke(data, below(ratio, 1)) if ratio else NOT_TESTABLE, ratio, "ratio", note=note,
         )  # fmt: skip
 
 

@@ -254,7 +254,10 @@ def _reading(data: pd.DataFrame, unseen: bool = False) -> Claim:
         "source": "App. A; Fig. 1a, digitised by a third party",
         "unit": "log ratio, root mean square",
     }
-    data = data[data.seed != SEEN_SEED] if unseen and data.seed.nunique() > 1 else data
+    if unseen:
+        data = data[data.seed != SEEN_SEED]
+        if data.empty:
+            return Claim(**parts, verdict=NOT_TESTABLE, measured=None, note=f"seed {SEEN_SEED} had been seen")
     own = points(exploitability(data, "sd_cfr"))
     after = SEEN_TO if unseen else 0
     common = [x for x in reference().index if x in own and 2 * x in own and x > after]

@@ -7,7 +7,7 @@ and intervals over seeds are of trainings and turns alike.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import devn_runs as devn
-from paper_figures.claims import Claim, above
+from paper_figures.claims import NOT_TESTABLE, Claim, above
 from paper_figures.devn_runs import DCVN, DEVN, UNIT, ZERO_SUM
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.sweeps import Sweep
@@ -283,8 +283,12 @@ def claims(data: pd.DataFrame) -> list[Claim]:
                 judged.append(_better(data, f"{method}_buckets", more, f"few_{method}", method, metric))
     judged += [_safer(data, method) for method in (DCVN, DEVN)]
     judged += [_which_error(data, OF_MET, other, UNSAFE) for other in ERRORS if other != OF_MET]
+    # Of errors by matchup and of those met in play one is judged already, the other way round.
     judged += [
-        _which_error(data, OF_MATCHUP, other, metric) for metric in HOW for other in ERRORS if other != OF_MATCHUP
+        _which_error(data, OF_MATCHUP, other, metric)
+        for metric in HOW
+        for other in ERRORS
+        if other != OF_MATCHUP and (other, metric) != (OF_MET, UNSAFE)
     ]
     return judged
 
@@ -330,19 +334,29 @@ def _safer(data: pd.DataFrame, method: str) -> Claim:
     return _claim(data, f"{method}_safer", statement, gain, "points of the pot", "unsafe minus safe, the same turns")
 
 
+_OF = {OF_MET: "of the values that are met in play", OF_MATCHUP: "by matchup"}
+
+
 def _which_error(data: pd.DataFrame, favourite: str, other: str, metric: str) -> Claim:
     more = mean_ci(correlations(data, favourite, metric=metric) - correlations(data, other, metric=metric))
-    short = "error" if other == OF_HAND else other.removeprefix("error/")
-    name = f"which_{short}" if favourite == OF_MET else f"matchup_or_{other.removeprefix('error/')}_{metric}"
-    statement = f"Errors {_OF[favourite]} say more of play than errors {ERRORS[other]}: {HOW[metric]}"
+    of_other = other.removeprefix("error/")
+    name = f"which_{'error' if other == OF_HAND else of_other}"
     note = (
         f"rank correlation with exploitability, over turns and networks of a seed, less that of errors {ERRORS[other]}"
         + (", which are in % of the river's pot, not the turn's" if other == OF_HAND else "")
     )
-    return _claim(data, name, statement, more, "", note)
+    suggested = favourite == OF_MATCHUP
+    if suggested:
+        name = f"matchup_or_{of_other}_{metric}"
+    statement = f"Errors {_OF[favourite]} say more of play than errors {ERRORS[other]}: {HOW[metric]}"
+    claim = _claim(data, name, statement, more, "", note)
+    if suggested and data.scale.iloc[0] == SUGGESTED_BY:
+        return replace(claim, verdict=NOT_TESTABLE, note=f"{note}; these data suggested it")
+    return claim
 
 
-_OF = {OF_MET: "of the values that are met in play", OF_MATCHUP: "by matchup"}
+SUGGESTED_BY = "laptop"
+"""The scale whose data suggested that errors by matchup say the most."""
 
 
 # -- the page --------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,6 +32,9 @@ SAYS, FIND, WHY, NOT_RUN = ("The paper says", "The post says", "We ask"), "We fi
 
 _DIGITS = 12
 """Of a commit."""
+
+_SHORTEST = 0.1
+"""Seconds; of what took less it does not matter how they were counted."""
 
 _MOST_LINES = 14
 """What is longer is folded: a table of more than twelve rows."""
@@ -92,8 +96,7 @@ def with_minutes(text: str, target: str, scale: str, sweeps: Sequence[Mapping[st
     line = re.compile(rf"^(    {command} +#[^\n]*?)(?:; trainings took [^\n]*)?$", re.MULTILINE)
     evaluating = evaluation_minutes(sweeps)
     beside = "without evaluations" if evaluating is None else f"evaluations {minutes_in_words(evaluating)}"
-    known = [None not in sweep.get("cpu_seconds", [None]) for sweep in sweeps]
-    clock = "" if all(known) else f",{' partly' if any(known) else ''} by the clock, with other work beside"
+    clock = f", {by_clock}" if (by_clock := on_the_clock(sweeps)) else ""
     took = f"; trainings took {minutes_in_words(minutes(sweeps))} minutes{clock}, one after another, {beside}"
     found, lines = line.subn(lambda match: match.group(1) + took, text, count=1)
     if not lines:
@@ -116,9 +119,14 @@ def training_seconds(sweep: Mapping[str, Any]) -> list[float]:
     return [wall if cpu is None else cpu for cpu, wall in zip(recorded, walls, strict=True)]
 
 
-def on_the_clock(sweeps: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether `minutes` are by the clock, at least of some runs, which other work on the machine makes longer."""
-    return any(None in sweep.get("cpu_seconds", [None]) for sweep in sweeps)
+def on_the_clock(sweeps: Sequence[Mapping[str, Any]]) -> str:
+    """Whether `minutes` are by the clock, which other work on the machine makes longer: in words, empty if not."""
+    known = [
+        cpu is not None or wall < _SHORTEST
+        for sweep in sweeps
+        for cpu, wall in zip_longest(sweep.get("cpu_seconds", []), sweep["wall_seconds"])
+    ]
+    return "" if all(known) else "partly by the clock" if any(known) else "by the clock"
 
 
 def evaluation_minutes(sweeps: Sequence[Mapping[str, Any]]) -> float | None:
@@ -322,8 +330,8 @@ def commits(sweep: Mapping[str, Any]) -> str:
 def _runs(p: Mapping[str, Any]) -> str:
     """The command of a sweep, its commits, seeds and times."""
     wall, cpu, evaluating = p["wall_seconds"], p.get("cpu_seconds", [None]), evaluation_minutes([p])
-    unknown = None in cpu
-    of_processor = " by the clock, with other work beside" if unknown else f" ({_time(sum(cpu))} of the processor's)"
+    by_clock = on_the_clock([p])
+    of_processor = f" {by_clock}" if by_clock else f" ({_time(sum(c or 0 for c in cpu))} of the processor's)"
     measured = "" if evaluating is None else f", and {_time(60 * evaluating)} of evaluations"
     # Keys are renamed, so a command is one of its commit.
     now = f" (now `{p['command_now']}`)" if "command_now" in p else ""

@@ -20,7 +20,8 @@ class Sweep:
         overrides: as on the command line, quoted for a shell.
         at: by scale, further ones; they replace those of the same keys.
         only: the scales at which it is made; empty: all.
-        if_asked: the scales at which it is made only if it is asked for by name, or published results are grown.
+        if_asked: the scales at which it is made only if it is asked for by name; what is there of it already, or is
+            taken of what is published, is drawn without that.
     """
 
     name: str

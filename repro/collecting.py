@@ -138,7 +138,7 @@ def provenance_of(sweep: PlannedSweep) -> dict[str, Any]:
         "wall_seconds": [round(record.wall_seconds, 1) for record in run_records],
         "megabytes": [round(folder_bytes(folder_of(config)) / 1e6, 3) for config in sweep.configs],
         # Of runs of earlier versions what follows is not known.
-        "cpu_seconds": [round(record.cpu_seconds, 1) or None for record in run_records],
+        "cpu_seconds": [round(r.cpu_seconds, 1) if r.cpu_seconds else None for r in run_records],
         "evaluation_seconds": [
             None if each is None else round(each, 1) for each in map(evaluation_seconds, sweep.configs)
         ],

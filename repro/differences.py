@@ -162,18 +162,22 @@ def number_by_number(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def _by_metric(a: pd.DataFrame, b: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]]:
+    """Of each metric that both measured in the same way: its read-out and name, and the rows of either."""
+    for key, of_a in a.groupby(_RUN[:3], sort=True):
+        of_b = b[(b[_RUN[:3]] == list(key)).all(axis=1)]
+        if len(of_b):
+            yield {"readout": key[0], "metric": key[2]}, of_a, of_b
+
+
 def means(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     """Of each metric, the means over seeds at the last common iteration, and B minus A with Welch's interval."""
     rows = []
-    for (readout, _, metric), of_a in a.groupby(_RUN[:3], sort=True):
-        of_b = b[(b.readout == readout) & (b.evaluation_key == of_a.evaluation_key.iloc[0]) & (b.metric == metric)]
-        common = set(of_a.step) & set(of_b.step)
-        if not common:
-            continue
-        last = max(common)
-        x, y = of_a[of_a.step == last].value, of_b[of_b.step == last].value
-        apart = difference(y, x)
-        rows.append({"readout": readout, "metric": metric, "last": last, "a": x.mean(), "b": y.mean(), "apart": apart})
+    for metric, of_a, of_b in _by_metric(a, b):
+        if common := set(of_a.step) & set(of_b.step):
+            last = max(common)
+            x, y = (side.value[side.step == last] for side in (of_a, of_b))
+            rows.append({**metric, "last": last, "a": x.mean(), "b": y.mean(), "apart": difference(y, x)})
     return pd.DataFrame(rows)
 
 
@@ -184,14 +188,11 @@ def ends(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
         A row per `readout` and `metric`: `last_a`, `a`, `last_b`, `b`.
     """
     rows = []
-    for (readout, _, metric), of_a in a.groupby(_RUN[:3], sort=True):
-        of_b = b[(b.readout == readout) & (b.evaluation_key == of_a.evaluation_key.iloc[0]) & (b.metric == metric)]
-        if of_b.empty or set(of_a.step) & set(of_b.step):
-            continue
-        at_end = [side[side.step == side.step.max()] for side in (of_a, of_b)]
-        last, value = ([getattr(side, column).mean() for side in at_end] for column in ("step", "value"))
-        rows.append({"readout": readout, "metric": metric, "last_a": int(last[0]), "a": value[0],
-                     "last_b": int(last[1]), "b": value[1]})  # fmt: skip
+    for metric, of_a, of_b in _by_metric(a, b):
+        if not set(of_a.step) & set(of_b.step):
+            last_a, last_b = of_a.step.max(), of_b.step.max()
+            at_a, at_b = of_a.value[of_a.step == last_a].mean(), of_b.value[of_b.step == last_b].mean()
+            rows.append({**metric, "last_a": int(last_a), "a": at_a, "last_b": int(last_b), "b": at_b})
     return pd.DataFrame(rows)
 
 
@@ -229,16 +230,14 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
     shown = number_by_number(a, b) if seeds else pd.DataFrame()
     at_ends = ends(a, b)
     status = 0
-    measured, in_common, at_the_end = (
-        len(table) > 0 and bool((table.readout != TRAINING).any()) for table in (a, shown, at_ends)
-    )
+    measured, in_common, at_the_end = (_of_readouts(table) for table in (a, shown, at_ends))
     if len(shown) and measured and not in_common and not at_the_end:
         names = [_listed(sorted(set(side.readout) - {TRAINING})) for side in (a, b)]
         print(f"results: no read-out was measured in the same way on both sides; A has {names[0]}, B has {names[1]}")
         status = 1
     elif len(shown):
         same, total = int(shown.same.sum()), int(shown.numbers.sum())
-        status = int(same < total or (measured and not in_common))
+        status = int(same < total or at_the_end or (measured and not in_common))
         which = f"{_named(seeds)}, at iterations that both have"
         print(f"results of {which}: {same} of {total} numbers are the same")
         for name, side in (("A", a), ("B", b)):
@@ -268,6 +267,11 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
             )
         _print_table(table)
     return status
+
+
+def _of_readouts(table: pd.DataFrame) -> bool:
+    """Whether there is a row that is not of the training itself."""
+    return len(table) > 0 and bool((table.readout != TRAINING).any())
 
 
 def _print_ends(at_ends: pd.DataFrame, every: bool) -> None:

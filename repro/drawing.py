@@ -25,13 +25,15 @@ from repro.targets import ROOT, Options, module_of
 
 def draw(target: str, data: pd.DataFrame, provenance: dict[str, Any], folder: Path) -> None:
     """Write `data.csv`, `provenance.json`, png, pdf and `claims.json`, and print the verdicts."""
-    files, claims = _drawn(module_of(target), data)
+    module, scale = module_of(target), str(data["scale"].iloc[0])
+    files, claims = _drawn(module, data)
+    provenance = {**provenance, **_beside(module, scale)}
     _make(folder)
     # Written last, so that whoever finds them finds what belongs to them.
     (folder / "claims.json").unlink(missing_ok=True)
     frame.write(data, folder / frame.DATA)
     durable.write(folder / "provenance.json", (json.dumps(provenance, indent=2) + "\n").encode())
-    _write_drawn(files, claims, folder, target, str(data["scale"].iloc[0]))
+    _write_drawn(files, claims, folder, target, scale)
 
 
 def _drawn(module: ModuleType, data: pd.DataFrame) -> tuple[dict[str, bytes], Sequence[claims_of.Claim]]:
@@ -211,7 +213,8 @@ def publish(target: str, options: Options) -> None:
         )
     page.finding(target)  # Which the README's table has, too: refused before anything is copied.
     if not redrawn and not options.force:
-        _check_nothing_is_lost(source, results, {sweep.name for sweep in module_of(target).SWEEPS})
+        of_scale = [s.name for s in module_of(target).SWEEPS if options.scale in (s.only or (options.scale,))]
+        _check_nothing_is_lost(source, results, of_scale)
     with tempfile.TemporaryDirectory() as folder:
         # All of it together, as it will be: what the page cannot be made of is refused before anything is copied.
         whole = Path(folder)
@@ -219,7 +222,7 @@ def publish(target: str, options: Options) -> None:
             shutil.copy((source if name in names else results) / name, whole / name)
         if not redrawn and (results / "provenance.json").is_file():
             _keep_repetitions(whole / "provenance.json", results / "provenance.json")
-        _record_beside(whole / "provenance.json", module_of(target), options.scale)
+        _check_beside(whole / "provenance.json", module_of(target), options.scale, redrawn)
         text = page.filled_in(target, options.scale, module_of(target), whole)
         results.mkdir(parents=True, exist_ok=True)
         for name in {*names, "provenance.json"} - {frame.data_file(source).name}:
@@ -234,6 +237,9 @@ def publish(target: str, options: Options) -> None:
 def _check_nothing_is_lost(source: Path, results: Path, sweeps: Collection[str]) -> None:
     """Refuse to publish less than is published: without one of the target's sweeps, or fewer seeds of one.
 
+    Args:
+        sweeps: of the target, as they are today.
+
     Raises:
         ReproError: some are lacking.
     """
@@ -244,9 +250,10 @@ def _check_nothing_is_lost(source: Path, results: Path, sweeps: Collection[str])
     )
     for sweep in old.keys() & {*new, *sweeps}:
         if lost := sorted(old[sweep] - new.get(sweep, set())):
+            how = "PUBLISHED=1" if sweep in new else f"SWEEP={sweep}"
             raise ReproError(
                 f"{source} lacks seed {', '.join(map(str, lost))}{f' of {sweep}' if sweep else ''}, published in "
-                f"{results.relative_to(ROOT)}; make it with PUBLISHED=1, or publish it with FORCE=1 all the same."
+                f"{results.relative_to(ROOT)}; make it with {how}, or publish it with FORCE=1 all the same."
             )
 
 
@@ -263,29 +270,43 @@ def _keep_repetitions(new: Path, old: Path) -> None:
     new.write_text(json.dumps(provenance, indent=2) + "\n")
 
 
-def _record_beside(file: Path, module: ModuleType, scale: str) -> None:
-    """Write into a `provenance.json` which published data of other targets a target is drawn and judged beside.
+def _beside(module: ModuleType, scale: str) -> dict[str, Any]:
+    """What a `provenance.json` has of published data of other targets that a target is drawn and judged beside.
 
     A target that is has a function `beside`: at a scale, the names of folders in `paper_figures/results`.
+
+    Raises:
+        ReproError: they cannot be read.
     """
-    if not hasattr(module, "beside"):
-        return
+    return {"beside": [_published_data(name) for name in module.beside(scale)]} if hasattr(module, "beside") else {}
+
+
+def _published_data(name: str) -> dict[str, Any]:
+    """Which data a folder of published results has."""
+    folder = published.RESULTS / name
+    with told_as(lambda error: f"{folder} cannot be read ({type(error).__name__})."):
+        sweeps = json.loads((folder / "provenance.json").read_text())["sweeps"]
+        commits = sorted({commit for sweep in sweeps for commit in sweep["git_commit"]})
+        data = hashlib.sha256(frame.data_file(folder).read_bytes()).hexdigest()
+    return {"results": name, "git_commit": commits, "data_sha256": data}
+
+
+def _check_beside(file: Path, module: ModuleType, scale: str, drawn_from_published: bool) -> None:
+    """Refuse a picture that was drawn beside other data than are published now.
+
+    Of what was drawn from published data it is not recorded; that is done here.
+
+    Raises:
+        ReproError: it was.
+    """
     with told_as(lambda error: f"{file} cannot be read ({type(error).__name__})."):
         provenance = json.loads(file.read_text())
-    provenance["beside"] = [
-        {
-            "results": name,
-            "git_commit": sorted({commit for part in _sweeps_of(name) for commit in part["git_commit"]}),
-            "data_sha256": hashlib.sha256(frame.data_file(published.RESULTS / name).read_bytes()).hexdigest(),
-        }
-        for name in module.beside(scale)
-    ]
-    file.write_text(json.dumps(provenance, indent=2) + "\n")
-
-
-def _sweeps_of(name: str) -> list[dict[str, Any]]:
-    """The sweeps of a folder of published results."""
-    return list(json.loads((published.RESULTS / name / "provenance.json").read_text())["sweeps"])
+    now = _beside(module, scale)
+    if drawn_from_published:
+        file.write_text(json.dumps({**provenance, **now}, indent=2) + "\n")
+    elif now and provenance.get("beside") != now["beside"]:
+        names = ", ".join(part["results"] for part in now["beside"])
+        raise ReproError(f"what is published of {names} has changed since this was drawn; make it once more.")
 
 
 def _made(part: Mapping[str, Any]) -> str:

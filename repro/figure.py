@@ -3,9 +3,9 @@
 A target's sweeps are command lines in its module (`SWEEPS`). The trainings that all targets ask for are planned
 once, so that what they share is done once; then each target is drawn from what its runs left. `--seeds` runs the first
 seeds of each sweep only; `--published` takes what is published of a target's runs and runs the rest, so that published
-results grow seed by seed, on whatever machine. `--sweep` runs one sweep
-alone, and draws it beside what is exported, or published, of the others. `--draw` draws again from the exported CSV
-alone and touches nothing else. `--on` has the runs done by a cluster's jobs, and `--collect` takes in what these have
+results grow seed by seed, on whatever machine. `--sweep` runs one sweep alone, or several, on this machine, and draws
+them beside what is exported, or published, of the others. `--draw` draws again from the exported CSV alone and touches
+nothing else. `--on` has the runs done by a cluster's jobs, and `--collect` takes in what these have
 finished, and draws what is complete.
 """
 
@@ -59,7 +59,7 @@ def make(names: Sequence[str], options: Options, where: Elsewhere | None = None)
 
     started = time.monotonic()
     plans = {target: planned(target, options) for target in names}
-    _tell_taken(plans, options)
+    _tell_parts(plans, options)
     runs = [run for plan in plans.values() for run in plan.new_runs]
     if where is None or where.is_here or not runs:
         status = _run(runs, [sweep for plan in plans.values() for sweep in plan.new_sweeps], options)
@@ -79,15 +79,15 @@ def make(names: Sequence[str], options: Options, where: Elsewhere | None = None)
     return status
 
 
-def _tell_taken(plans: Mapping[str, Planned], options: Options) -> None:
+def _tell_parts(plans: Mapping[str, Planned], options: Options) -> None:
+    """Print what is taken of published results, and what is left out because it was not asked for."""
     for target, plan in plans.items():
         if options.published:
             plan.tell_taken(target, options.scale)
-        elif left_out := [sweep.name for sweep in module_of(target).SWEEPS if options.scale in sweep.if_asked]:
-            print(
-                f"{target}: made only if asked for, by SWEEP='{' '.join(left_out)}', or taken with PUBLISHED=1 where "
-                "they are published"
-            )
+        there = {sweep.name for sweep in plan.sweeps}
+        optional = [sweep.name for sweep in module_of(target).SWEEPS if options.scale in sweep.if_asked]
+        if unasked := [name for name in optional if name not in there]:
+            print(f"{target}: left out unless asked for, by SWEEP='{' '.join(unasked)}'")
 
 
 def make_sweeps(target: str, names: Sequence[str], options: Options) -> int:
@@ -269,7 +269,7 @@ def foresee(names: Sequence[str], options: Options, sweeps: Sequence[str] = ()) 
         plans = {target: planned_sweeps(target, sweeps, options) for target in names}
     else:
         plans = {target: planned(target, options) for target in names}
-        _tell_taken(plans, options)
+        _tell_parts(plans, options)
     runs = [run for plan in plans.values() for run in plan.new_runs]
     show(outlooks(_forced(runs, options), options.output), options.jobs)
     return 0

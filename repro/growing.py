@@ -17,7 +17,7 @@ from paper_figures.page import names_of_runs
 from repro.drawing import of_folder, results_of
 from repro.errors import ReproError
 from repro.suggestions import did_you_mean
-from repro.targets import Options, PlannedSweep, plan_target
+from repro.targets import Options, PlannedSweep, module_of, plan_target
 
 if TYPE_CHECKING:
     from repro.config.schema import Config
@@ -69,14 +69,33 @@ def planned(target: str, options: Options) -> Planned:
     Raises:
         ReproError: a sweep cannot be composed, or published files, which are to be used, are damaged.
     """
-    sweeps, runs = plan_target(target, options, whole=options.published)
+    sweeps: Sequence[PlannedSweep]
+    runs: Sequence[Run]
+    sweeps, runs = plan_target(target, options)
     folder = results_of(target, options.scale)
     if not options.published or not (folder / "provenance.json").is_file():
+        sweeps, runs = _without_unasked(target, options.scale, sweeps, runs, ())
         return Planned(sweeps, runs, sweeps, runs)
     data, provenance = of_folder(folder, target, options)
     reused = reusable(sweeps, data, provenance["sweeps"])
+    sweeps, runs = _without_unasked(target, options.scale, sweeps, runs, reused.seeds)
     new, _ = plan_target(target, options, but=reused.seeds)
-    return _with_needed(sweeps, runs, new, reused)
+    names = {sweep.name for sweep in sweeps}
+    return _with_needed(sweeps, runs, [sweep for sweep in new if sweep.name in names], reused)
+
+
+def _without_unasked(
+    target: str, scale: str, sweeps: Sequence[PlannedSweep], runs: Sequence[Run], published: Collection[str]
+) -> tuple[Sequence[PlannedSweep], Sequence[Run]]:
+    """Without the sweeps that are made only if they are asked for, but for those that are there, or published."""
+    from repro.measuring import is_done  # noqa: PLC0415  (imports torch, which takes seconds)
+    from repro.planned import with_needed  # noqa: PLC0415
+
+    unasked = {sweep.name for sweep in module_of(target).SWEEPS if scale in sweep.if_asked} - set(published)
+    if not unasked:
+        return sweeps, runs
+    kept = [sweep for sweep in sweeps if sweep.name not in unasked or all(map(is_done, sweep.configs))]
+    return kept, with_needed(_runs_of(kept, runs), runs)
 
 
 def planned_sweeps(target: str, names: Sequence[str], options: Options) -> Planned:

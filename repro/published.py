@@ -66,7 +66,7 @@ class Result:
     @property
     def on_the_clock(self) -> bool:
         """Whether `minutes` are by the clock, at least of some runs, which other work on the machine makes longer."""
-        return page.on_the_clock(self.provenance["sweeps"])
+        return bool(page.on_the_clock(self.provenance["sweeps"]))
 
     @cached_property
     def verdicts(self) -> list[str]:

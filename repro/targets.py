@@ -138,13 +138,12 @@ def module_of(target: str) -> ModuleType:
 
 
 def plan_target(
-    target: str, options: Options, but: Mapping[str, Collection[int]] | None = None, whole: bool = True
+    target: str, options: Options, but: Mapping[str, Collection[int]] | None = None
 ) -> tuple[list[PlannedSweep], list[Run]]:
     """A target's sweeps, and the runs that they ask for.
 
     Args:
         but: of sweeps, by their names, seeds that are left out; a sweep of which none is left is left out as a whole.
-        whole: with sweeps that are made only if they are asked for, too.
 
     Raises:
         ReproError: the target is not made at this scale, has fewer seeds, or a sweep of it cannot be composed.
@@ -158,8 +157,6 @@ def plan_target(
     runs: list[Run] = []
     most = 0
     for sweep in (s for s in module.SWEEPS if options.scale in (s.only or (options.scale,))):
-        if options.scale in sweep.if_asked and not whole:
-            continue
         overrides = [*sweep.arguments(options.scale), f"target={target}", *_where(options)]
         sweep_runs = composed(tuple(overrides))
         every = list(dict.fromkeys(config.seed for run in sweep_runs for config in run.configs))

@@ -197,7 +197,7 @@ def test_the_page_is_filled_in_and_its_prose_kept(tmp_path, monkeypatch):
     usage = "    make figure1    # laptop scale; trainings took 9 minutes, one after another, without evaluations\n"
     (tmp_path / "figure1.md").write_text(f"before\n{usage}{block}")
     text = page.filled_in("figure1", "laptop", figure1, folder)
-    clock = "by the clock, with other work beside"
+    clock = "by the clock"
     assert usage.replace("9 minutes", f"3 minutes, {clock}") in text, (
         "of one sweep it is not known what evaluations took"
     )

@@ -70,7 +70,19 @@ def test_what_is_made_only_if_asked_for(tmp_path):
     assert [sweep.name for sweep in named.new_sweeps] == ["met_data"]
     with_published = growing.planned("figure13", replace(at_laptop, published=True))
     assert long < {sweep.name for sweep in with_published.sweeps}
+    assert with_published.reused is not None
+    assert long < with_published.reused.seeds.keys(), "taken of what is published"
+    # What cannot be taken is not made because of that.
+    few = growing.planned("figure13", replace(at_laptop, published=True, seeds=2))
+    assert few.reused is not None
+    assert {sweep.name for sweep in few.new_sweeps} <= {"networks", "reference", "data"}
     assert long < {sweep.name for sweep in growing.planned("figure13", replace(at_laptop, scale="smoke")).sweeps}
+
+
+def test_what_was_asked_for_stays_where_it_is_done(tmp_path, monkeypatch):
+    monkeypatch.setattr("repro.measuring.is_done", lambda config: config.algorithm.name == "solved_subgames")
+    names = {sweep.name for sweep in growing.planned("figure13", Options("laptop", tmp_path, 1, "cpu", False)).sweeps}
+    assert names == {"data", "networks", "reference", "met_data", "sharp_data"}
 
 
 def test_runs_come_with_those_that_they_need(tmp_path):

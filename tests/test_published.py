@@ -35,7 +35,7 @@ from repro.published import (
     with_table,
 )
 from repro.report.verdicts import drawn, kind
-from repro.targets import ROOT, Options, targets
+from repro.targets import ROOT, Options, module_of, targets
 
 EVERY = published()
 
@@ -165,7 +165,7 @@ def test_commands_have_what_their_trainings_took_beside_them():
             (line,) = re.findall(rf"^    make {target.name}{scale} +#.*$", text, re.MULTILINE)
             recorded = all(None not in sweep.get("evaluation_seconds", [None]) for sweep in sweeps)
             evaluating = r"evaluations [\d.,]+" if recorded else "without evaluations"
-            clock = "(, partly by the clock|, by the clock), with other work beside" if result.on_the_clock else ""
+            clock = "(, partly by the clock|, by the clock)" if result.on_the_clock else ""
             told = f"; trainings took {minutes_in_words(result)} minutes{clock}, one after another, {evaluating}"
             assert re.search(f"{told}$", line), line
 
@@ -199,11 +199,10 @@ def test_minutes_of_evaluations_are_told_where_all_are_known(tmp_path, monkeypat
     told = f"{usage}; trainings took 2 minutes, one after another, evaluations 5"
     by_processor = [{**sweep, "cpu_seconds": [60.0, 60.0]} for sweep in (one, other)]
     assert page.with_minutes(usage, "figure1", "laptop", by_processor) == told
-    partly = told.replace("2 minutes", "2 minutes, partly by the clock, with other work beside")
+    partly = told.replace("2 minutes", "2 minutes, partly by the clock")
     assert page.with_minutes(usage, "figure1", "laptop", [one, by_processor[1]]) == partly
     earlier = page.with_minutes(told, "figure1", "laptop", [{"wall_seconds": [60.0]}])
-    clock = "by the clock, with other work beside"
-    assert earlier == f"{usage}; trainings took 1 minutes, {clock}, one after another, without evaluations"
+    assert earlier == f"{usage}; trainings took 1 minutes, by the clock, one after another, without evaluations"
 
 
 def test_a_newly_published_scale_is_the_picture_on_top(tmp_path, monkeypatch):
@@ -281,7 +280,7 @@ def test_runs_of_several_commits_are_told_apart():
 def test_other_targets_data_are_named_where_a_picture_has_them():
     """And are still those that are published: a picture and its verdicts are of them, too."""
     found = 0
-    for target, module in ((t, drawing.module_of(t.name)) for t in EVERY):
+    for target, module in ((t, module_of(t.name)) for t in EVERY):
         for result in target.results:
             beside = result.provenance.get("beside", [])
             assert [part["results"] for part in beside] == (
@@ -295,6 +294,21 @@ def test_other_targets_data_are_named_where_a_picture_has_them():
                 assert f"`{part['results']}`" in page.page_of(target.name).read_text()
                 found += 1
     assert found
+
+
+def test_what_was_drawn_beside_other_data_than_are_published_is_refused(tmp_path):
+    module, file = module_of("figure3"), tmp_path / "provenance.json"
+    now = drawing._beside(module, "paper")
+    file.write_text(json.dumps({"sweeps": [], **now}))
+    drawing._check_beside(file, module, "paper", drawn_from_published=False)
+    older = {"beside": [{**now["beside"][0], "data_sha256": "another"}]}
+    file.write_text(json.dumps({"sweeps": [], **older}))
+    with pytest.raises(ReproError, match="what is published of figure1-laptop has changed since this was drawn"):
+        drawing._check_beside(file, module, "paper", drawn_from_published=False)
+    # What is drawn from published data has no record of its own yet.
+    drawing._check_beside(file, module, "paper", drawn_from_published=True)
+    assert json.loads(file.read_text()) == {"sweeps": [], **now}
+    assert drawing._beside(module_of("figure6"), "paper") == {}
 
 
 def test_who_draws_is_told_what_is_judged_otherwise_than_published(tmp_path, monkeypatch, capsys):

@@ -206,9 +206,13 @@ def test_figure13_judges_play_turn_by_turn():
     assert found["which_error"][0] == found["which_rare"][0] == HELD
     expect(found["which_matchup"], DID_NOT_HOLD, 0.0)
     # Errors by matchup are as those met in play; those per hand and of all rivers alike say less, or the opposite.
+    suggested = {name for name in found if name.startswith("matchup_or_")}
+    assert {found[name][0] for name in suggested} == {NOT_TESTABLE}, "by these data"
+    at_night = judged(figure13, figures_data("night"))
     for metric in ("unsafe", "safe"):
-        assert found[f"matchup_or_hand_{metric}"][0] == found[f"matchup_or_rare_{metric}"][0] == HELD
-        expect(found[f"matchup_or_met_{metric}"], DID_NOT_HOLD, 0.0)
+        assert at_night[f"matchup_or_hand_{metric}"][0] == at_night[f"matchup_or_rare_{metric}"][0] == HELD
+    expect(at_night["matchup_or_met_safe"], DID_NOT_HOLD, 0.0)
+    assert len(suggested) == 5
     assert {verdict for verdict, _ in judged(figure13, figures_data("smoke")).values()} == {NOT_TESTABLE}
     night = figures_data("night")
     without = judged(figure13, night[~night.sweep.isin(["met", "sharp", "own_step"])])

@@ -18,6 +18,7 @@ import pytest
 from repro import ui
 from repro.launching import Command
 from repro.planning import plan
+from repro.targets import Options
 from repro.tracking import views
 from repro.tracking.store import default_uri, open_store
 from tests.browser_fixture import browser  # noqa: F401
@@ -143,6 +144,23 @@ def test_means_are_charted_with_their_bounds_and_the_bounds_not_once_more(browse
     browser.get(views.link(server, experiment, key))
     wait_for_charts(browser, charts=2, lines=3)
     wait_for(browser, "exploitability\n(3)")
+
+
+def test_a_figure_s_link_opens_its_runs_and_its_means(browser, server, swept):  # noqa: F811
+    """What `make ui TARGET=kuhn` prints: read-outs of all its sweeps, charted; and the run that has its picture."""
+    made = [sys.executable, "-m", "repro.figure", "kuhn", "--scale", "smoke", "--output", str(swept)]
+    subprocess.run(made, check=True, capture_output=True, timeout=600)
+    client, options = open_store(default_uri(swept)), Options("smoke", swept, 1, "cpu", False)
+    (link,) = ui.links_to(client, "kuhn", options, int(server.rpartition(":")[2]))
+    browser.get("about:blank")
+    browser.get(link)
+    text = wait_for(browser, "kuhn-smoke", "matching runs", "corrected", "linear_cfr", "sd_cfr")
+    assert "iterations=8 snapshot_every=2" not in text, "runs of another command"
+    wait_for_charts(browser, charts=3, lines=2)
+    drawn = client.search_runs(
+        [client.get_experiment_by_name("kuhn").experiment_id], "attributes.run_name = 'kuhn smoke'"
+    )
+    assert {file.path for file in client.list_artifacts(drawn[0].info.run_id)} >= {"kuhn.png", "claims.json"}
 
 
 @pytest.mark.skipif("REPRO_UI_LINK" not in os.environ, reason="REPRO_UI_LINK names no page of a UI that is running")

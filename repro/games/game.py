@@ -108,7 +108,7 @@ class Game:
         if not self.listed:
             raise ReproError(
                 f"game {self.name} has {self.infosets:,} infosets; tables can list {MOST_LISTED:,} at most (in "
-                "Hold'em, algorithm.buckets makes fewer)."
+                "Hold'em with a flop of three cards, algorithm.buckets makes fewer)."
             )
 
     def locate(self, infosets: Tensor) -> tuple[Tensor, Tensor]:
