@@ -154,11 +154,11 @@ def test_a_figure_s_link_opens_its_runs_and_its_means(browser, server, swept):  
     (link,) = ui.links_to(client, "kuhn", options, int(server.rpartition(":")[2]))
     browser.get("about:blank")
     browser.get(link)
-    text = wait_for(browser, "kuhn-smoke", "matching runs", "corrected", "linear_cfr", "sd_cfr")
+    text = wait_for(browser, "Group by: curve.kuhn", "Group: corrected", "Group: linear_cfr", "Group: sd_cfr")
     assert "iterations=8 snapshot_every=2" not in text, "runs of another command"
     wait_for_charts(browser, charts=3, lines=2)
     drawn = client.search_runs(
-        [client.get_experiment_by_name("kuhn").experiment_id], "attributes.run_name = 'kuhn smoke'"
+        [client.get_experiment_by_name("kuhn").experiment_id], "attributes.run_name = 'kuhn smoke figure'"
     )
     assert {file.path for file in client.list_artifacts(drawn[0].info.run_id)} >= {"kuhn.png", "claims.json"}
 
