@@ -261,7 +261,7 @@ def _unless_behind_coarser(data: pd.DataFrame, claim: Claim, contender: Contende
             why = f"Deep CFR is {math.exp(behind.mean):.2g} times as exploitable as {named(buckets)} at as many nodes"
         else:
             continue
-        return replace(claim, verdict=NOT_TESTABLE, p=None, note=f"{claim.note}. {why}")
+        return replace(claim, verdict=NOT_TESTABLE, note=f"{claim.note}. {why}")
     return claim
 
 

@@ -31,7 +31,8 @@ class Claim:
         unit: of `measured`.
         paper: the paper's number in the same unit, if it gives one.
         note: how the verdict was reached, or why there is none.
-        p: two-sided p-value of the opposite, where intervals decide; None is filled in from the verdict.
+        p: two-sided p-value of the opposite, where intervals decide; None is filled in from the verdict. What is not
+            testable has none, so that it is not counted among many claims.
         check: whether this is no claim of a paper's but a check of the runs, which is not counted among many claims.
     """
 
@@ -47,7 +48,9 @@ class Claim:
     check: bool = False
 
     def __post_init__(self) -> None:
-        if self.p is None and isinstance(self.verdict, Verdict):
+        if self.verdict == NOT_TESTABLE:
+            object.__setattr__(self, "p", None)
+        elif self.p is None and isinstance(self.verdict, Verdict):
             object.__setattr__(self, "p", self.verdict.p)
 
 

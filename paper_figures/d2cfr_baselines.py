@@ -268,9 +268,14 @@ def _claims_at_equal_cost(data: pd.DataFrame) -> Iterator[Claim]:
 
 def _after(data: pd.DataFrame, player: Player, allowed: float) -> pd.Series | None:
     """A player's exploitability, by seed, at its last evaluation within so many histories; None if there is none."""
-    histories = cost(data, player).mean()
-    within = histories.index[histories <= allowed]
-    return player.curves(data, "exploitability")[within[-1]] if len(within) else None
+    last = _last_within(cost(data, player).mean(), allowed)
+    return None if last is None else player.curves(data, "exploitability")[last]
+
+
+def _last_within(work: pd.Series, allowed: float) -> int | None:
+    """The last iteration with so much work at the most."""
+    within = work.index[work <= allowed]
+    return int(within[-1]) if len(within) else None
 
 
 def _claims_by_steps(data: pd.DataFrame) -> Iterator[Claim]:
@@ -344,10 +349,9 @@ def _table_of_players(data: pd.DataFrame) -> list[str]:
 
 def _reached(level: pd.DataFrame, work: pd.Series, allowed: float) -> str:
     """Exploitability `[seeds, iterations]` after the last iteration with so much work."""
-    within = work.index[work <= allowed]
-    if not len(within):
+    last = _last_within(work, allowed)
+    if last is None:
         return "–"
-    last = within[-1]
     ends = last == work.index[-1] and work[last] < allowed
     return f"{mean_ci(level[last])} ({f'ends at t = {last}' if ends else f't = {last}'})"
 

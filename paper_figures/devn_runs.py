@@ -217,7 +217,7 @@ def unless_unfinished(data: pd.DataFrame, claim: Claim, networks: Iterable[Netwo
 
 def not_testable(claim: Claim, why: str) -> Claim:
     """The claim with its number, and without a verdict on it."""
-    return replace(claim, verdict=NOT_TESTABLE, p=None, note=f"{claim.note}; {why}")
+    return replace(claim, verdict=NOT_TESTABLE, note=f"{claim.note}; {why}")
 
 
 LEARNED = "best epochs: DCVN | DEVN | training loss: DCVN | DEVN | validation loss / training loss: DCVN | DEVN"

@@ -228,9 +228,8 @@ def _show(target: str, plan: Planned, data: pd.DataFrame, options: Options) -> N
     except (StorageError, MlflowException) as error:  # The figure is drawn.
         print(f"warning: the MLflow UI lacks a view of {target}: {error}", file=sys.stderr)
         return
-    scale = "" if options.scale == "laptop" else f" SCALE={options.scale}"
     for link in links:
-        print(f"compare its runs in the MLflow UI (make ui TARGET={target}{scale}): {link}")
+        print(f"compare its runs in the MLflow UI ({ui.command(options.output, target, options.scale)}): {link}")
 
 
 def _batched(runs: Sequence[Run]) -> list[Run]:

@@ -7,7 +7,6 @@ number of its run in a file that the command has written, and does it (`repro.ex
 from __future__ import annotations
 
 import os
-import shlex
 import socket
 import sys
 import time
@@ -154,9 +153,7 @@ class Command:
         links: list[str] = []
         with _lacks_told("a view"):
             links = ui.show_command(self._client, self.invocation, runs)
-        output = runs[0].config.output_dir
-        elsewhere = Path(output).absolute() != Path("outputs").absolute()
-        serve = f"make ui OUTPUT={shlex.quote(output)}" if elsewhere else "make ui"
+        serve = ui.command(Path(runs[0].config.output_dir))
         for link in links:
             print(f"compare them in the MLflow UI ({serve}): {link}", file=sys.stderr)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -183,6 +184,14 @@ def server_of(tracking_uri: str | None, port: int = DEFAULT_PORT) -> str:
     if tracking_uri is not None and tracking_uri.startswith(("http://", "https://")):
         return tracking_uri.rstrip("/")
     return f"http://{_HOST}:{port}"
+
+
+def command(output: Path, target: str = "", scale: str = "laptop") -> str:
+    """What serves the UI of an output folder, and opens it on a target's view, as a user types it."""
+    words = ["make ui", *([f"TARGET={target}"] if target else []), *([f"SCALE={scale}"] if scale != "laptop" else [])]
+    if output.absolute() != Path("outputs").absolute():
+        words.append(f"OUTPUT={shlex.quote(str(output))}")
+    return " ".join(words)
 
 
 # -- make ui ---------------------------------------------------------------------------------------------------------

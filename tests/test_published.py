@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -438,3 +439,11 @@ def test_what_is_cited_agrees():
         for reference in cited["references"]
         if "url" in reference
     ]
+
+
+def test_what_is_not_testable_is_not_counted_among_many_claims():
+    sure = Claim("a", "", "", Verdict(HELD, 0.03), None, "")
+    turned = replace(sure, verdict=NOT_TESTABLE)
+    assert turned.p is None
+    assert after_holm([sure, turned]) == [HELD, None]
+    assert after_holm([sure, sure]) == [UNDECIDED, UNDECIDED]

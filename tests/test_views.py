@@ -389,3 +389,8 @@ def test_the_ui_of_a_folder_that_nothing_was_run_in_is_refused_and_makes_none(tm
     monkeypatch.setattr("sys.argv", ["ui", "kuhm", "--output", str(tmp_path), "--port", "5998"])
     assert ui.main() == 2
     assert capsys.readouterr().err.startswith("error: target 'kuhm' is unknown")
+
+
+def test_the_command_that_is_printed_serves_the_folder_of_the_runs(tmp_path):
+    assert ui.command(Path("outputs")) == "make ui"
+    assert ui.command(tmp_path, "kuhn", "smoke") == f"make ui TARGET=kuhn SCALE=smoke OUTPUT={tmp_path}"
