@@ -9,6 +9,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_limits
 
+from repro.targets import ROOT
 from repro.tracking import store
 from tests.browser_fixture import browser  # noqa: F401  (a fixture of all tests)
 
@@ -24,6 +25,23 @@ _CREATE = store._create_sqlite
 def _one_thread():
     with threadpool_limits(1):
         yield
+
+
+def _published() -> dict[str, tuple[int, int]]:
+    """What is published: each file's size and time."""
+    files = [
+        ROOT / "README.md",
+        *(path for path in (ROOT / "paper_figures").rglob("*") if "__pycache__" not in path.parts),
+    ]
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files if path.is_file()}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _nothing_is_published_by_tests():
+    """One that publishes into the project instead of its own folder would spoil what people and other tests read."""
+    before = _published()
+    yield
+    assert _published() == before
 
 
 @pytest.fixture
