@@ -39,9 +39,11 @@ def curve(axes: Axes, x: Sequence[float], runs: NDArray[Any], *, colour: Any, la
 
     An interval that reaches below zero has no lower edge to draw on logarithmic axes: it is drawn down to `floor`.
     """
+    # A line needs two points.
+    marker = "o" if len(x) == 1 else None
     for run in runs:
-        axes.plot(x, run, color=colour, linewidth=0.5, alpha=0.45)
+        axes.plot(x, run, color=colour, linewidth=0.5, alpha=0.45, marker=marker, markersize=3)
     band = bands(list(runs))
-    axes.plot(x, band["mean"], color=colour, linewidth=1.8, label=label)
+    axes.plot(x, band["mean"], color=colour, linewidth=1.8, label=label, marker=marker)
     if len(runs) > 1:
         axes.fill_between(x, np.maximum(band["low"], floor), band["high"], color=colour, alpha=0.18, linewidth=0)

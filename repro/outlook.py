@@ -219,6 +219,8 @@ def _sum(spans: Sequence[Span], jobs: int) -> Span:
 def _number(minutes: Span | None) -> str:
     if minutes is None:
         return _UNKNOWN
+    if 0 < minutes[1] < 0.05:
+        return "< 0.1"
     return " to ".join(dict.fromkeys(f"{end:.1f}" for end in minutes))
 
 

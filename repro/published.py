@@ -112,17 +112,12 @@ class Target:
 
 
 def published() -> list[Target]:
-    """All targets, figures first, in the order of their numbers.
+    """All targets, in the order of `targets`.
 
     Raises:
         ReproError: a page does not open with its finding, or published files are damaged.
     """
-    return [_target(name) for name in sorted(targets(), key=_order)]
-
-
-def _order(name: str) -> tuple[int, str, int]:
-    kind, number = re.fullmatch(r"(.*?)(\d*)", name).groups()  # type: ignore[union-attr]
-    return ("figure", "table").index(kind) if number else 2, kind, int(number or 0)
+    return [_target(name) for name in targets()]
 
 
 def _target(name: str) -> Target:
@@ -214,7 +209,7 @@ def totals_in_words(every: Sequence[Target]) -> str:
     corrected = [verdict for result in results for verdict in result.after_holm if verdict is not None]
     return (
         f"Of {len(verdicts)} claims, {claims_of.counted(verdicts).replace(NOT_TESTABLE, 'not testable')}. With Holm's "
-        f"correction for the many claims of a page, of the {len(corrected)} that have a p-value, "
+        f"correction for the many claims of a page, of the {len(corrected)} that are measured with intervals, "
         f"{claims_of.counted(corrected)}.\n"
     )
 

@@ -71,8 +71,13 @@ class PlannedSweep:
 
 
 def targets() -> list[str]:
-    """Names of all targets: those that have a page."""
-    return sorted(path.stem for path in (ROOT / "paper_figures").glob("*.md"))
+    """Names of all targets, those that have a page: figures first, tables then, in the order of their numbers."""
+    return sorted((path.stem for path in (ROOT / "paper_figures").glob("*.md")), key=_order)
+
+
+def _order(name: str) -> tuple[int, str, int]:
+    kind, number = re.fullmatch(r"(.*?)(\d*)", name).groups()  # type: ignore[union-attr]
+    return ("figure", "table").index(kind) if number else 2, kind, int(number or 0)
 
 
 def check_target(target: str) -> None:

@@ -276,9 +276,11 @@ def _looked_up(target: str | None, options: Options, port: int) -> tuple[str, li
 
     uri = default_uri(options.output)
     client = open_store(uri)
-    if target is not None:
-        return uri, links_to(client, target, options, port)
     server = server_of(None, port)
+    if target is not None:
+        links, means = links_to(client, target, options, port), f"{target}-{options.scale}-means"
+        having = [e for e in client.search_experiments() if views.VIEW_TAG + means in e.tags]
+        return uri, [*links, *(f"means with their intervals: {views.link(server, e, means)}" for e in having)]
     newest = [(experiment, views.newest(experiment)) for experiment in client.search_experiments()]
     latest = [f"{e.name}, the newest: {views.link(server, e, view)}" for e, view in newest if view is not None]
     return uri, [views.front_page(server), *latest]

@@ -161,7 +161,7 @@ def test_a_study_whose_first_trial_cannot_be_done_is_begun_again_with_another_de
     assert "COMPLETE" in [trial.state.name for trial in stored(tmp_path).trials]
     # What it was worth is not given up.
     assert tune.main(too_little) == 2
-    assert "which is there with another budget" in capsys.readouterr().err
+    assert "with another budget; give" in capsys.readouterr().err
 
 
 def test_a_space_has_the_form_of_the_configuration():

@@ -225,7 +225,8 @@ def _check_definition(config: StudyConfig, study: optuna.Study) -> None:
         before, now = json.loads(known), json.loads(wanted)
         differ = ", ".join(key for key in now if before.get(key) != now[key])
         raise ReproError(
-            f"study is {config.study}, which is there with another {differ}; give this one another name (study=...)."
+            f"study is {config.study}, which is in {folder_of(config)} with another {differ}; give this one another "
+            "name (study=...) or folder (output_dir=...)."
         )
 
 
