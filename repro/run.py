@@ -67,6 +67,9 @@ def _parser() -> Parser:
     parser = Parser(add_help=False)
     parser.add_argument("--multirun", "-m", action="store_true")
     parser.add_argument("--config-dir", "-cd")
+    # Hydra's. If it were not named here, -c would be read as -cd.
+    parser.add_argument("--cfg", "-c")
+    parser.add_argument("--info", "-i", nargs="?", const="all")
     parser.add_argument("--dry-run", action="store_true")
     add_options(parser)
     return parser
@@ -92,17 +95,6 @@ def _check_options(words: Sequence[str]) -> None:
             )
 
 
-def _check_question(words: Sequence[str], multirun: bool) -> None:
-    """Refuse a question to Hydra about several runs, of which it shows one.
-
-    Raises:
-        ReproError: it is one.
-    """
-    asked = next((word for word in words if word.split("=")[0] in ("--cfg", "-c", "--info", "-i")), None)
-    if asked is not None and multirun:
-        raise ReproError(f"{asked} shows the keys of one run; it must come without -m, with one value for each key.")
-
-
 @stoppable(CAN_BE_REPEATED)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, 1 if a run failed, 2 if the request was at fault."""
@@ -114,8 +106,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         where = elsewhere(options)
         _check_options(overrides)
-        _check_question(overrides, options.multirun)
-        if any(text.startswith("-") for text in overrides) or (options.multirun and _has_sweeper(overrides)):
+        asked = options.cfg or options.info
+        if asked and options.multirun:
+            raise ReproError("--cfg and --info show one run; they must come without -m, with one value for each key.")
+        if asked or any(text.startswith("-") for text in overrides) or (options.multirun and _has_sweeper(overrides)):
             return _ask_hydra()
         check_first_words(overrides)
         if options.config_dir is None:

@@ -62,3 +62,10 @@ def test_an_option_that_neither_a_run_nor_hydra_has(capsys):
     assert run.main(["game=kuhn", "--dryrun"]) == 2
     told = capsys.readouterr().err
     assert told == "error: --dryrun is unknown (did you mean --dry-run?); --help and --hydra-help list what there is.\n"
+
+
+@pytest.mark.parametrize("asked", [["--cfg", "job"], ["--info=config"], ["--info"], ["-c", "job"]])
+def test_hydra_shows_one_run_and_no_sweep(capsys, asked):
+    assert run.main(["-m", "game=kuhn", "seed=range(2)", *asked]) == 2
+    shows = "error: --cfg and --info show one run; they must come without -m, with one value for each key.\n"
+    assert capsys.readouterr().err == shows

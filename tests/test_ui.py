@@ -151,12 +151,18 @@ def test_a_figure_s_link_opens_its_runs_and_its_means(browser, server, swept):  
     made = [sys.executable, "-m", "repro.figure", "kuhn", "--scale", "smoke", "--output", str(swept)]
     subprocess.run(made, check=True, capture_output=True, timeout=600)
     client, options = open_store(default_uri(swept)), Options("smoke", swept, 1, "cpu", False)
-    (link,) = ui.links_to(client, "kuhn", options, int(server.rpartition(":")[2]))
+    _, (link, of_means) = ui._looked_up("kuhn", options, int(server.rpartition(":")[2]))
+    said, means = of_means.split(": ", 1)
+    assert said == "means with their intervals"
     browser.get("about:blank")
     browser.get(link)
     text = wait_for(browser, "Group by: curve.kuhn", "Group: corrected", "Group: linear_cfr", "Group: sd_cfr")
     assert "iterations=8 snapshot_every=2" not in text, "runs of another command"
     wait_for_charts(browser, charts=3, lines=2)
+    browser.get("about:blank")
+    browser.get(means)
+    wait_for(browser, "kuhn smoke, means")
+    wait_for_charts(browser, charts=1, lines=2)
     drawn = client.search_runs(
         [client.get_experiment_by_name("kuhn").experiment_id], "attributes.run_name = 'kuhn smoke figure'"
     )
