@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -88,10 +89,14 @@ OPPONENTS: dict[str, Sequence[Player]] = {
 }
 """Whom a sweep's trainings are measured against: players of the sweeps before."""
 
+PAIRS = tuple((b, a) for a, b in pairwise(PLAYERS) if a.sweep == b.sweep)
+"""SD-CFR and Deep CFR of the same trainings."""
+
 
 def _sweep(name: str, overrides: str, smoke: str = "seed=range(2)") -> Sweep:
-    """Trainings, measured against their opponents."""
+    """Trainings, measured against their opponents, and their SD-CFR against their Deep CFR."""
     named = [against(player.key, player.overrides, player.readout) for player in OPPONENTS[name]]
+    named += [f"+evaluation.match.opponents.{deep.key}=/{deep.readout}" for _, deep in PAIRS if deep.sweep == name]
     measured = ["evaluation=[exploitability,match]", "evaluation.match.at=last", *named] if named else []
     at = {"laptop": "seed=range(3)", "smoke": smoke}
     return Sweep(name, " ".join([overrides, "seed=range(5)", *measured]), at)
@@ -239,9 +244,22 @@ def _draw_matrix(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def claims(data: pd.DataFrame) -> list[Claim]:
-    """For D2CFRs and the baselines they met: whether they win, and as much as the paper says; and by steps."""
+    """For D2CFRs and the baselines they met: whether they win, and as much as the paper says; at equal cost; and by
+    steps. For SD-CFRs: whether they beat the Deep CFR of their own trainings."""
     by_player = [claim for ours in D2CFR for other in OTHERS for claim in _claims(data, ours, other)]
-    return [*by_player, *_claims_at_equal_cost(data), *_claims_by_steps(data)]
+    return [*by_player, *_claims_at_equal_cost(data), *_claims_of_pairs(data), *_claims_by_steps(data)]
+
+
+def _claims_of_pairs(data: pd.DataFrame) -> Iterator[Claim]:
+    for ours, other in PAIRS:
+        winnings = won(data, ours, other)
+        if winnings is not None:
+            measured = mean_ci(winnings)
+            yield Claim(
+                f"{ours.key}_beats_{other.key}", f"{ours.name}, beats the Deep CFR of its own trainings", "ours",
+                unless_smoke(data, above(measured, 0)), measured, UNIT,
+                note="winnings at the end, exact; holds if above 0",
+            )  # fmt: skip
 
 
 def _claims_at_equal_cost(data: pd.DataFrame) -> Iterator[Claim]:

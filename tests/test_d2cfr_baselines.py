@@ -26,7 +26,7 @@ def made_up(strength: dict[str, float], spread: float = 1.0, scale: str = "lapto
                 rows.append((*own, "wall_seconds", step, 60.0))
                 if player.readout == "d2cfr":
                     rows.append((*own, "nodes_played_out", step, 1000.0 * step))
-            for other in module.OPPONENTS[player.sweep]:
+            for other in PLAYERS[: PLAYERS.index(player)]:
                 value = strength.get(player.key, 0.0) - strength.get(other.key, 0.0) + spread * (seed - 1)
                 rows.append((*own, f"match/{other.key}/value", STEPS[-1], value))
     for sweep, readout in (("steps_deep_cfr", "deep_cfr"), ("steps_d2cfr", "d2cfr")):
@@ -56,8 +56,23 @@ def test_what_one_wins_the_other_loses():
     assert winnings(data, weak, strong) == [-69.0, -70.0, -71.0]
 
 
-def test_players_of_one_training_are_not_measured_against_each_other():
-    assert module.won(made_up({}), BY_KEY["deep_cfr_warm"], BY_KEY["sd_cfr_warm"]) is None
+def test_players_of_one_training_are_measured_against_each_other():
+    deep, single = BY_KEY["deep_cfr_warm"], BY_KEY["sd_cfr_warm"]
+    assert (single, deep) in module.PAIRS
+    data = made_up({"sd_cfr_warm": 5.0, "sd_cfr_published": -5.0})
+    assert winnings(data, single, deep) == [4.0, 5.0, 6.0]
+    found = verdicts(module, data)
+    pairs = {f"{single.key}_beats_{deep.key}": found[f"{single.key}_beats_{deep.key}"] for single, deep in module.PAIRS}
+    assert list(pairs.values()) == [UNDECIDED, HELD, DID_NOT_HOLD, UNDECIDED]
+    (sweep,) = (sweep for sweep in module.SWEEPS if sweep.name == "warm")
+    assert "+evaluation.match.opponents.deep_cfr_warm=/deep_cfr" in sweep.arguments("laptop")
+
+
+def test_of_trainings_that_did_not_measure_it_nothing_is_said():
+    data = made_up({})
+    earlier = data[~((data.sweep == "warm") & (data.metric == "match/deep_cfr_warm/value"))]
+    assert module.won(earlier, BY_KEY["sd_cfr_warm"], BY_KEY["deep_cfr_warm"]) is None
+    assert "sd_cfr_warm_beats_deep_cfr_warm" not in verdicts(module, earlier)
 
 
 def test_play_outs_count_as_histories():
@@ -70,7 +85,7 @@ def test_that_it_wins_and_how_much_are_two_claims():
     strength = {"d2cfr_warm": 276.0, "openspiel": -500.0, "sd_cfr_warm": 400.0, "deep_cfr_warm": 276.0}
     found = verdicts(module, made_up(strength, scale="paper"))
     # Two more with few steps, and here all baselines cost the same.
-    assert len(found) == 3 * len(module.D2CFR) * len(module.OTHERS) + 2
+    assert len(found) == 3 * len(module.D2CFR) * len(module.OTHERS) + len(module.PAIRS) + 2
     assert (found["beats_as_many_steps_200"], found["beats_as_many_steps_500"]) == (HELD, DID_NOT_HOLD)
     wins, margin = (lambda other: found[f"d2cfr_warm_beats_{other}"]), (lambda o: found[f"d2cfr_warm_margin_over_{o}"])
     assert (wins("openspiel"), margin("openspiel")) == (HELD, DID_NOT_HOLD), "much more than the paper says"
@@ -86,8 +101,7 @@ def test_that_it_wins_and_how_much_are_two_claims():
 def test_the_picture_and_the_table_show_every_player():
     data = made_up({"d2cfr_warm": 100.0})
     matrix, *curves = module.draw(data).axes
-    measured = sum(second in module.OPPONENTS[first.sweep] for first in PLAYERS for second in PLAYERS)
-    assert len(matrix.texts) == 2 * measured
+    assert len(matrix.texts) == len(PLAYERS) * (len(PLAYERS) - 1)
     assert all(len(axes.lines) == len(axes.texts) == len(PLAYERS) for axes in curves)
     text = module.table(data)
     assert all(player.name in text for player in PLAYERS)
