@@ -8,7 +8,7 @@ A filter is a list of words. A word is a key, or as many of its first digits as 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -118,6 +118,14 @@ def entries(output: Path | str) -> list[Entry]:
     return found
 
 
+def _field_meant(field: str, values: str, known: Collection[str]) -> str:
+    """A hint at the field that somebody may have meant; what runs were made for is asked for by target and scale."""
+    if field in ("target", "scale", "experiment"):
+        of = f"{_TARGET}{values}" if f"{_TARGET}{values}" in known else f"{_TARGET}NAME"
+        return f"; those of a figure are {of}=SCALE"
+    return did_you_mean(field, known)
+
+
 def chosen(output: Path | str, words: Sequence[str]) -> list[Entry]:
     """The trainings that a filter asks for; all, where it is empty.
 
@@ -132,7 +140,7 @@ def chosen(output: Path | str, words: Sequence[str]) -> list[Entry]:
         field, _, values = word.partition("=")
         known = {name for entry in every for name in entry.fields}
         if field not in known:
-            raise ReproError(f"{word}: no run has the field {field}{did_you_mean(field, known)}.")
+            raise ReproError(f"{word}: no run has the field {field}{_field_meant(field, values, known)}.")
         wanted = values.split(",")
         there = {value for entry in every if (value := entry.fields.get(field)) is not None}
         if not any(_alike(each, value) for each in there for value in wanted):

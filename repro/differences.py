@@ -239,7 +239,9 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
         same, total = int(shown.same.sum()), int(shown.numbers.sum())
         status = int(same < total or at_the_end or (measured and not in_common))
         which = f"{_named(seeds)}, at iterations that both have"
-        print(f"results of {which}: {same} of {total} numbers are the same")
+        of_training = 0 if every else int(shown.numbers[shown.readout == TRAINING].sum())
+        beside = f" ({of_training} of them are the trainings' own, which --all shows)" if of_training else ""
+        print(f"results of {which}: {same} of {total} numbers are the same{beside}")
         for name, side in (("A", a), ("B", b)):
             if alone := set(side.seed) - seeds:
                 print(f"  left out there: {_named(alone)}, of {name} alone")

@@ -152,7 +152,7 @@ def show(planned: Sequence[Outlook], jobs: int) -> None:
     from repro.tracking.progress import console  # noqa: PLC0415
 
     if planned:
-        table = Table("key", "training", "state", "minutes left", "MB", "by", box=None)
+        table = Table("key", "training", "state", "minutes left", "MB", "estimated from", box=None)
         above = ""
         for each in planned:
             source = _AS_ABOVE if each.source and each.source == above else each.source
@@ -177,7 +177,8 @@ def totals(planned: Sequence[Outlook], jobs: int) -> str:
     known = [each.minutes for each in planned if each.minutes is not None]
     all_left, at_once = _sum(known, 1), _sum(known, jobs)
     unknown = len(planned) - len(known)
-    left = f"about {_long(all_left)} of training left, {_long(at_once)} with {jobs} at once, and {_beside(planned)}"
+    about = "about " if all_left[1] >= 0.05 else ""
+    left = f"{about}{_long(all_left)} of training left, {_long(at_once)} with {jobs} at once, and {_beside(planned)}"
     lengths = [*([left] if known or not unknown else []), *([f"{unknown} of unknown length"] if unknown else [])]
     return f"{len(planned)} training(s): {counted}; {', and '.join(lengths)}; {_disk(planned)}"
 

@@ -30,7 +30,7 @@ from yaml import YAMLError
 from repro.config import composed
 from repro.config.checks import check_device, check_settings, check_with_game, game_for_checks, readout_of, settings
 from repro.config.composed import check_choices, check_keys, one_sentence
-from repro.config.game_defaults import is_settled, with_defaults
+from repro.config.game_defaults import chosen, is_settled, with_defaults
 from repro.config.jobs import MOST_AT_ONCE, check_single, is_about_launching, jobs_of, quoted, set_afterwards
 from repro.config.keys import register_schemas, training_key
 from repro.config.memory import check_memory
@@ -242,6 +242,17 @@ def measured_otherwise(config: Config, overrides: Sequence[str], config_dir: str
     check_with_game(changed, game_for_checks(changed))
     check_memory(changed, game_for_checks(changed), trains=False)
     return changed
+
+
+def before_hydra(overrides: Sequence[str], config_dir: str | None) -> list[str]:
+    """What Hydra, if it is to show a run by itself, needs before the run's overrides to compose what `plan` does.
+
+    Raises:
+        ReproError: it cannot be composed.
+    """
+    with _composing(config_dir, overrides):
+        job = [override for override in overrides if not is_about_launching(override)]
+        return chosen([*_SEARCHED, *job], [CONF, *_FOLDERS])
 
 
 @contextmanager

@@ -209,7 +209,7 @@ def totals_in_words(every: Sequence[Target]) -> str:
     corrected = [verdict for result in results for verdict in result.after_holm if verdict is not None]
     return (
         f"Of {len(verdicts)} claims, {claims_of.counted(verdicts).replace(NOT_TESTABLE, 'not testable')}. With Holm's "
-        f"correction for the many claims of a page, of the {len(corrected)} that are measured with intervals, "
+        f"correction for the many claims of a page, of the {len(corrected)} that have a p-value, "
         f"{claims_of.counted(corrected)}.\n"
     )
 

@@ -106,10 +106,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         where = elsewhere(options)
         _check_options(overrides)
-        asked = options.cfg or options.info
+        asked = options.cfg is not None or options.info is not None
         if asked and options.multirun:
-            raise ReproError("--cfg and --info show one run; they must come without -m, with one value for each key.")
-        if asked or any(text.startswith("-") for text in overrides) or (options.multirun and _has_sweeper(overrides)):
+            raise ReproError("--cfg and --info do not go with -m; leave it out, and give each key one value.")
+        if asked:
+            from repro.planning import before_hydra  # noqa: PLC0415  (as above)
+
+            told = [word for word in overrides if not word.startswith("-") and ("=" in word or word.startswith("~"))]
+            # Hydra takes its overrides in one row.
+            first = words.index(told[0]) if told else len(words)
+            sys.argv[1:] = [*words[:first], *before_hydra(told, options.config_dir), *words[first:]]
+            return _ask_hydra()
+        if any(text.startswith("-") for text in overrides) or (options.multirun and _has_sweeper(overrides)):
             return _ask_hydra()
         check_first_words(overrides)
         if options.config_dir is None:

@@ -233,7 +233,7 @@ def _foresee(config: StudyConfig, default: Sequence[Config], config_dir: str | N
     print(f"study {config.study}: {ended} of {config.trials} trial(s) ended, {begun} begun")
     then = f", and what is not done of the best and the default on {len(fresh)} fresh seed(s)" if fresh else ""
     print(f"left: {left} trial(s) of {len(config.seeds)} training(s) each{then}.")
-    print("The default's trainings, which need not take as long as those:")
+    print("Of these it is not known how long they take; the default's trainings alone, which need not take as long:")
     show(outlooks([Run([each], {}) for each in [*default, *compared]], Path(config.output_dir).absolute()), config.jobs)
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 
@@ -27,13 +28,11 @@ def _one_thread():
         yield
 
 
-def _published() -> dict[str, tuple[int, int]]:
-    """What is published: each file's size and time."""
-    files = [
-        ROOT / "README.md",
-        *(path for path in (ROOT / "paper_figures").rglob("*") if "__pycache__" not in path.parts),
-    ]
-    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files if path.is_file()}
+def _published() -> dict[str, str]:
+    """What is published: a digest of each file."""
+    kinds = ("*.md", "results/*/*", "*.svg")
+    files = [ROOT / "README.md", *(path for kind in kinds for path in (ROOT / "paper_figures").glob(kind))]
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -41,7 +40,9 @@ def _nothing_is_published_by_tests():
     """One that publishes into the project instead of its own folder would spoil what people and other tests read."""
     before = _published()
     yield
-    assert _published() == before
+    after = _published()
+    changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    assert not changed, f"a test published into the project, or somebody else wrote there meanwhile: {changed}"
 
 
 @pytest.fixture

@@ -67,5 +67,5 @@ def test_an_option_that_neither_a_run_nor_hydra_has(capsys):
 @pytest.mark.parametrize("asked", [["--cfg", "job"], ["--info=config"], ["--info"], ["-c", "job"]])
 def test_hydra_shows_one_run_and_no_sweep(capsys, asked):
     assert run.main(["-m", "game=kuhn", "seed=range(2)", *asked]) == 2
-    shows = "error: --cfg and --info show one run; they must come without -m, with one value for each key.\n"
+    shows = "error: --cfg and --info do not go with -m; leave it out, and give each key one value.\n"
     assert capsys.readouterr().err == shows

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import sys
 
+import pytest
+import yaml
+
+from repro import run
 from repro.config.keys import register_schemas
 from repro.config.schema import ALGORITHMS
 from repro.errors import ReproError
@@ -47,6 +51,19 @@ def test_every_algorithm_can_be_asked_for_on_every_game_that_it_plays(algorithm)
             refused[game] = str(error)
     assert GAMES - refused.keys() == PLAYED[algorithm]
     assert all(game in sentence or "on Hold'em games" in sentence for game, sentence in refused.items())
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_hydra_shows_them_as_a_run_has_them(before, capsys, monkeypatch):
+    asked, what = ["game=kuhn", "algorithm=deep_cfr", "algorithm.value.batch_size=7"], ["-c", "job", "-p", "algorithm"]
+    words = [*what, *asked] if before else [*asked, *what]
+    monkeypatch.setattr(sys, "argv", ["run", *words])
+    assert run.main() == 0
+    shown = yaml.safe_load(capsys.readouterr().out)
+    (config,) = configs(*asked)
+    assert shown["regret_unit"] == config.algorithm.regret_unit
+    assert shown["value"]["steps"] == config.algorithm.value.steps
+    assert shown["value"]["batch_size"] == 7
 
 
 @pytest.mark.slow

@@ -383,7 +383,7 @@ def test_the_readmes_table_is_that_of_what_is_published():
 
 def test_a_square_tells_what_the_correction_for_many_claims_leaves():
     assert kind(HELD, HELD) == "held"
-    assert kind(HELD, None) == "held, without an interval"
+    assert kind(HELD, None) == "held, no p-value to correct"
     assert kind(DID_NOT_HOLD, UNDECIDED) == "did not hold, not after Holm's correction"
     assert kind(UNDECIDED, UNDECIDED) == "undecided"
 

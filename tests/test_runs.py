@@ -223,6 +223,7 @@ def test_an_export_of_what_is_not_there_is_refused(outputs, tmp_path, capsys):
         (["gam=kuhn"], "gam=kuhn: no run has the field gam (did you mean game?)."),
         (["game=kuhnn"], "there is no run of game=kuhnn (did you mean kuhn?)."),
         (["state=finishd,runing"], "there is no run of state=finishd,runing (did you mean finished?)."),
+        (["target=kuhn"], "target=kuhn: no run has the field target; those of a figure are target.NAME=SCALE."),
         (["muon=1"], "muon=1: no run has the field muon (did you mean value.muon?)."),
         (["output_dir=x"], "output_dir is where the runs are, which here is said by --output FOLDER."),
         (["seed=99"], "there is no run of seed=99."),

@@ -40,6 +40,12 @@ def with_defaults(overrides: Sequence[str], folders: Iterable[Path]) -> tuple[Di
     return changed, f"{asked}: by default {taken or 'nothing else'} ({GROUP}=none leaves that out)"
 
 
+def chosen(overrides: Sequence[str], folders: Iterable[Path]) -> list[str]:
+    """What stands before a run's overrides where Hydra is to compose it with its game's own defaults."""
+    choice = _choice(compose("config", list(overrides)), overrides, folders)
+    return [] if choice is None else [f"{GROUP}={choice}"]
+
+
 def is_settled(overrides: Iterable[str]) -> bool:
     """Whether a run says itself what it takes, so that its game's defaults are not looked for."""
     return any(override.lstrip("+~").startswith(_SETTLED) for override in overrides)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from repro.published import SOURCES, Target
 
-_AFTER, _WITHOUT = "not after Holm's correction", "without an interval"
+_AFTER, _WITHOUT = "not after Holm's correction", "no p-value to correct"
 _KINDS = {
     HELD: ("#0072b2", "#0072b2"),
     f"{HELD}, {_AFTER}": ("#cfe5f3", "#0072b2"),
