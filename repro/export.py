@@ -7,7 +7,8 @@ A row is one number. Columns, in this order:
   figures' data, `paper_figures/frame.py`); null, which is no limit, is infinity in a column of numbers;
 - `readout`, what was measured, or `training`; `evaluation`, by what, and `evaluation_key`, which tells apart
   evaluations of one name that measure something else (more boards, other opponents);
-- `metric`, `step` (iteration), `value`.
+- `metric`, `step` (iteration), `value`; in metrics of a strategy hands are numbers, the lowest is 0, and actions are
+  call and raise where a player checks and bets, too.
 
 The words say which runs (`repro.catalogue`): keys, or fields with their values. Without `--unfinished` only finished
 trainings are taken. The ending of the file decides its kind: `.csv`, `.csv.gz` or `.parquet`.
