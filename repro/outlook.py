@@ -36,6 +36,8 @@ FINISHED, BUSY, NEW, ANEW = "finished", "being done by another command", "new", 
 TO_MEASURE, TO_COLLECT = "trained, to be measured", "finished, to be collected"
 _UNKNOWN = "?"
 _AS_ABOVE = "as above"
+_SHOWN = 0.1
+"""Of minutes, the least that is told."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,7 @@ def totals(planned: Sequence[Outlook], jobs: int) -> str:
     known = [each.minutes for each in planned if each.minutes is not None]
     all_left, at_once = _sum(known, 1), _sum(known, jobs)
     unknown = len(planned) - len(known)
-    about = "about " if all_left[1] >= 0.05 else ""
+    about = "" if 0 < all_left[1] < _SHOWN else "about "
     left = f"{about}{_long(all_left)} of training left, {_long(at_once)} with {jobs} at once, and {_beside(planned)}"
     lengths = [*([left] if known or not unknown else []), *([f"{unknown} of unknown length"] if unknown else [])]
     return f"{len(planned)} training(s): {counted}; {', and '.join(lengths)}; {_disk(planned)}"
@@ -220,13 +222,15 @@ def _sum(spans: Sequence[Span], jobs: int) -> Span:
 def _number(minutes: Span | None) -> str:
     if minutes is None:
         return _UNKNOWN
-    if 0 < minutes[1] < 0.05:
-        return "< 0.1"
+    if 0 < minutes[1] < _SHOWN:
+        return f"< {_SHOWN}"
     return " to ".join(dict.fromkeys(f"{end:.1f}" for end in minutes))
 
 
 def _long(minutes: Span) -> str:
     """A span of minutes, or where these are many, of hours or days."""
+    if 0 < minutes[1] < _SHOWN:
+        return f"less than {_SHOWN} minutes"
     per, unit = next(
         (p, u) for p, u in ((1440, "days"), (60, "hours"), (1, "minutes")) if minutes[0] >= 2 * p or p == 1
     )

@@ -145,7 +145,7 @@ def test_a_target_is_planned_without_being_made(tmp_path, monkeypatch, capsys):
         "sys.argv", ["figure", "kuhn", "--scale", "smoke", "--plan", "--output", str(tmp_path / "none")]
     )
     assert figure.main() == 0
-    assert " new; about " in capsys.readouterr().out.splitlines()[-1]
+    assert " of training left, " in capsys.readouterr().out.splitlines()[-1]
     assert not (tmp_path / "none").exists()
 
 
