@@ -18,7 +18,7 @@ from paper_figures.exploitability_curves import label_axis, unless_smoke
 from paper_figures.frame import curves, values
 from paper_figures.page import folded
 from paper_figures.sweeps import Sweep, against
-from repro.evaluation.statistics import as_ratio, difference, digits, mean_ci
+from repro.evaluation.statistics import Estimate, as_ratio, difference, digits, mean_ci
 
 TITLE, GAME = "D2CFR, ours", "Leduc"
 SHOWS = "what D2CFR's margins come from: its baselines with whose hyperparameters, and who wins against whom"
@@ -251,15 +251,18 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 
 
 def _claims_of_pairs(data: pd.DataFrame) -> Iterator[Claim]:
+    """Nothing where they have not met."""
     for ours, other in PAIRS:
         winnings = won(data, ours, other)
         if winnings is not None:
-            measured = mean_ci(winnings)
-            yield Claim(
-                f"{ours.key}_beats_{other.key}", f"{ours.name}, beats the Deep CFR of its own trainings", "ours",
-                unless_smoke(data, above(measured, 0)), measured, UNIT,
-                note="winnings at the end, exact; holds if above 0",
-            )  # fmt: skip
+            yield _beats(data, ours, other, "the Deep CFR of its own trainings", "ours", mean_ci(winnings))
+
+
+def _beats(data: pd.DataFrame, ours: Player, other: Player, whom: str, source: str, measured: Estimate) -> Claim:
+    return Claim(
+        f"{ours.key}_beats_{other.key}", f"{ours.name}, beats {whom}", source,
+        unless_smoke(data, above(measured, 0)), measured, UNIT, note="winnings at the end, exact; holds if above 0",
+    )  # fmt: skip
 
 
 def _claims_at_equal_cost(data: pd.DataFrame) -> Iterator[Claim]:
@@ -314,10 +317,7 @@ def _claims(data: pd.DataFrame, ours: Player, other: Player) -> Iterator[Claim]:
     measured = mean_ci(winnings)
     paper, half = PAPER[other.readout]
     verdict, note = matches.as_large(measured, paper, half)
-    yield Claim(
-        f"{ours.key}_beats_{other.key}", f"{ours.name}, beats {other.name}", "after Table I",
-        unless_smoke(data, above(measured, 0)), measured, UNIT, note="winnings at the end, exact; holds if above 0",
-    )  # fmt: skip
+    yield _beats(data, ours, other, other.name, "after Table I", measured)
     if data.scale.iloc[0] != "paper":
         verdict = NOT_TESTABLE
     yield Claim(

@@ -278,7 +278,7 @@ def _looked_up(target: str | None, options: Options, port: int) -> tuple[str, li
     client = open_store(uri)
     server = server_of(None, port)
     if target is not None:
-        links, means = links_to(client, target, options, port), f"{target}-{options.scale}-means"
+        links, means = links_to(client, target, options, port), views.of_means(target, options.scale, ()).key
         having = [e for e in client.search_experiments() if views.VIEW_TAG + means in e.tags]
         return uri, [*links, *(f"means with their intervals: {views.link(server, e, means)}" for e in having)]
     newest = [(experiment, views.newest(experiment)) for experiment in client.search_experiments()]
