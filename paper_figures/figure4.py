@@ -33,15 +33,18 @@ SWEEPS = (
     # 30,000 buckets, coarser, about as many as the later version's figure has clusters, and lossless.
     Sweep(
         "abstractions", "experiment=fhp_abstractions algorithm.buckets=100,1000,10000,30000,100000,null seed=range(3)",
-        {"laptop": "algorithm.buckets=100,1000,30000,null", "smoke": "algorithm.buckets=10,null seed=range(1)"},
+        {
+            "laptop": "algorithm.buckets=100,1000,30000,null", "gpu": "device=cpu",
+            "smoke": "algorithm.buckets=10,null seed=range(1)",
+        },
     ),
     # "Fast" and "slow"; with less time both have fewer traversals, and at night, where fits take hours, there is one.
     # Figure 5 has the same trainings, but for those of night, whose fits grow.
     Sweep(
         "deep_cfr", "experiment=fhp_deep_cfr algorithm.traversals=30000,2000000 seed=range(3)",
         {
-            "laptop": "algorithm.traversals=10000,100000", "night": "algorithm.traversals=100000",
-            "smoke": "algorithm.traversals=300,600 seed=range(1)",
+            "laptop": "algorithm.traversals=10000,100000", "gpu": "algorithm.traversals=100000",
+            "night": "algorithm.traversals=100000", "smoke": "algorithm.traversals=300,600 seed=range(1)",
         },
     ),
 )  # fmt: skip

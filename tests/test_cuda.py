@@ -35,11 +35,24 @@ AFTER = {"devn": "devn_data", "leaves": "leaves_data"}
 @pytest.mark.parametrize("name", GAMES)
 @pytest.mark.parametrize("build", [value_network, average_network])
 @pytest.mark.parametrize(
-    "options", [{}, {"averaging": 0.9}, {"focus": 0.2}, {"muon_over_adam": 7.0}, {"bf16": True}], ids=str
+    "options",
+    [{}, {"averaging": 0.9}, {"focus": 0.2}, {"muon_over_adam": 7.0}, {"precision": "tf32"}, {"precision": "bf16"}],
+    ids=str,
 )
-@pytest.mark.parametrize("count", [1, 3])
-def test_replayed_steps_are_those_of_the_cpu(name: str, build: Any, options: dict[str, Any], count: int):
+@pytest.mark.parametrize(("count", "parts"), [(1, 1), (3, 1), (3, 16)])
+def test_replayed_steps_are_those_of_the_cpu(name: str, build: Any, options: dict[str, Any], count: int, parts: int):
     """Of networks with minibatches of their own, from the same start and in two fits."""
+    _compare(name, build, options, count, parts, compiled=False)
+
+
+@pytest.mark.parametrize("options", [{"focus": 0.2, "muon_over_adam": 7.0}, {"averaging": 0.9, "precision": "tf32"}])
+@pytest.mark.parametrize(("count", "parts"), [(1, 1), (3, 16)])
+def test_compiled_steps_are_those_of_the_cpu(options: dict[str, Any], count: int, parts: int):
+    torch.compiler.reset()
+    _compare("fhp", value_network, options, count, parts, compiled=True)
+
+
+def _compare(name: str, build: Any, options: dict[str, Any], count: int, parts: int, compiled: bool) -> None:
     rows, steps, found = 64, 20, []
     batches = [minibatches(met(game_of(name)), seed, steps, rows) for seed in range(count)]
     for device in ("cpu", "cuda"):
@@ -50,16 +63,17 @@ def test_replayed_steps_are_those_of_the_cpu(name: str, build: Any, options: dic
         matrices = hidden_matrices(networks[0]) if "muon_over_adam" in options else NO_MATRICES
         start = [torch.cat([p.detach().flatten() for p in n.parameters()]).to(device) for n in networks]
         moved = [[_on(batch, device) for batch in of_one] for of_one in batches]
+        how: dict[str, Any] = {"parts": parts, "compiled": compiled} if device == "cuda" else {}
         stacked = StackedAdam(
-            networks[0].to(device), features.fixed_rows, count, rows, 0.1, matrices=matrices, **options
+            networks[0].to(device), features.fixed_rows, count, rows, 0.1, matrices=matrices, **options, **how
         )  # fmt: skip
         for _ in range(2):
             stacked.load(start)
             losses = fit_together(stacked, zip(*moved, strict=True), steps, 1e-3, "cosine")
         found.append((losses, (stacked.flat - torch.stack(start)).cpu()))
     (expected_losses, expected), (losses, ours) = found
-    assert losses == pytest.approx(expected_losses, rel=0.02 if options.get("bf16") else 1e-3)
-    assert float((ours - expected).norm()) < (0.3 if options.get("bf16") else 0.02) * float(expected.norm())
+    assert losses == pytest.approx(expected_losses, rel=0.02 if "precision" in options else 1e-3)
+    assert float((ours - expected).norm()) < (0.3 if "precision" in options else 0.02) * float(expected.norm())
 
 
 def _on(batch: Any, device: str) -> Any:

@@ -113,7 +113,7 @@ def test_one_seed_on_a_cpu_is_trained_as_ever():
         (["seeds=[]"], "seeds is []; it must be different whole numbers"),
         (["algorithm=linear_cfr", "seeds=[0,1]"], "the algorithm linear_cfr trains one at a time"),
         (["algorithm.value.precision=bf16"], "algorithm.value.precision is bf16, which needs device=cuda"),
-        (["algorithm.value.precision=fp16"], "algorithm.value.precision is 'fp16'; it must be one of fp32, bf16"),
+        (["algorithm.value.precision=fp16"], "algorithm.value.precision is 'fp16'; it must be one of fp32, tf32, bf16"),
     ],
 )
 def test_bad_configuration_is_refused(overrides, sentence):

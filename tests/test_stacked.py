@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from repro.engine.sampling import SamplingEngine
 from repro.games import Game, load
 from repro.networks.holdem_features import HoldemFeatures
 from repro.networks.modules import Network, average_network, value_network
+from repro.networks.muon import NO_MATRICES, hidden_matrices
 from repro.networks.optimizers import FlatAdam
 from repro.policies.network import Uniform
 from tests.helpers.draws import seeded
@@ -56,8 +58,10 @@ def test_features_of_fixed_shape_are_the_features(name):
 
 @pytest.mark.parametrize("name", GAMES)
 @pytest.mark.parametrize("build", [value_network, average_network])
-@pytest.mark.parametrize(("schedule", "averaging"), [("constant", None), ("cosine", None), ("constant", 0.9)])
-def test_networks_trained_together_are_those_trained_alone(name, build, schedule, averaging):
+@pytest.mark.parametrize(
+    ("schedule", "averaging", "parts"), [("constant", None, 1), ("cosine", None, 4), ("constant", 0.9, 1)]
+)
+def test_networks_trained_together_are_those_trained_alone(name, build, schedule, averaging, parts):
     game = game_of(name)
     infosets, features = met(game), HoldemFeatures(game)
     torch.manual_seed(0)
@@ -65,7 +69,7 @@ def test_networks_trained_together_are_those_trained_alone(name, build, schedule
     clip_norm, rows, steps = 0.1, 32, 20
     optimizers = [FlatAdam(n, 1e-2, clip_norm, averaging) for n in networks]
     batches = [minibatches(infosets, seed, steps, rows) for seed in range(3)]
-    stacked = StackedAdam(networks[0], features.fixed_rows, 3, rows, clip_norm, averaging=averaging)
+    stacked = StackedAdam(networks[0], features.fixed_rows, 3, rows, clip_norm, averaging=averaging, parts=parts)
     # What a fit leaves behind must not reach the next one.
     for _ in range(2):
         stacked.load([o.flat.detach() for o in optimizers])
@@ -77,6 +81,27 @@ def test_networks_trained_together_are_those_trained_alone(name, build, schedule
         assert losses[i] == pytest.approx(alone, rel=1e-4)
         moved = (optimizer.flat - start).detach().abs().max()
         assert float((stacked.flat[i] - optimizer.flat).detach().abs().max()) < 1e-3 * float(moved)
+
+
+@pytest.mark.parametrize("options", [{}, {"focus": 0.2}, {"muon_over_adam": 7.0}, {"averaging": 0.9}], ids=str)
+@pytest.mark.parametrize(("count", "parts"), [(1, 1), (3, 4)])
+def test_a_compiled_step_is_the_step(options, count, parts, monkeypatch):
+    """As torch sees it before it makes kernels of it, for which it needs a compiler that not every machine has."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    torch.compiler.reset()
+    game = game_of("fhp")
+    infosets, features = met(game), HoldemFeatures(game)
+    networks = [value_network(NETWORK, features.columns, 3) for _ in range(count)]
+    matrices = hidden_matrices(networks[0]) if "muon_over_adam" in options else NO_MATRICES
+    start = [torch.cat([p.detach().flatten() for p in n.parameters()]) for n in networks]
+    batches, moved = [minibatches(infosets, seed, 2, 32) for seed in range(count)], []
+    for how in ({}, {"compiled": True, "parts": parts}):
+        stacked = StackedAdam(networks[0], features.fixed_rows, count, 32, 0.1, matrices=matrices, **options, **how)
+        for _ in range(2):
+            stacked.load(start)
+            fit_together(stacked, zip(*batches, strict=True), 2, 1e-3)
+        moved.append(stacked.flat - torch.stack(start))
+    assert float((moved[1] - moved[0]).norm()) < 1e-3 * float(moved[0].norm())
 
 
 def test_every_network_is_clipped_on_its_own():
@@ -103,8 +128,8 @@ def test_bfloat16_is_near_float32():
     network = value_network(NETWORK, features.columns, 3)
     start = torch.cat([p.detach().flatten() for p in network.parameters()])
     batches, moved = minibatches(infosets, 0, 10, 64), []
-    for bf16 in (False, True):
-        stacked = StackedAdam(network, features.fixed_rows, 1, 64, 1.0, bf16)
+    for precision in ("fp32", "bf16"):
+        stacked = StackedAdam(network, features.fixed_rows, 1, 64, 1.0, precision)
         stacked.load([start])
         fit_together(stacked, ([b] for b in batches), 10, 1e-3)
         moved.append(stacked.flat[0] - start)

@@ -10,6 +10,7 @@ steps are replayed as one graph.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import gcd
 from typing import Any
 
 from torch import Tensor, nn
@@ -18,6 +19,12 @@ from repro.algorithms.base import Iterative, Spent
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.stacked import StackedAdam, fit_together
 from repro.networks.inputs import fixed_inputs
+
+_WORTH_COMPILING = 50_000
+"""SGD steps from which on compiling them, for half a minute, saves more than that on a GPU."""
+
+_PARTS = 16
+"""Of a minibatch, where several networks' gradients are found at once (see `StackedAdam`)."""
 
 
 class Replicates(Iterative):
@@ -99,19 +106,30 @@ class Replicates(Iterative):
             def of_player(rows: Tensor) -> tuple[Tensor, Tensor]:
                 return inputs(rows + first)
 
+            on_gpu, rows = self.game.device.type == "cuda", regression.batch_size
             self._stacks[which, player] = StackedAdam(
                 run.architecture(which).to(self.game.device),
                 of_player,
                 len(self.models),
-                regression.batch_size,
+                rows,
                 regression.clip_norm,
-                regression.precision == "bf16",
+                regression.precision,
                 regression.averaging,
                 regression.focus,
                 optimizer.matrices,
                 optimizer.muon_over_adam,
+                compiled=on_gpu and self._steps_in_all(which) >= _WORTH_COMPILING,
+                parts=gcd(rows, _PARTS) if on_gpu and len(self.models) > 1 else 1,
             )
         return self._stacks[which, player]
+
+    def _steps_in_all(self, which: str) -> int:
+        """SGD steps that a player's `value` or `average` networks take in the whole training."""
+        run = next(self._runs())
+        regression, iterations = run.algorithm.regressions[which], run.iterations
+        if which == "value":
+            return regression.steps_until(iterations)
+        return sum(regression.steps_at(t) for t in range(1, iterations + 1) if run.algorithm.leaves_snapshot(t))
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 

@@ -13,13 +13,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import functional_call, vjp, vmap
+from torch.optim.adam import adam
 
 from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.regression import is_read, mean_loss, rate_at
 from repro.networks.inputs import Inputs
 from repro.networks.losses import importance
-from repro.networks.muon import NO_MATRICES, moved
+from repro.networks.muon import NO_MATRICES, matrices_at, moved
 from repro.networks.optimizers import average_share
 
 _WARM_UP = 3
@@ -36,25 +37,30 @@ class StackedAdam:
         count: networks.
         batch_size: rows of each network's minibatch.
         clip_norm: largest Euclidean norm of a network's gradient.
-        bf16: multiply matrices in bfloat16.
+        precision: of products of matrices on a CUDA device: `fp32`, or with its tensor cores `tf32` or `bf16`.
         averaging: as of `repro.networks.optimizers.FlatAdam`.
         focus: as of `repro.networks.losses.importance`; None: all errors count the same.
         matrices, muon_over_adam: as of `FlatAdam`; without, Adam moves all.
+        compiled: let torch compile the step, which takes some 20 s and gives the same to rounding.
+        parts: gradients are of so many parts of a minibatch, a divisor of `batch_size`, and then summed: products of
+            several networks' matrices are otherwise over all rows of a minibatch at once, one row after the other.
 
     Attributes:
         flat: `[count, parameters]`, each row in the order of `network.parameters()`.
     """
 
     def __init__(
-        self, network: nn.Module, inputs: Inputs, count: int, batch_size: int, clip_norm: float, bf16: bool = False,
-        averaging: float | None = None, focus: float | None = None,
-        matrices: NDArray[np.int64] = NO_MATRICES, muon_over_adam: float = 0.0,
+        self, network: nn.Module, inputs: Inputs, count: int, batch_size: int, clip_norm: float,
+        precision: str = "fp32", averaging: float | None = None, focus: float | None = None,
+        matrices: NDArray[np.int64] = NO_MATRICES, muon_over_adam: float = 0.0, compiled: bool = False,
+        parts: int = 1,
     ) -> None:  # fmt: skip
         first = next(network.parameters())
         device, rows = first.device, (count, batch_size)
-        self._network, self._inputs, self._clip_norm, self._bf16 = network, inputs, clip_norm, bf16
+        self._network, self._inputs, self._clip_norm, self._precision = network, inputs, clip_norm, precision
+        self._compiled, self._parts = compiled, parts
         self._averaging, self._focus, self._taken = averaging, focus, 0
-        self._matrices, self._muon_over_adam = matrices, muon_over_adam
+        self._matrices, self._muon_over_adam = matrices_at(matrices), muon_over_adam
         self.flat = torch.zeros(count, sum(p.numel() for p in network.parameters()), device=device)
         self._gradient, self._mean, self._square = (torch.zeros_like(self.flat) for _ in range(3))
         self._average = None if averaging is None else torch.zeros_like(self.flat)
@@ -62,16 +68,20 @@ class StackedAdam:
         self._share = torch.zeros((), device=device)
         # One network alone is called as it is, which takes half as many operations.
         self._parameters: dict[str, Tensor] = {}
-        begin, counts = 0, () if count == 1 else (count,)
+        begin, counts = 0, () if count * parts == 1 else (count,)
         for name, p in network.named_parameters():
             part = slice(begin, begin := begin + p.numel())
-            self._parameters[name] = self.flat[:, part].view(*counts, *p.shape).requires_grad_()
+            self._parameters[name] = self.flat[:, part].view(*counts, *p.shape)
         infosets = torch.zeros(rows, dtype=torch.int64, device=device)
         actions = inputs(infosets[0, :1])[1].shape[1]
         self._infosets = infosets
         self._weight = torch.zeros(*rows, 1, device=device)
         self._target, self._output = (torch.zeros(*rows, actions, device=device) for _ in range(2))
-        self._run: Callable[[], object] = self._capture() if device.type == "cuda" else self._step
+        if compiled:
+            self._take = torch.compile(self._step, fullgraph=True, dynamic=False)
+        else:
+            self._take = self._step
+        self._run: Callable[[], object] = self._capture() if device.type == "cuda" else self._take
 
     def load(self, parameters: Sequence[Tensor]) -> None:
         """Start from one vector per network, with fresh moments."""
@@ -103,53 +113,62 @@ class StackedAdam:
         """`[count]` weighted squared errors that the last step met."""
         return ((self._output - self._target).square() * self._weight).sum((1, 2))
 
-    def _outputs(self, x: Tensor, legal: Tensor) -> Tensor:
+    def _outputs(self, parameters: dict[str, Tensor], x: Tensor, legal: Tensor) -> Tensor:
         """`[count, batch_size, actions]` of all rows, network by network."""
-        count = len(self.flat)
-        if count == 1:
-            return functional_call(self._network, self._parameters, (x, legal))[None]
-        rows = (part.unflatten(0, (count, -1)) for part in (x, legal))
-        return vmap(lambda p, *its: functional_call(self._network, p, its))(self._parameters, *rows)
+        groups = len(self.flat) * self._parts
+        if groups == 1:
+            return functional_call(self._network, parameters, (x, legal))[None]
+        own = {name: p.repeat_interleave(self._parts, 0) for name, p in parameters.items()}
+        rows = (part.unflatten(0, (groups, -1)) for part in (x, legal))
+        outputs = vmap(lambda p, *its: functional_call(self._network, p, its))(own, *rows)
+        return outputs.reshape(self._output.shape)
 
     def _step(self) -> None:
         count = len(self.flat)
         x, legal = self._inputs(self._infosets.flatten())
-        autocast = torch.autocast(self.flat.device.type, torch.bfloat16, enabled=self._bf16, cache_enabled=False)
-        with torch.enable_grad(), autocast:
-            output = self._outputs(x, legal)
+        bf16 = self._precision == "bf16"
+        with torch.autocast(self.flat.device.type, torch.bfloat16, enabled=bf16, cache_enabled=False):
+            output, pull, *_ = vjp(lambda p: self._outputs(p, x, legal), self._parameters)
         with torch.no_grad():
             self._output.copy_(output)
             # The squared error's gradient, as the minibatch's weights have it.
             error = 2 * self._weight * (self._output - self._target)
             if self._focus is not None:
                 error *= importance(self._output, self._focus)
-            gradients = torch.autograd.grad(output, list(self._parameters.values()), error.to(output.dtype))
-            torch.cat([g.reshape(count, -1) for g in gradients], 1, out=self._gradient)
+            gradients = pull(error.to(output.dtype))[0].values()
+            self._gradient.copy_(torch.cat([g.reshape(count, -1) for g in gradients], 1))
             norm = torch.linalg.vector_norm(self._gradient, dim=1, keepdim=True)
             self._gradient.div_(norm.div_(self._clip_norm).clamp_(min=1.0))
             before = self.flat.clone() if len(self._matrices) else None
-            torch._fused_adam_(
-                [self.flat], [self._gradient], [self._mean], [self._square], [], [self._step_number.add_(1)],
+            # Its fused kernel cannot be compiled, and need not be: what is compiled is fused.
+            adam(
+                [self.flat], [self._gradient], [self._mean], [self._square], [], [self._step_number],
                 lr=self._rate, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, amsgrad=False, maximize=False,
+                fused=not self._compiled, foreach=False, capturable=self._compiled,
             )  # fmt: skip
             if before is not None:
                 rate = self._rate * self._muon_over_adam
-                for part, matrix in moved(self._matrices, before, self._gradient, self._mean, rate):
-                    self.flat[:, part] = matrix
+                ends = moved(self._matrices, before, self._gradient, self._mean, rate)
+                for matrix, end in zip(self._matrices, ends, strict=True):
+                    self.flat[:, matrix.part] = end
             if self._average is not None:
                 self._average.lerp_(self.flat, self._share)
 
     def _capture(self) -> Callable[[], object]:
-        """Record `_step` as a graph. What it does to parameters and moments meanwhile, `load` undoes."""
+        """Record the step as a graph. What it does to parameters and moments meanwhile, `load` undoes."""
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high" if self._precision == "tf32" else "highest")
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(_WARM_UP):
-                self._step()
+                self._take()
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            self._step()
+            self._take()
+        # The graph keeps the kernels that were chosen.
+        torch.set_float32_matmul_precision(before)
         return graph.replay
 
 

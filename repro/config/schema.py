@@ -53,8 +53,8 @@ class RegressionConfig:
     clip_norm: float = above(0, 10.0)
     # The learning rate over a fit: constant, or falling to 0 along half a cosine (this suite's own option).
     schedule: str = one_of("constant", "cosine", default="constant")
-    # Matrix products in float32, or in bfloat16 (only with device=cuda).
-    precision: str = one_of("fp32", "bf16", default="fp32")
+    # Matrix products in float32; or, with device=cuda only, of factors rounded to TensorFloat-32 or bfloat16.
+    precision: str = one_of("fp32", "tf32", "bf16", default="fp32")
     # Weights at the start of a fit: those of the player's previous network, or random ones.
     start: str = one_of("previous", "random")
     # From this CFR iteration on fits start from random weights after all (this suite's own option); null: as `start`.

@@ -10,6 +10,7 @@ such as that of the betting branch, are moved by Muon.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -77,23 +78,32 @@ def orthogonalised_together(matrices: Sequence[Tensor]) -> Iterator[Tensor]:
         yield (found if _lies(matrix) else found.mT)[..., : matrix.shape[-2], : matrix.shape[-1]]
 
 
+@dataclass(frozen=True)
+class Matrix:
+    """Where a hidden matrix is among the parameters, its rows and columns, and its `stretch`."""
+
+    part: slice
+    shape: tuple[int, int]
+    stretch: float
+
+
+def matrices_at(matrices: NDArray[np.int64]) -> list[Matrix]:
+    """Those of `hidden_matrices`, one by one."""
+    return [Matrix(slice(b, b + r * c), (r, c), float(stretch(r, c))) for b, r, c in matrices.tolist()]
+
+
 def moved(
-    matrices: NDArray[np.int64], before: Tensor, gradient: Tensor, momentum: Tensor, rate: Tensor | float
-) -> list[tuple[slice, Tensor]]:
-    """Where each matrix is among the parameters, and what Muon's step makes of it.
+    matrices: Sequence[Matrix], before: Tensor, gradient: Tensor, momentum: Tensor, rate: Tensor | float
+) -> list[Tensor]:
+    """What Muon's step makes of each matrix, `[..., rows * columns]`.
 
     Args:
-        matrices: as of `hidden_matrices`.
         before, gradient, momentum: `[..., parameters]`: before the step, clipped, and with this gradient in it.
     """
-    parts = [(slice(begin, begin + r * c), (r, c)) for begin, r, c in matrices.tolist()]
-    along = [gradient[..., p].lerp(momentum[..., p], MOMENTUM).unflatten(-1, shape) for p, shape in parts]
+    along = [gradient[..., m.part].lerp(momentum[..., m.part], MOMENTUM).unflatten(-1, m.shape) for m in matrices]
     directions = orthogonalised_together(along) if gradient.is_cuda and along else map(orthogonalised, along)
-    found = []
-    for (part, shape), direction in zip(parts, directions, strict=True):
-        step = rate * stretch(*shape) * direction.flatten(-2)
-        found.append((part, before[..., part] - step))
-    return found
+    steps = [rate * m.stretch * d.flatten(-2) for m, d in zip(matrices, directions, strict=True)]
+    return [before[..., m.part] - step for m, step in zip(matrices, steps, strict=True)]
 
 
 @compiled_unchecked

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from repro.networks.muon import NO_MATRICES, hidden_matrices, moved
+from repro.networks.muon import NO_MATRICES, hidden_matrices, matrices_at, moved
 
 Float32: TypeAlias = NDArray[np.float32]
 
@@ -137,8 +137,10 @@ class FlatAdam(FlatOptimizer):
         if before is not None:
             # The kernel leaves the gradient as it was clipped.
             rate = self.param_groups[0]["lr"] * self.muon_over_adam
-            for part, matrix in moved(self.matrices, before, gradient, state["exp_avg"], rate):
-                self.flat.data[part] = matrix
+            matrices = matrices_at(self.matrices)
+            ends = moved(matrices, before, gradient, state["exp_avg"], rate)
+            for matrix, end in zip(matrices, ends, strict=True):
+                self.flat.data[matrix.part] = end
         if self.averaging is not None:
             # As a tensor, which a GPU is not waited for to tell.
             share = average_share(self.averaging, state["step"].double())
