@@ -43,7 +43,7 @@ SWEEPS = (
     Sweep(
         "deep_cfr", "experiment=fhp_deep_cfr algorithm.traversals=30000,2000000 seed=range(3)",
         {
-            "laptop": "algorithm.traversals=10000,100000", "gpu": "algorithm.traversals=100000",
+            "laptop": "algorithm.traversals=10000,100000", "gpu": "algorithm.traversals=100000 device=cuda",
             "night": "algorithm.traversals=100000", "smoke": "algorithm.traversals=300,600 seed=range(1)",
         },
     ),
