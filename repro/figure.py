@@ -126,7 +126,7 @@ def _elsewhere(names: Sequence[str], runs: Sequence[Run], options: Options, wher
     if where.collects:
         return 1 if cluster.collect(runs, again) else 0
     runs = _forced(runs, options)
-    together = union(runs) if options.device == "cpu" else _batched(union(runs))
+    together = _batched(union(runs))
     if where.part is not None:
         return cluster.do_part(together, where.part, options.jobs, again)
     return cluster.submit(together, where, options.jobs, again)
@@ -144,7 +144,7 @@ def _run(runs: Sequence[Run], sweeps: Sequence[PlannedSweep], options: Options) 
     from repro.planning import check_here  # noqa: PLC0415
 
     runs = _forced(runs, options)
-    distinct = union(runs) if options.device == "cpu" else _batched(union(runs))
+    distinct = _batched(union(runs))
     due = [run for run in distinct if options.force or any(not _is_done(config) for config in run.configs)]
     check_here(due)
     for sweep in sweeps:
@@ -233,7 +233,7 @@ def _show(target: str, plan: Planned, data: pd.DataFrame, options: Options) -> N
 
 
 def _batched(runs: Sequence[Run]) -> list[Run]:
-    """Runs that differ by their seed alone as one, where their algorithm can: together they fill a GPU.
+    """Runs on a GPU that differ by their seed alone as one, where their algorithm can: together they fill it.
 
     Those of other labels, which seeds that only some of several targets ask for have, are by themselves.
     """
@@ -243,7 +243,8 @@ def _batched(runs: Sequence[Run]) -> list[Run]:
     groups: dict[str, list[Run]] = {}
     for run in runs:
         alike = json.dumps([hyperparameters(run.config), dict(run.labels)], sort_keys=True)
-        alone = "" if run.config.algorithm.trains_together(run.config) else run.key
+        together = run.config.device == "cuda" and run.config.algorithm.trains_together(run.config)
+        alone = "" if together else run.key
         groups.setdefault(alike + alone, []).append(run)
     seeds = [sorted((c for run in group for c in run.configs), key=lambda c: c.seed) for group in groups.values()]
     return [

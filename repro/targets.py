@@ -163,7 +163,9 @@ def plan_target(
     most = 0
     for sweep in (s for s in module.SWEEPS if options.scale in (s.only or (options.scale,))):
         asked = sweep.arguments(options.scale)
-        where = [part for part in _where(options) if not _says(asked, part.partition("=")[0])]
+        settled = {override.partition("=")[0] for override in asked}
+        # A sweep may say the device itself, where its algorithm or its scale has use for one alone.
+        where = [override for override in _where(options) if override.partition("=")[0] not in settled]
         overrides = [*asked, f"target={target}", *where]
         sweep_runs = composed(tuple(overrides))
         every = list(dict.fromkeys(config.seed for run in sweep_runs for config in run.configs))
@@ -181,11 +183,6 @@ def plan_target(
     if options.seeds is not None and options.seeds > most:
         raise ReproError(f"--seeds is {options.seeds}; {target} has {most} at the most at scale {options.scale}.")
     return planned, titled_together(runs)
-
-
-def _says(overrides: Sequence[str], key: str) -> bool:
-    """Whether a sweep settles a key itself, such as the device where its algorithm has no use for another."""
-    return any(override.startswith(f"{key}=") for override in overrides)
 
 
 def _with_seeds(overrides: Sequence[str], seeds: Sequence[int]) -> list[str]:

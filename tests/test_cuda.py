@@ -73,7 +73,9 @@ def _compare(name: str, build: Any, options: dict[str, Any], count: int, parts: 
         found.append((losses, (stacked.flat - torch.stack(start)).cpu()))
     (expected_losses, expected), (losses, ours) = found
     assert losses == pytest.approx(expected_losses, rel=0.02 if "precision" in options else 1e-3)
-    assert float((ours - expected).norm()) < (0.3 if "precision" in options else 0.02) * float(expected.norm())
+    # Rounding is magnified by every step, in which a unit may be on or off.
+    most = 0.3 if "precision" in options else 0.1 if compiled else 0.02
+    assert float((ours - expected).norm()) < most * float(expected.norm())
 
 
 def _on(batch: Any, device: str) -> Any:

@@ -43,6 +43,16 @@ def keys(target: str, sweep: str = "") -> list[str]:
 # -- planning --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_sweep_may_say_the_device_itself_and_seeds_on_a_gpu_are_one_run(tmp_path, device):
+    _, runs = plan_target("figure4", options("gpu", tmp_path, device=device))
+    done = figure._batched(runs)
+    seeds = {run.config.device: {len(each.configs) for each in done if each.config.device == run.config.device}
+             for run in done}  # fmt: skip
+    assert seeds == {"cpu": {1}, "cuda": {3}}
+    assert len(done) == len(runs) - 2
+
+
 def test_a_target_that_is_planned(tmp_path):
     sweeps, runs = plan_target("figure1", options("smoke", tmp_path))
     assert [sweep.name for sweep in sweeps] == ["published", "aggregated", "linear_cfr"]

@@ -98,6 +98,14 @@ def test_leduc_can_be_trained_as_several_seeds():
         assert metrics_of(model)["sd_cfr"] == pytest.approx(metrics_of(alone)["sd_cfr"], rel=2e-3)
 
 
+def test_steps_in_all_are_those_of_all_fits():
+    value, average = (RegressionConfig(steps=n, batch_size=64, start="random", more_steps=2) for n in (10, 100))
+    batched = together([model_of(seed, value=value, average=average) for seed in (0, 1)])
+    assert model_of(0).algorithm.snapshot_iterations() == [2, 4]
+    assert batched._steps_in_all("value") == 10 + 12 + 14 + 16
+    assert batched._steps_in_all("average") == 102 + 106
+
+
 def test_one_seed_on_a_cpu_is_trained_as_ever():
     model = model_of(0)
     assert together([model]) is model

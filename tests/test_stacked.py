@@ -10,7 +10,7 @@ import torch
 
 from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.regression import fit
-from repro.algorithms.stacked import StackedAdam, fit_together
+from repro.algorithms.stacked import StackedAdam, _products, fit_together
 from repro.engine.sampling import SamplingEngine
 from repro.games import Game, load
 from repro.networks.holdem_features import HoldemFeatures
@@ -83,15 +83,22 @@ def test_networks_trained_together_are_those_trained_alone(name, build, schedule
         assert float((stacked.flat[i] - optimizer.flat).detach().abs().max()) < 1e-3 * float(moved)
 
 
-@pytest.mark.parametrize("options", [{}, {"focus": 0.2}, {"muon_over_adam": 7.0}, {"averaging": 0.9}], ids=str)
-@pytest.mark.parametrize(("count", "parts"), [(1, 1), (3, 4)])
-def test_a_compiled_step_is_the_step(options, count, parts, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "build", "options"),
+    [
+        ("fhp", value_network, {"focus": 0.2, "muon_over_adam": 7.0}),
+        ("fhp", average_network, {"averaging": 0.9}),
+        ("hunl_pot", value_network, {}),
+    ],
+)
+@pytest.mark.parametrize(("count", "parts"), [(1, 1), (1, 4), (3, 4)])
+def test_a_compiled_step_is_the_step(name, build, options, count, parts, monkeypatch):
     """As torch sees it before it makes kernels of it, for which it needs a compiler that not every machine has."""
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager", fullgraph=True))
     torch.compiler.reset()
-    game = game_of("fhp")
+    game = game_of(name)
     infosets, features = met(game), HoldemFeatures(game)
-    networks = [value_network(NETWORK, features.columns, 3) for _ in range(count)]
+    networks = [build(NETWORK, features.columns, 3) for _ in range(count)]
     matrices = hidden_matrices(networks[0]) if "muon_over_adam" in options else NO_MATRICES
     start = [torch.cat([p.detach().flatten() for p in n.parameters()]) for n in networks]
     batches, moved = [minibatches(infosets, seed, 2, 32) for seed in range(count)], []
@@ -102,6 +109,28 @@ def test_a_compiled_step_is_the_step(options, count, parts, monkeypatch):
             fit_together(stacked, zip(*batches, strict=True), 2, 1e-3)
         moved.append(stacked.flat - torch.stack(start))
     assert float((moved[1] - moved[0]).norm()) < 1e-3 * float(moved[0].norm())
+
+
+def test_more_steps_than_torch_keeps_compiled_are_taken_all_the_same(monkeypatch):
+    """They are of one function, of which torch keeps so many forms."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    torch.compiler.reset()
+    game = game_of("fhp")
+    infosets, features = met(game), HoldemFeatures(game)
+    network = value_network(NETWORK, features.columns, 3)
+    start = torch.cat([p.detach().flatten() for p in network.parameters()])
+    for rows in range(8, 18):
+        stacked = StackedAdam(network, features.fixed_rows, 1, rows, 1.0, compiled=True)
+        stacked.load([start])
+        fit_together(stacked, ([b] for b in minibatches(infosets, 0, 1, rows)), 1, 1e-3)
+        assert not torch.equal(stacked.flat[0], start)
+
+
+def test_the_precision_of_products_is_put_back():
+    before = torch.get_float32_matmul_precision()
+    with _products("high"):
+        assert torch.get_float32_matmul_precision() == "high"
+    assert torch.get_float32_matmul_precision() == before
 
 
 def test_every_network_is_clipped_on_its_own():

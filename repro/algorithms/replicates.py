@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from repro.algorithms.base import Iterative, Spent
 from repro.algorithms.deep_cfr import DeepCFR
-from repro.algorithms.stacked import StackedAdam, fit_together
+from repro.algorithms.stacked import StackedAdam, can_compile, fit_together
 from repro.networks.inputs import fixed_inputs
 
-_WORTH_COMPILING = 50_000
-"""SGD steps from which on compiling them, for half a minute, saves more than that on a GPU."""
+_WORTH_COMPILING = 100_000
+"""SGD steps of a player's networks from which on compiling one, for half a minute, saves as long on a GPU."""
 
 _PARTS = 16
 """Of a minibatch, where several networks' gradients are found at once (see `StackedAdam`)."""
@@ -113,23 +113,21 @@ class Replicates(Iterative):
                 len(self.models),
                 rows,
                 regression.clip_norm,
-                regression.precision,
-                regression.averaging,
-                regression.focus,
-                optimizer.matrices,
-                optimizer.muon_over_adam,
-                compiled=on_gpu and self._steps_in_all(which) >= _WORTH_COMPILING,
+                precision=regression.precision,
+                averaging=regression.averaging,
+                focus=regression.focus,
+                matrices=optimizer.matrices,
+                muon_over_adam=optimizer.muon_over_adam,
+                compiled=on_gpu and self._steps_in_all(which) >= _WORTH_COMPILING and can_compile(),
                 parts=gcd(rows, _PARTS) if on_gpu and len(self.models) > 1 else 1,
             )
         return self._stacks[which, player]
 
     def _steps_in_all(self, which: str) -> int:
         """SGD steps that a player's `value` or `average` networks take in the whole training."""
-        run = next(self._runs())
-        regression, iterations = run.algorithm.regressions[which], run.iterations
-        if which == "value":
-            return regression.steps_until(iterations)
-        return sum(regression.steps_at(t) for t in range(1, iterations + 1) if run.algorithm.leaves_snapshot(t))
+        algorithm = next(self._runs()).algorithm
+        fits = algorithm.snapshot_iterations() if which == "average" else range(1, algorithm.iterations + 1)
+        return sum(algorithm.regressions[which].steps_at(iteration) for iteration in fits)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 

@@ -7,7 +7,12 @@ On a CUDA device the step is captured once and then replayed; elsewhere the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 
 import numpy as np
 import torch
@@ -20,11 +25,20 @@ from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.regression import is_read, mean_loss, rate_at
 from repro.networks.inputs import Inputs
 from repro.networks.losses import importance
-from repro.networks.muon import NO_MATRICES, matrices_at, moved
+from repro.networks.muon import NO_MATRICES, matrices_at, move
 from repro.networks.optimizers import average_share
 
 _WARM_UP = 3
 """Steps before a capture, as torch's documentation asks for."""
+
+
+@cache
+def can_compile() -> bool:
+    """Whether there is a C compiler, which torch needs to compile for a GPU; a warning where there is none."""
+    found = any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang")))
+    if not found:
+        warnings.warn("there is no C compiler (gcc), so that SGD steps are not compiled: half as fast", stacklevel=2)
+    return found
 
 
 class StackedAdam:
@@ -41,7 +55,7 @@ class StackedAdam:
         averaging: as of `repro.networks.optimizers.FlatAdam`.
         focus: as of `repro.networks.losses.importance`; None: all errors count the same.
         matrices, muon_over_adam: as of `FlatAdam`; without, Adam moves all.
-        compiled: let torch compile the step, which takes some 20 s and gives the same to rounding.
+        compiled: let torch compile the step, which takes half a minute and gives the same to rounding.
         parts: gradients are of so many parts of a minibatch, a divisor of `batch_size`, and then summed: products of
             several networks' matrices are otherwise over all rows of a minibatch at once, one row after the other.
 
@@ -58,8 +72,7 @@ class StackedAdam:
         first = next(network.parameters())
         device, rows = first.device, (count, batch_size)
         self._network, self._inputs, self._clip_norm, self._precision = network, inputs, clip_norm, precision
-        self._compiled, self._parts = compiled, parts
-        self._averaging, self._focus, self._taken = averaging, focus, 0
+        self._averaging, self._focus, self._taken, self._parts = averaging, focus, 0, parts
         self._matrices, self._muon_over_adam = matrices_at(matrices), muon_over_adam
         self.flat = torch.zeros(count, sum(p.numel() for p in network.parameters()), device=device)
         self._gradient, self._mean, self._square = (torch.zeros_like(self.flat) for _ in range(3))
@@ -77,10 +90,7 @@ class StackedAdam:
         self._infosets = infosets
         self._weight = torch.zeros(*rows, 1, device=device)
         self._target, self._output = (torch.zeros(*rows, actions, device=device) for _ in range(2))
-        if compiled:
-            self._take = torch.compile(self._step, fullgraph=True, dynamic=False)
-        else:
-            self._take = self._step
+        self._take: Callable[[], object] = torch.compile(self._step, dynamic=False) if compiled else self._step
         self._run: Callable[[], object] = self._capture() if device.type == "cuda" else self._take
 
     def load(self, parameters: Sequence[Tensor]) -> None:
@@ -118,7 +128,9 @@ class StackedAdam:
         groups = len(self.flat) * self._parts
         if groups == 1:
             return functional_call(self._network, parameters, (x, legal))[None]
-        own = {name: p.repeat_interleave(self._parts, 0) for name, p in parameters.items()}
+        own = parameters
+        if self._parts > 1:
+            own = {name: p.repeat_interleave(self._parts, 0) for name, p in parameters.items()}
         rows = (part.unflatten(0, (groups, -1)) for part in (x, legal))
         outputs = vmap(lambda p, *its: functional_call(self._network, p, its))(own, *rows)
         return outputs.reshape(self._output.shape)
@@ -141,35 +153,42 @@ class StackedAdam:
             self._gradient.div_(norm.div_(self._clip_norm).clamp_(min=1.0))
             before = self.flat.clone() if len(self._matrices) else None
             # Its fused kernel cannot be compiled, and need not be: what is compiled is fused.
+            compiling = torch.compiler.is_compiling()
             adam(
                 [self.flat], [self._gradient], [self._mean], [self._square], [], [self._step_number],
                 lr=self._rate, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, amsgrad=False, maximize=False,
-                fused=not self._compiled, foreach=False, capturable=self._compiled,
+                fused=not compiling, foreach=False, capturable=compiling,
             )  # fmt: skip
             if before is not None:
                 rate = self._rate * self._muon_over_adam
-                ends = moved(self._matrices, before, self._gradient, self._mean, rate)
-                for matrix, end in zip(self._matrices, ends, strict=True):
-                    self.flat[:, matrix.part] = end
+                move(self.flat, self._matrices, before, self._gradient, self._mean, rate)
             if self._average is not None:
                 self._average.lerp_(self.flat, self._share)
 
     def _capture(self) -> Callable[[], object]:
         """Record the step as a graph. What it does to parameters and moments meanwhile, `load` undoes."""
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high" if self._precision == "tf32" else "highest")
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(_WARM_UP):
+        stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        # The graph keeps the kernels that are chosen here.
+        with _products("high" if self._precision == "tf32" else "highest"):
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(_WARM_UP):
+                    self._take()
+            torch.cuda.current_stream().wait_stream(stream)
+            with torch.cuda.graph(graph):
                 self._take()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._take()
-        # The graph keeps the kernels that were chosen.
-        torch.set_float32_matmul_precision(before)
         return graph.replay
+
+
+@contextmanager
+def _products(precision: str) -> Iterator[None]:
+    """Products of float32 matrices in a precision, as torch names it."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def fit_together(

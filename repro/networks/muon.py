@@ -92,23 +92,24 @@ def matrices_at(matrices: NDArray[np.int64]) -> list[Matrix]:
     return [Matrix(slice(b, b + r * c), (r, c), float(stretch(r, c))) for b, r, c in matrices.tolist()]
 
 
-def moved(
-    matrices: Sequence[Matrix], before: Tensor, gradient: Tensor, momentum: Tensor, rate: Tensor | float
-) -> list[Tensor]:
-    """What Muon's step makes of each matrix, `[..., rows * columns]`.
+def move(
+    parameters: Tensor, matrices: Sequence[Matrix], before: Tensor, gradient: Tensor, momentum: Tensor,
+    rate: Tensor | float,
+) -> None:  # fmt: skip
+    """Write what Muon's step makes of each matrix into the parameters, which Adam has moved from `before`.
 
     Args:
-        before, gradient, momentum: `[..., parameters]`: before the step, clipped, and with this gradient in it.
+        parameters, before, gradient, momentum: `[..., parameters]`; the gradient is clipped, and in the momentum.
     """
     along = [gradient[..., m.part].lerp(momentum[..., m.part], MOMENTUM).unflatten(-1, m.shape) for m in matrices]
     directions = orthogonalised_together(along) if gradient.is_cuda and along else map(orthogonalised, along)
-    steps = [rate * m.stretch * d.flatten(-2) for m, d in zip(matrices, directions, strict=True)]
-    return [before[..., m.part] - step for m, step in zip(matrices, steps, strict=True)]
+    for matrix, direction in zip(matrices, directions, strict=True):
+        parameters[..., matrix.part] = before[..., matrix.part] - rate * matrix.stretch * direction.flatten(-2)
 
 
 @compiled_unchecked
 def move_matrices(matrices: Any, parameters: Any, before: Any, gradient: Any, mean: Any, scale: Any, rate: Any) -> None:
-    """`moved`, compiled: writes the hidden matrices of `parameters`, which Adam has moved from `before`.
+    """`move`, compiled: writes the hidden matrices of `parameters`, which Adam has moved from `before`.
 
     Args:
         gradient, mean: `[parameters]`; the gradient times `scale` is what was clipped, and is in the mean already.

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from repro.networks.muon import NO_MATRICES, hidden_matrices, matrices_at, moved
+from repro.networks.muon import NO_MATRICES, hidden_matrices, matrices_at, move
 
 Float32: TypeAlias = NDArray[np.float32]
 
@@ -98,6 +98,7 @@ class FlatAdam(FlatOptimizer):
     ) -> None:
         self.clip_norm, self.averaging = clip_norm, averaging
         self.matrices = NO_MATRICES if muon is None else hidden_matrices(network)
+        self._hidden = matrices_at(self.matrices)
         self.muon_over_adam = (muon or 0.0) / learning_rate
         super().__init__(network, learning_rate)
 
@@ -137,10 +138,7 @@ class FlatAdam(FlatOptimizer):
         if before is not None:
             # The kernel leaves the gradient as it was clipped.
             rate = self.param_groups[0]["lr"] * self.muon_over_adam
-            matrices = matrices_at(self.matrices)
-            ends = moved(matrices, before, gradient, state["exp_avg"], rate)
-            for matrix, end in zip(matrices, ends, strict=True):
-                self.flat.data[matrix.part] = end
+            move(self.flat.data, self._hidden, before, gradient, state["exp_avg"], rate)
         if self.averaging is not None:
             # As a tensor, which a GPU is not waited for to tell.
             share = average_share(self.averaging, state["step"].double())
