@@ -246,7 +246,7 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
             if alone := set(side.seed) - seeds:
                 print(f"  left out there: {_named(alone)}, of {name} alone")
         table = Table("read-out", "metric", "the same", "least digits", "first apart", "iteration", "A", "B", box=None)
-        for row in shown[every | (shown.readout != TRAINING)].to_dict("records"):
+        for row in _in_order(shown[every | (shown.readout != TRAINING)]):
             digits = "all" if row["digits"] == _ALL_DIGITS else str(row["digits"])
             first = "" if pd.isna(row["first"]) else str(int(row["first"]))
             same_here = f"{row['same']} of {row['numbers']}"
@@ -254,7 +254,8 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
             table.add_row(row["readout"], row["metric"], same_here, digits, first, *at_last)
         _print_table(table)
     else:
-        print("results: nothing was measured of the same seed at the same iteration")
+        why = "nothing was measured of the same seed at the same iteration" if seeds else "there is no seed in common"
+        print(f"results: {why}")
         status = int(bool(seeds))
     _print_ends(at_ends, every)
     several = min(a.seed.nunique(), b.seed.nunique()) > 1
@@ -263,12 +264,20 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
         interval = "with Welch's 95% interval" if several else "(an interval takes several seeds a side, as KEY,KEY)"
         print(f"means over seeds, and B minus A {interval}:")
         table = Table("read-out", "metric", "iteration", "A", "B", "B - A", box=None)
-        for row in averages[every | (averages.readout != TRAINING)].to_dict("records"):
+        for row in _in_order(averages[every | (averages.readout != TRAINING)]):
             table.add_row(
                 row["readout"], row["metric"], str(row["last"]), f"{row['a']:.4g}", f"{row['b']:.4g}", str(row["apart"])
             )
         _print_table(table)
     return status
+
+
+def _in_order(table: pd.DataFrame) -> list[dict[Any, Any]]:
+    """Its rows, of each read-out exploitability first and the many numbers of a strategy last."""
+    rows = table.to_dict("records")
+    return sorted(
+        rows, key=lambda r: (r["readout"], r["metric"].startswith("strategy/"), r["metric"] != "exploitability")
+    )
 
 
 def _of_readouts(table: pd.DataFrame) -> bool:
@@ -278,7 +287,7 @@ def _of_readouts(table: pd.DataFrame) -> bool:
 
 def _print_ends(at_ends: pd.DataFrame, every: bool) -> None:
     table = Table("read-out", "metric", "A's last iteration", "A", "B's last iteration", "B", box=None)
-    for row in at_ends.to_dict("records"):
+    for row in _in_order(at_ends):
         if every or row["readout"] != TRAINING:
             at = [str(row["last_a"]), f"{row['a']:.4g}", str(row["last_b"]), f"{row['b']:.4g}"]
             table.add_row(row["readout"], row["metric"], *at)

@@ -146,6 +146,8 @@ def _run(runs: Sequence[Run], sweeps: Sequence[PlannedSweep], options: Options) 
     runs = _forced(runs, options)
     distinct = _batched(union(runs))
     due = [run for run in distinct if options.force or any(not _is_done(config) for config in run.configs)]
+    if options.device == "cpu" and (lacking := _lacking_a_gpu(due)):
+        raise ReproError(f"{lacking} (docs/runs.md): take another scale, or with --sweep sweeps that need none.")
     check_here(due)
     for sweep in sweeps:
         print(f"$ {sweep.command}", flush=True)
@@ -157,6 +159,15 @@ def _run(runs: Sequence[Run], sweeps: Sequence[PlannedSweep], options: Options) 
     launcher = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={options.jobs}"]
     command = Command(output, due[0].config.tracking_uri, launcher)
     return command.do(stages(due))
+
+
+def _lacking_a_gpu(runs: Sequence[Run]) -> str:
+    """What lacks for trainings whose sweep says itself that they are on a GPU; empty where nothing does."""
+    from repro.config.checks import device_here  # noqa: PLC0415
+
+    lacking = sum(device_here(config) != config.device for run in runs for config in run.configs)
+    scale = runs[0].config.scale if runs else ""
+    return f"{lacking} training(s) of scale {scale} need a GPU, and torch finds none here" if lacking else ""
 
 
 def _tell_reused(runs: Sequence[Run]) -> None:
@@ -272,6 +283,8 @@ def foresee(names: Sequence[str], options: Options, sweeps: Sequence[str] = ()) 
         _tell_parts(plans, options)
     runs = [run for plan in plans.values() for run in plan.new_runs]
     show(outlooks(_forced(runs, options), options.output), options.jobs)
+    if lacking := _lacking_a_gpu(runs):
+        print(lacking)
     return 0
 
 
@@ -282,7 +295,10 @@ def main() -> int:
     parser.add_argument("targets", nargs="+", metavar="target", help=f"targets, '{ALL}', or 'list'")
     parser.add_argument("--scale", default="laptop", help=f"{', '.join(SCALES)} (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: cores)")
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument(
+        "--device", default="cpu", choices=("cpu", "cuda"),
+        help="where runs are trained whose sweep does not say it itself (default: %(default)s)",
+    )  # fmt: skip
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder")
     parser.add_argument("--tracking-uri", help="MLflow store, such as a server's (default: in the output folder)")
     parser.add_argument("--force", action="store_true", help="run again what is finished")

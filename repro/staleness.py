@@ -253,7 +253,8 @@ def since_repeated(sweep: Mapping[str, Any], now: str | None = None) -> str:
         return ""
     then = staleness({"config": sweep["config"], "git_commit": [repetition.commit]}, now)
     until = "today" if now is None else f"{now[:_DIGITS]}"
-    return f" Their beginning was {repetition}; code has changed from there to {until}: {then.word}."
+    answer = then.word if then.changed is not None else f"{then.word} ({then.why})"
+    return f" Their beginning was {repetition}; code has changed from there to {until}: {answer}."
 
 
 def results() -> list[Path]:
