@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 
 from paper_figures import frame
 from repro import collecting, figure, launching
@@ -51,6 +52,17 @@ def test_a_sweep_may_say_the_device_itself_and_seeds_on_a_gpu_are_one_run(tmp_pa
              for run in done}  # fmt: skip
     assert seeds == {"cpu": {1}, "cuda": {3}}
     assert len(done) == len(runs) - 2
+
+
+def test_trainings_that_need_a_gpu_are_told_where_there_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    _, runs = plan_target("figure4", options("gpu", tmp_path))
+    lacking = "3 training(s) of scale gpu need a GPU, and torch finds none here"
+    assert figure._lacking_a_gpu(runs) == lacking
+    assert figure._lacking_a_gpu([run for run in runs if run.config.device == "cpu"]) == ""
+    with pytest.raises(ReproError, match=re.escape(lacking)):
+        figure._run(runs, [], options("gpu", tmp_path))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_target_that_is_planned(tmp_path):
