@@ -42,17 +42,19 @@ AFTER = {"devn": "devn_data", "leaves": "leaves_data"}
 @pytest.mark.parametrize(("count", "parts"), [(1, 1), (3, 1), (3, 16)])
 def test_replayed_steps_are_those_of_the_cpu(name: str, build: Any, options: dict[str, Any], count: int, parts: int):
     """Of networks with minibatches of their own, from the same start and in two fits."""
-    _compare(name, build, options, count, parts, compiled=False)
+    assert_steps_are_those_of_the_cpu(name, build, options, count, parts, compiled=False)
 
 
 @pytest.mark.parametrize("options", [{"focus": 0.2, "muon_over_adam": 7.0}, {"averaging": 0.9, "precision": "tf32"}])
 @pytest.mark.parametrize(("count", "parts"), [(1, 1), (3, 16)])
 def test_compiled_steps_are_those_of_the_cpu(options: dict[str, Any], count: int, parts: int):
     torch.compiler.reset()
-    _compare("fhp", value_network, options, count, parts, compiled=True)
+    assert_steps_are_those_of_the_cpu("fhp", value_network, options, count, parts, compiled=True)
 
 
-def _compare(name: str, build: Any, options: dict[str, Any], count: int, parts: int, compiled: bool) -> None:
+def assert_steps_are_those_of_the_cpu(
+    name: str, build: Any, options: dict[str, Any], count: int, parts: int, compiled: bool
+) -> None:
     rows, steps, found = 64, 20, []
     batches = [minibatches(met(game_of(name)), seed, steps, rows) for seed in range(count)]
     for device in ("cpu", "cuda"):

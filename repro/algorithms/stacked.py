@@ -37,7 +37,7 @@ def can_compile() -> bool:
     """Whether there is a C compiler, which torch needs to compile for a GPU; a warning where there is none."""
     found = any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang")))
     if not found:
-        warnings.warn("there is no C compiler (gcc), so that SGD steps are not compiled: half as fast", stacklevel=2)
+        warnings.warn("there is no C compiler (gcc), so that SGD steps are not compiled, and take longer", stacklevel=2)
     return found
 
 
