@@ -82,7 +82,7 @@ def test_a_sweep_may_be_of_some_scales_only():
     names = {scale: [sweep.name for sweep in planned("figure1", scale)[0]] for scale in ("laptop", "paper")}
     assert names == {
         "laptop": ["published", "start", "linear_cfr"],
-        "paper": ["published", "aggregated", "start", "linear_cfr"],
+        "paper": ["published", "fresh", "aggregated", "start", "linear_cfr"],
     }
 
 
