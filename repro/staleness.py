@@ -2,15 +2,16 @@
 
 The code of a run is what its algorithm, its game, its training loop and its measurements can import of this package,
 found from the sources without running them; modules that only keep records, check input or handle faults are left out.
-A "yes" may be harmless, a comment for example. A "no" does not cover what is outside of these files: the configuration
-in `conf/` and `repro.config` (a run's settings are compared on their own), and the versions of packages.
+Comments and docstrings are no code. A "yes" may still be harmless, a message for example. A "no" does not cover what
+is outside of these files: the configuration in `conf/` and `repro.config` (a run's settings are compared on their own),
+and the versions of packages.
 """
 
 from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,7 +27,8 @@ from repro.tracking.record import RunRecord
 PACKAGE = "repro"
 _EVERY_RUN = ("repro.training", "repro.measuring")
 _NO_NUMBERS = (
-    "repro.config", "repro.tracking", "repro.durable", "repro.errors", "repro.faults", "repro.suggestions",
+    "repro.config", "repro.tracking", "repro.durable", "repro.errors", "repro.faults", "repro.folders",
+    "repro.leftovers", "repro.suggestions",
 )  # fmt: skip
 _DIGITS = 12
 _FEW = 4
@@ -49,10 +51,25 @@ def _in_commit(path: str, commit: str) -> str | None:
     return provenance.git("show", f"{commit}:{path}")
 
 
-def changed_files(then: str, now: str | None) -> set[str] | None:
-    """The package's files that differ between two commits, or from a commit on the disk; None: unknown commits."""
+def changed_files(then: str, now: str | None, among: Container[str]) -> set[str] | None:
+    """Which of these files have other code in two commits, or in a commit and on the disk; None: unknown commits."""
     listed = provenance.git("diff", "--name-only", "--no-renames", then, *([now] if now else []), "--", f"{PACKAGE}/")
-    return None if listed is None else set(listed.splitlines())
+    if listed is None:
+        return None
+    differing = [path for path in listed.splitlines() if path in among]
+    return {path for path in differing if _code(text_of(path, then)) != _code(text_of(path, now))}
+
+
+@cache
+def _code(text: str | None) -> str | None:
+    """What a file does, as a text: without comments, docstrings and layout; None: there is no file."""
+    return None if text is None else ast.dump(_WithoutDocstrings().visit(ast.parse(text)))
+
+
+class _WithoutDocstrings(ast.NodeTransformer):
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else node
 
 
 # -- what a run can import -------------------------------------------------------------------------------------------
@@ -191,11 +208,11 @@ def staleness(sweep: Mapping[str, Any], now: str | None = None) -> Staleness:
         return Staleness(None, why="no commit is recorded")
     changed = set[str]()
     for commit in made:
-        found = changed_files(commit, now)
+        found = changed_files(commit, now, files)
         if found is None:
             return Staleness(None, why=f"commit {commit[:_DIGITS]} is not in this history")
         changed |= found
-    return Staleness(sorted(changed & files), len(files))
+    return Staleness(sorted(changed), len(files))
 
 
 # -- finished runs ---------------------------------------------------------------------------------------------------

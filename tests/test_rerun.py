@@ -127,7 +127,7 @@ def test_what_is_reused_says_its_commit(outputs, monkeypatch):
     run = planned(*KUHN, f"output_dir={outputs}")
     record = records.read(run.folder)
     (commit,) = record.made_with["git_commit"]
-    monkeypatch.setattr(staleness, "changed_files", lambda then, now: {"repro/algorithms/deep_cfr.py", "repro/run.py"})
+    monkeypatch.setattr(staleness, "changed_files", lambda then, now, among: {"repro/algorithms/deep_cfr.py"})
     record.made_with["git_dirty"] = ["false"]
     calls, closure = list[object](), staleness.closure
 
@@ -143,7 +143,7 @@ def test_what_is_reused_says_its_commit(outputs, monkeypatch):
     assert "deep_cfr.py" in told[0]
     record.made_with["git_dirty"] = ["true"]
     assert "unknown: the runs were made with uncommitted changes" in staleness.made_at([(run.config, record)])[0]
-    monkeypatch.setattr(staleness, "changed_files", lambda then, now: set())
+    monkeypatch.setattr(staleness, "changed_files", lambda then, now, among: set())
     record.made_with["git_dirty"] = ["false"]
     assert staleness.made_at([(run.config, record)]) == [f"made at commit {commit[:12]}"]
     skipped = records.RunRecord(state=records.SKIPPED)

@@ -98,6 +98,14 @@ def test_what_is_run_counts_and_nothing_else(history):
     assert changed(sweep) == ["repro/more.py", "repro/used.py"]
 
 
+def test_comments_docstrings_and_layout_are_no_code(history):
+    sweep = {"git_commit": [history.commit()]}
+    history.write(used='"""Used."""\n\na = (\n    1  # One.\n)\n"""What a is."""\n')
+    assert changed(sweep) == []
+    history.write(used="a = '1'\n")
+    assert changed(sweep) == ["repro/used.py"]
+
+
 def test_each_commit_that_made_runs_counts(history):
     first, second = history.commit(), history.commit(used="a = 2\n")
     assert changed({"git_commit": [second]}) == []
@@ -165,7 +173,7 @@ def test_what_a_page_says_is_so_at_the_commit_that_it_names(folder):
     for sweep, line in zip(sweeps, told * (len(sweeps) // len(told)), strict=True):
         found = re.search(r"as of commit ([0-9a-f]{12})\.", line)
         assert found, line
-        if staleness.changed_files(found[1], None) is None:
+        if staleness.changed_files(found[1], None, ()) is None:
             pytest.skip(f"commit {found[1]}, of which the page speaks, is not in this history")
         assert line == staleness.line(sweep, found[1]), "bring the pages up to date with: make stale REFRESH=1"
 
