@@ -69,6 +69,12 @@ SWEEPS = (
         only=("laptop", "smoke"), if_asked=_LONG,
     ),
     Sweep("reference", "experiment=leaves_reference seed=range(5)", {"smoke": "seed=0"}),
+    # Trainings and turns that came after the rules on them: what the others suggested is judged by these.
+    Sweep(
+        "fresh", "experiment=leaves algorithm=dcvn,devn seed=range(5,15)", only=("laptop",), if_asked=_LONG,
+    ),
+    # Whether it matters how long networks learn.
+    Sweep("longer", f"{_NETWORKS} algorithm.iterations=60", only=("laptop",), if_asked=_LONG),
 )  # fmt: skip
 
 UNSAFE, SAFE = "unsafe", "safe"
@@ -115,6 +121,12 @@ LEAVES = {
     "few_zero_sum": Shown(
         "DEVN, zero-sum, fewer buckets (half the turns)", "few_buckets", ZERO_SUM, devn.COLOURS[ZERO_SUM]
     ),
+    "longer_dcvn": Shown("DCVN, three times as long", "longer", DCVN, devn.COLOURS[DCVN]),
+    "longer_devn": Shown("DEVN, three times as long", "longer", DEVN, devn.COLOURS[DEVN]),
+    "longer_zero_sum": Shown("DEVN, zero-sum, three times as long", "longer", ZERO_SUM, devn.COLOURS[ZERO_SUM]),
+    "fresh_dcvn": Shown("DCVN, fresh seeds", "fresh", DCVN, devn.COLOURS[DCVN]),
+    "fresh_devn": Shown("DEVN, fresh seeds", "fresh", DEVN, devn.COLOURS[DEVN]),
+    "fresh_zero_sum": Shown("DEVN, zero-sum, fresh seeds", "fresh", ZERO_SUM, devn.COLOURS[ZERO_SUM]),
     "checked_down": Shown("checking down", "reference", "checked_down", "#999999"),
     "uniform": Shown("none: uniform turn", "reference", "uniform", "#999999"),
 }
@@ -156,6 +168,7 @@ def loss(data: pd.DataFrame, leaves: str) -> pd.Series:
 
 
 _NETWORKS_LEAVES = (DCVN, DEVN, ZERO_SUM)
+_FRESH = ("fresh_dcvn", "fresh_devn", "fresh_zero_sum")
 
 
 def correlations(
@@ -268,6 +281,15 @@ def claims(data: pd.DataFrame) -> list[Claim]:
             )
         if "sharp" in sweeps:
             judged += _of_other_rivers(data, "sharp", "sharper labels", metric)
+        if "longer" in sweeps:
+            learned = "networks that learned three times as long"
+            judged += [
+                _better(data, "longer_devn", f"DEVN's leaves play better than DCVN's, {learned}", "longer_dcvn",
+                        "longer_devn", metric),
+                _better(data, "longer_zero_sum_dcvn", f"{made}, {learned}", "longer_dcvn", "longer_zero_sum", metric),
+            ]  # fmt: skip
+        if "fresh" in sweeps:
+            judged += _of_fresh_seeds(data, metric)
         for method in (DCVN, DEVN):
             name = devn.NAMES[method]
             judged += [
@@ -285,7 +307,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     judged += [_which_error(data, OF_MET, other, UNSAFE) for other in ERRORS if other != OF_MET]
     # Of errors by matchup and of those met in play one is judged already, the other way round.
     judged += [
-        _which_error(data, OF_MATCHUP, other, metric)
+        _by_matchup(data, other, metric)
         for metric in HOW
         for other in ERRORS
         if other != OF_MATCHUP and (other, metric) != (OF_MET, UNSAFE)
@@ -307,6 +329,26 @@ def _of_other_rivers(data: pd.DataFrame, sweep: str, learned: str, metric: str) 
         for method in (DCVN, DEVN)
     ]  # fmt: skip
     return [against, *gains]
+
+
+def _of_fresh_seeds(data: pd.DataFrame, metric: str) -> list[Claim]:
+    """What is judged once more, or for the first time, by seeds that ran after these rules had been written."""
+    dcvn, devn_, zero_sum = _FRESH
+    apart = [correlations_apart(data, error, devn_, dcvn, metric) for error in (OF_MATCHUP, OF_HAND)]
+    return [
+        _better(data, "fresh_devn", "DEVN's leaves play better than DCVN's, fresh seeds", dcvn, devn_, metric),
+        _better(
+            data, "fresh_zero_sum_dcvn", "DEVN's leaves, made zero-sum, play better than DCVN's, fresh seeds", dcvn,
+            zero_sum, metric,
+        ),
+        _claim(
+            data, f"fresh_apart_{metric}",
+            "Which of DEVN and DCVN plays a turn worse goes with errors by matchup more than with those per hand: "
+            f"{HOW[metric]}, fresh seeds", mean_ci(apart[0] - apart[1]), "",
+            "rank correlation, over turns, of the difference of errors with that in exploitability, of one error less "
+            "of the other",
+        ),
+    ]  # fmt: skip
 
 
 def _claim(data: pd.DataFrame, name: str, statement: str, measured: Estimate, unit: str, note: str) -> Claim:
@@ -338,21 +380,30 @@ _OF = {OF_MET: "of the values that are met in play", OF_MATCHUP: "by matchup"}
 
 
 def _which_error(data: pd.DataFrame, favourite: str, other: str, metric: str) -> Claim:
-    more = mean_ci(correlations(data, favourite, metric=metric) - correlations(data, other, metric=metric))
-    of_other = other.removeprefix("error/")
-    name = f"which_{'error' if other == OF_HAND else of_other}"
+    name = f"which_{'error' if other == OF_HAND else other.removeprefix('error/')}"
+    return _says_more(data, name, favourite, other, metric, _NETWORKS_LEAVES)
+
+
+def _by_matchup(data: pd.DataFrame, other: str, metric: str) -> Claim:
+    """A claim that the data of one scale suggested, and that is judged there by seeds that ran afterwards, if any."""
+    fresh = bool((data.sweep == "fresh").any())
+    name = f"matchup_or_{other.removeprefix('error/')}_{metric}"
+    claim = _says_more(data, name, OF_MATCHUP, other, metric, _FRESH if fresh else _NETWORKS_LEAVES)
+    if fresh:
+        return replace(claim, statement=f"{claim.statement}, fresh seeds")
+    if data.scale.iloc[0] == SUGGESTED_BY:
+        return replace(claim, verdict=NOT_TESTABLE, note=f"{claim.note}; these data suggested it")
+    return claim
+
+
+def _says_more(data: pd.DataFrame, name: str, favourite: str, other: str, metric: str, leaves: Sequence[str]) -> Claim:
+    more = mean_ci(correlations(data, favourite, leaves, metric) - correlations(data, other, leaves, metric))
     note = (
         f"rank correlation with exploitability, over turns and networks of a seed, less that of errors {ERRORS[other]}"
         + (", which are in % of the river's pot, not the turn's" if other == OF_HAND else "")
     )
-    suggested = favourite == OF_MATCHUP
-    if suggested:
-        name = f"matchup_or_{of_other}_{metric}"
     statement = f"Errors {_OF[favourite]} say more of play than errors {ERRORS[other]}: {HOW[metric]}"
-    claim = _claim(data, name, statement, more, "", note)
-    if suggested and data.scale.iloc[0] == SUGGESTED_BY:
-        return replace(claim, verdict=NOT_TESTABLE, note=f"{note}; these data suggested it")
-    return claim
+    return _claim(data, name, statement, more, "", note)
 
 
 SUGGESTED_BY = "laptop"

@@ -224,6 +224,34 @@ def test_figure13_judges_play_turn_by_turn():
     assert without.keys() - only.keys() == of_buckets
 
 
+def with_fresh_seeds(data: pd.DataFrame) -> pd.DataFrame:
+    """And networks of other seeds: DEVN plays worse where it errs more by matchup, and less per hand."""
+    fresh = data[data.sweep == "networks"].assign(sweep="fresh", seed=lambda d: d.seed + 5)
+    turn_ = fresh.metric.str.extract(r"turn_(\d+)")[0].astype(float)
+    sign = fresh.metric.str.contains("hand").map({True: -1.0, False: 1.0})
+    worse = (fresh.readout == "devn") & turn_.notna()
+    fresh.loc[worse, "value"] += (1 + turn_ * sign)[worse]
+    return pd.concat([data, fresh], ignore_index=True)
+
+
+def test_figure13_judges_by_fresh_seeds_what_the_others_suggested():
+    data = figures_data()
+    before, after = judged(figure13, data), judged(figure13, with_fresh_seeds(data))
+    assert after.keys() - before.keys() == {
+        f"fresh_{name}_{metric}" for name in ("devn", "zero_sum_dcvn", "apart") for metric in ("unsafe", "safe")
+    }
+    expect(after["fresh_devn_unsafe"], DID_NOT_HOLD, -1.0 - 2.5)
+    expect(after["fresh_zero_sum_dcvn_unsafe"], DID_NOT_HOLD, -0.5)
+    expect(after["fresh_apart_unsafe"], HELD, 1.8)
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {name for name in before if name.startswith("matchup_or_")}
+    assert after["matchup_or_hand_unsafe"][0] == after["matchup_or_rare_safe"][0] == HELD
+    longer = data[data.sweep == "networks"].assign(sweep="longer")
+    more = judged(figure13, pd.concat([data, longer], ignore_index=True))
+    expect(more["longer_devn_unsafe"], DID_NOT_HOLD, -1.0)
+    assert len(more) == len(before) + 4
+
+
 def test_figure13_is_drawn_and_tabulated():
     data = figure13.select(figures_data())
     assert len(figure13.draw(data).axes) == 3
