@@ -266,6 +266,8 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     None of the paper's: it measures errors only, from which it concludes that DEVN is to be preferred.
     """
     judged, sweeps = [_loss(data)], set(data.sweep)
+    if "sharp" in sweeps:
+        judged.append(_sharper_loss(data))
     for metric in (UNSAFE, SAFE):
         judged.append(_better(data, "devn", "DEVN's leaves play better than DCVN's", DCVN, DEVN, metric))
         judged.append(_better(data, "zero_sum", "DEVN's leaves play better if made zero-sum", DEVN, ZERO_SUM, metric))
@@ -368,6 +370,13 @@ def _loss(data: pd.DataFrame) -> Claim:
     lower = mean_ci(devn.lower_by(loss(data, DCVN), loss(data, DEVN)))
     statement = "DEVN's unbucketed loss is below DCVN's"
     return _claim(data, "loss", statement, lower, "%", "relative improvement, paired by seed")
+
+
+def _sharper_loss(data: pd.DataFrame) -> Claim:
+    gains = [devn.lower_by(*(loss(data, of) for of in pair)) for pair in ((DCVN, DEVN), ("sharp_dcvn", "sharp_devn"))]
+    statement = "What DEVN's loss is below DCVN's is more with sharper labels"
+    note = "relative improvements, each beside its own labels, paired by seed"
+    return _claim(data, "sharp_loss", statement, mean_ci(gains[1] - gains[0]), "percentage points", note)
 
 
 def _safer(data: pd.DataFrame, method: str) -> Claim:

@@ -167,7 +167,8 @@ def figures_data(scale: str = "laptop") -> pd.DataFrame:
     for (sweep, readout), level in PLAYED.items():
         algorithm = "reference_leaves" if sweep == "reference" else readout[:4]
         for seed in range(3):
-            measured_ = {"unbucketed": 8.0 if readout == "dcvn" else 7.2, "predicting_zero": 40.0}
+            lost = 8.0 if readout == "dcvn" else 7.0 if sweep == "sharp" else 7.2
+            measured_ = {"unbucketed": lost, "predicting_zero": 40.0}
             for n in range(2 if sweep == "few_buckets" else 4):
                 hard = 20.0 * n + 3 * seed
                 turn_ = {"unsafe": level + hard, "safe": (level + hard) / 2, "error/met": level + hard}
@@ -203,6 +204,7 @@ def test_figure13_judges_play_turn_by_turn():
     expect(found["devn_met_unsafe"], HELD, 2.5)
     expect(found["dcvn_sharp_unsafe"], HELD, 0.5)
     expect(found["sharp_devn_unsafe"], DID_NOT_HOLD, -0.9)
+    expect(found["sharp_loss"], HELD, 2.5)
     assert found["which_error"][0] == found["which_rare"][0] == HELD
     expect(found["which_matchup"], DID_NOT_HOLD, 0.0)
     # Errors by matchup are as those met in play; those per hand and of all rivers alike say less, or the opposite.
