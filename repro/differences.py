@@ -158,16 +158,27 @@ def number_by_number(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
             "readout": readout, "metric": metric, "numbers": len(group), "same": len(group) - len(differ),
             "digits": int(group.digits.min()), "first": int(differ.step.min()) if len(differ) else None,
             "last": int(group.step.max()), "a": last.value_a.mean(), "b": last.value_b.mean(),
+            "evaluation": group.evaluation_a.iloc[0],
         })  # fmt: skip
-    return pd.DataFrame(rows)
+    return _told_once(pd.DataFrame(rows))
+
+
+def _told_once(table: pd.DataFrame) -> pd.DataFrame:
+    """What several evaluations noted alike in one row, such as nodes touched; what they did not, with their names."""
+    if table.empty:
+        return table
+    once = table.drop_duplicates([column for column in table if column not in ("evaluation", "apart")], ignore_index=True)
+    several = once.duplicated(["readout", "metric"], keep=False)
+    once.loc[several, "metric"] += " (" + once.evaluation[several] + ")"
+    return once.drop(columns="evaluation")
 
 
 def _by_metric(a: pd.DataFrame, b: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]]:
-    """Of each metric that both measured in the same way: its read-out and name, and the rows of either."""
+    """Of each metric that both measured in the same way: whose and what it is, and the rows of either."""
     for key, of_a in a.groupby(_RUN[:3], sort=True):
         of_b = b[(b[_RUN[:3]] == list(key)).all(axis=1)]
         if len(of_b):
-            yield {"readout": key[0], "metric": key[2]}, of_a, of_b
+            yield {"readout": key[0], "metric": key[2], "evaluation": of_a.evaluation.iloc[0]}, of_a, of_b
 
 
 def means(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
@@ -178,7 +189,7 @@ def means(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
             last = max(common)
             x, y = (side.value[side.step == last] for side in (of_a, of_b))
             rows.append({**metric, "last": last, "a": x.mean(), "b": y.mean(), "apart": difference(y, x)})
-    return pd.DataFrame(rows)
+    return _told_once(pd.DataFrame(rows))
 
 
 def ends(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
@@ -193,7 +204,7 @@ def ends(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
             last_a, last_b = of_a.step.max(), of_b.step.max()
             at_a, at_b = of_a.value[of_a.step == last_a].mean(), of_b.value[of_b.step == last_b].mean()
             rows.append({**metric, "last_a": int(last_a), "a": at_a, "last_b": int(last_b), "b": at_b})
-    return pd.DataFrame(rows)
+    return _told_once(pd.DataFrame(rows))
 
 
 # -- shown -----------------------------------------------------------------------------------------------------------

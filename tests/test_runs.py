@@ -294,7 +294,7 @@ def test_a_run_done_again_is_the_same_and_another_is_not(outputs, tmp_path, caps
 
 
 def test_two_algorithms_are_compared_by_their_only_read_outs(tmp_path, capsys):
-    short = ("game=kuhn", "algorithm.iterations=4", "algorithm.snapshot_every=2")
+    short = ("game=kuhn", "algorithm.iterations=4", "algorithm.snapshot_every=2", "evaluation=[exploitability,strategy]")
     cfr, plus = (*short, "algorithm=cfr"), (*short, "algorithm=cfr_plus")
     for overrides in (cfr, plus, SMALL):
         assert executed(*overrides, f"output_dir={tmp_path}") == records.FINISHED
@@ -305,6 +305,7 @@ def test_two_algorithms_are_compared_by_their_only_read_outs(tmp_path, capsys):
     table = next(line for line in out.splitlines() if "exploitability" in line and " | " in line)
     assert table.split()[:4] == ["cfr", "|", "cfr_plus", "exploitability"]
     assert "0 of 2" in table
+    assert sum(" nodes_touched " in line for line in out.splitlines()) == 1, "though both evaluations noted it"
     # One with two read-outs has no partner for the only one of another.
     assert compare.main([key_of(*cfr), key_of(*SMALL), *words]) == 1
     out = capsys.readouterr().out
