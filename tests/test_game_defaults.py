@@ -12,7 +12,8 @@ from repro.config.keys import register_schemas
 from repro.config.schema import ALGORITHMS
 from repro.errors import ReproError
 from repro.planning import CONF, check_sizes, plan
-from tests.helpers.commands import configs, key_of
+from repro.tracking.record import FINISHED
+from tests.helpers.commands import configs, executed, key_of
 
 GAMES = {path.stem for path in (CONF / "game").glob("*.yaml")}
 SUBGAMES = {"turn_subgames", "river_subgames"}
@@ -51,6 +52,23 @@ def test_every_algorithm_can_be_asked_for_on_every_game_that_it_plays(algorithm)
             refused[game] = str(error)
     assert GAMES - refused.keys() == PLAYED[algorithm]
     assert all(game in sentence or "on Hold'em games" in sentence for game, sentence in refused.items())
+
+
+FIRST_ITERATION_TAKES_MINUTES = {
+    ("guided_deep_cfr", "fhp"), ("guided_deep_cfr", "fhp_limit"), ("es_mccfr", "fhp_limit"), ("es_mccfr", "hnlh"),
+}  # fmt: skip
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("algorithm", "game"),
+    sorted({(name, game) for name in PLAYED for game in PLAYED[name] - SUBGAMES} - FIRST_ITERATION_TAKES_MINUTES),
+)
+def test_a_first_iteration_with_defaults_runs(algorithm, game, tmp_path):
+    """Such as a minibatch that one iteration's samples fill."""
+    first = ["algorithm.iterations=1", "algorithm.snapshot_every=1", "evaluation=costs", f"output_dir={tmp_path}"]
+    first += ["algorithm.policy_every=1"] if algorithm == "d2cfr" else []
+    assert executed(f"game={game}", f"algorithm={algorithm}", *first) == FINISHED
 
 
 @pytest.mark.parametrize("before", [True, False])
