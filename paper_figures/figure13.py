@@ -124,9 +124,9 @@ LEAVES = {
     "longer_dcvn": Shown("DCVN, three times as long", "longer", DCVN, devn.COLOURS[DCVN]),
     "longer_devn": Shown("DEVN, three times as long", "longer", DEVN, devn.COLOURS[DEVN]),
     "longer_zero_sum": Shown("DEVN, zero-sum, three times as long", "longer", ZERO_SUM, devn.COLOURS[ZERO_SUM]),
-    "fresh_dcvn": Shown("DCVN, fresh seeds", "fresh", DCVN, devn.COLOURS[DCVN]),
-    "fresh_devn": Shown("DEVN, fresh seeds", "fresh", DEVN, devn.COLOURS[DEVN]),
-    "fresh_zero_sum": Shown("DEVN, zero-sum, fresh seeds", "fresh", ZERO_SUM, devn.COLOURS[ZERO_SUM]),
+    "fresh_dcvn": Shown("DCVN, ten fresh seeds", "fresh", DCVN, devn.COLOURS[DCVN]),
+    "fresh_devn": Shown("DEVN, ten fresh seeds", "fresh", DEVN, devn.COLOURS[DEVN]),
+    "fresh_zero_sum": Shown("DEVN, zero-sum, ten fresh seeds", "fresh", ZERO_SUM, devn.COLOURS[ZERO_SUM]),
     "checked_down": Shown("checking down", "reference", "checked_down", "#999999"),
     "uniform": Shown("none: uniform turn", "reference", "uniform", "#999999"),
 }
@@ -228,7 +228,7 @@ def draw(data: pd.DataFrame) -> Figure:
     for axis in (middle.xaxis, middle.yaxis, right.yaxis):
         devn.plain_numbers(axis, (1.0,))
     devn.plain_numbers(right.xaxis)
-    figure.suptitle(devn.title(data, "Turns played with networks at the leaves"))
+    figure.suptitle(devn.title(data[data.sweep != "fresh"], "Turns played with networks at the leaves"))
     figure.tight_layout()
     return figure
 
@@ -424,6 +424,7 @@ SUGGESTED_BY = "laptop"
 
 def table(data: pd.DataFrame) -> str:
     """Exploitability and errors by leaves."""
+    fresh = bool((data.sweep == "fresh").any())
     lines = [
         "| leaves | unsafe: mean | median | safe: mean | median | "
         + " | ".join(f"error {name}" for name in ERRORS.values())
@@ -448,7 +449,8 @@ def table(data: pd.DataFrame) -> str:
         f"With DEVN's leaves {' and '.join(_worse(data, metric) for metric in HOW)} than with DCVN's.",
         *_since(data),
         f"Errors of DEVN's leaves less those of DCVN's, paired by seed: {_errors_apart(data, DEVN, DCVN)}. Of those of "
-        f"DEVN made zero-sum less DEVN's own: {_errors_apart(data, ZERO_SUM, DEVN)}.",
+        f"DEVN made zero-sum less DEVN's own: {_errors_apart(data, ZERO_SUM, DEVN)}."
+        + (f" On fresh seeds, DEVN's less DCVN's: {_errors_apart(data, *_FRESH[1::-1])}." if fresh else ""),
         *(_ranks(data, metric) for metric in HOW),
     ]
     if (data.metric == "label_error").any():
