@@ -167,7 +167,8 @@ def _told_once(table: pd.DataFrame) -> pd.DataFrame:
     """What several evaluations noted alike in one row, such as nodes touched; what they did not, with their names."""
     if table.empty:
         return table
-    once = table.drop_duplicates([column for column in table if column not in ("evaluation", "apart")], ignore_index=True)
+    told = [column for column in table if column not in ("evaluation", "apart")]
+    once = table.drop_duplicates(told, ignore_index=True)
     several = once.duplicated(["readout", "metric"], keep=False)
     once.loc[several, "metric"] += " (" + once.evaluation[several] + ")"
     return once.drop(columns="evaluation")

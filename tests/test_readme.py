@@ -105,6 +105,19 @@ def test_every_command_says_how_long_it_takes():
     assert all(any(command.startswith(known) for command in silent) for known in NOT_KNOWN)
 
 
+UNTIMED_ON_PAGES = re.compile(
+    r"out of (a laptop's )?reach|for whoever has the time|repro\.match (fhp5|hunl_pot) |make devn_settings  "
+)
+"""Commands of figures' pages that nobody here has run to their end."""
+
+
+def test_every_command_on_a_figures_page_says_how_long_it_takes():
+    pages = (ROOT / "paper_figures").glob("*.md")
+    commands = [c for page in pages for c in re.findall(r"^ {4}((?:python|make) .*)$", page.read_text(), re.MULTILINE)]
+    assert len(commands) > 100
+    assert [c for c in commands if not TAKES.search(c.partition(" #")[2]) and not UNTIMED_ON_PAGES.search(c)] == []
+
+
 def test_every_file_they_link_to_exists():
     for page in PAGES:
         for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):

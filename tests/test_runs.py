@@ -294,7 +294,8 @@ def test_a_run_done_again_is_the_same_and_another_is_not(outputs, tmp_path, caps
 
 
 def test_two_algorithms_are_compared_by_their_only_read_outs(tmp_path, capsys):
-    short = ("game=kuhn", "algorithm.iterations=4", "algorithm.snapshot_every=2", "evaluation=[exploitability,strategy]")
+    both = "evaluation=[exploitability,strategy]"
+    short = ("game=kuhn", "algorithm.iterations=4", "algorithm.snapshot_every=2", both)
     cfr, plus = (*short, "algorithm=cfr"), (*short, "algorithm=cfr_plus")
     for overrides in (cfr, plus, SMALL):
         assert executed(*overrides, f"output_dir={tmp_path}") == records.FINISHED
