@@ -228,7 +228,8 @@ def draw(data: pd.DataFrame) -> Figure:
     for axis in (middle.xaxis, middle.yaxis, right.yaxis):
         devn.plain_numbers(axis, (1.0,))
     devn.plain_numbers(right.xaxis)
-    figure.suptitle(devn.title(data[data.sweep != "fresh"], "Turns played with networks at the leaves"))
+    beside = " (fresh: ten others)" if "fresh" in set(data.sweep) else ""
+    figure.suptitle(devn.title(data[data.sweep != "fresh"], "Turns played with networks at the leaves") + beside)
     figure.tight_layout()
     return figure
 
@@ -452,6 +453,7 @@ def table(data: pd.DataFrame) -> str:
         f"DEVN made zero-sum less DEVN's own: {_errors_apart(data, ZERO_SUM, DEVN)}."
         + (f" On fresh seeds, DEVN's less DCVN's: {_errors_apart(data, *_FRESH[1::-1])}." if fresh else ""),
         *(_ranks(data, metric) for metric in HOW),
+        *([_ranks_of_fresh(data)] if fresh else []),
     ]
     if (data.metric == "label_error").any():
         notes.append("\n".join(_labels(data)))
@@ -482,6 +484,27 @@ def _ranks(data: pd.DataFrame, metric: str) -> str:
         found += [correlations_apart(data, error, *pair, metric) for pair in _APART]
         # Where all turns are alike there is no correlation.
         lines.append(f"| {name} | " + " | ".join(str(mean_ci(c)) if c.notna().all() else "–" for c in found) + " |")
+    return "\n".join(lines)
+
+
+def _ranks_of_fresh(data: pd.DataFrame) -> str:
+    """What `_ranks` has of all three networks, and of DEVN less DCVN, of fresh seeds."""
+    dcvn, devn_, _ = _FRESH
+    lines = [
+        "The same of fresh seeds:",
+        "",
+        "| error | " + " | ".join(f"all three networks, {how} | DEVN less DCVN, {how}" for how in HOW.values()) + " |",
+        "|---" * (1 + 2 * len(HOW)) + "|",
+    ]
+    for error, name in ERRORS.items():
+        found = [
+            mean_ci(correlation)
+            for metric in HOW
+            for correlation in (
+                correlations(data, error, _FRESH, metric), correlations_apart(data, error, devn_, dcvn, metric)
+            )
+        ]  # fmt: skip
+        lines.append(f"| {name} | {' | '.join(map(str, found))} |")
     return "\n".join(lines)
 
 

@@ -399,7 +399,7 @@ def _losses(data: pd.DataFrame) -> list[str]:
             )
     note = (
         f"Errors in {devn.UNIT}, with 95% intervals over seeds. {devn.OF_PAPER} So are its encoding errors, with "
-        "1,000 and 2,000 buckets. Its improvements follow from the losses that it prints; those that it prints are up "
+        "1,000 and 2,000 buckets. Its improvements follow from its printed losses; its printed improvements are up "
         "to 0.02 points lower."
     )
     return [*lines, "", note]

@@ -63,7 +63,12 @@ def changed_files(then: str, now: str | None, among: Container[str]) -> set[str]
 @cache
 def _code(text: str | None) -> str | None:
     """What a file does, as a text: without comments, docstrings and layout; None: there is no file."""
-    return None if text is None else ast.dump(_WithoutDocstrings().visit(ast.parse(text)))
+    if text is None:
+        return None
+    try:
+        return ast.dump(_WithoutDocstrings().visit(ast.parse(text)))
+    except SyntaxError:  # Half an edit.
+        return text
 
 
 class _WithoutDocstrings(ast.NodeTransformer):

@@ -49,7 +49,7 @@ def test_claims_are_judged_by_the_last_of_the_lowest_losses():
     for method in ("dcvn", "devn"):
         assert found[f"text_{method}_deeper"][0] == UNDECIDED
         expect(found[f"code_{method}_deeper"], HELD, 5.0)
-        expect(found[f"{method}_depth_shows"], HELD, 5.0)
+        expect(found[f"{method}_depth_costs_less"], HELD, 5.0)
     assert len(found) == 16
     assert {verdict for verdict, _ in judged(page, runs(scale="smoke")).values()} == {NOT_TESTABLE}
 
