@@ -228,8 +228,8 @@ def draw(data: pd.DataFrame) -> Figure:
     for axis in (middle.xaxis, middle.yaxis, right.yaxis):
         devn.plain_numbers(axis, (1.0,))
     devn.plain_numbers(right.xaxis)
-    beside = " (fresh: ten others)" if "fresh" in set(data.sweep) else ""
-    figure.suptitle(devn.title(data[data.sweep != "fresh"], "Turns played with networks at the leaves") + beside)
+    of_fresh = " (fresh: ten others)" if "fresh" in set(data.sweep) else ""
+    figure.suptitle(devn.title(data[data.sweep != "fresh"], "Turns played with networks at the leaves") + of_fresh)
     figure.tight_layout()
     return figure
 
