@@ -63,16 +63,14 @@ def found(data: pd.DataFrame, buckets: int) -> Margin:
     return Margin.of((dcvn, devn_), (_error(mine, DCVN), _error(mine, DEVN)))
 
 
-def foretold(data: pd.DataFrame, buckets: int) -> pd.Series:
-    """The gain in %, by seed, that both gains with the most buckets make of the share with so many."""
-    gain: pd.Series = 100 * found(data, values(data, "buckets")[-1]).gain(found(data, buckets).share)
-    return gain
+def foretold(data: pd.DataFrame, buckets: int, same_buckets: bool = False) -> pd.Series:
+    """The gain in %, by seed, that both gains with the most buckets make of the share with so many.
 
-
-def foretold_by_same_buckets(data: pd.DataFrame, buckets: int) -> pd.Series:
-    """The same with the gain in the error of buckets that there is with so many: the network's alone is taken over."""
+    Args:
+        same_buckets: of the most buckets only the network's own gain is taken, that in the error is of so many.
+    """
     here, most = found(data, buckets), found(data, values(data, "buckets")[-1])
-    gain: pd.Series = 100 * Margin(here.share, here.buckets, most.own).gain()
+    gain: pd.Series = 100 * Margin(here.share, (here if same_buckets else most).buckets, most.own).gain()
     return gain
 
 
@@ -153,7 +151,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
         whose = f"both gains with {most} make of the share"
         judged.append(_foretold(data, f"foretold_{buckets}", buckets, foretold(data, buckets), whose))
         whose = f"its own gain in their error and the network's with {most} make of the share"
-        own = foretold_by_same_buckets(data, buckets)
+        own = foretold(data, buckets, same_buckets=True)
         judged.append(_foretold(data, f"foretold_by_same_buckets_{buckets}", buckets, own, whose))
     return judged
 
@@ -198,7 +196,7 @@ def table(data: pd.DataFrame) -> str:
         cells += [
             mean_ci(100 * parts.gain()),
             mean_ci(foretold(data, buckets)),
-            mean_ci(foretold_by_same_buckets(data, buckets)),
+            mean_ci(foretold(data, buckets, same_buckets=True)),
         ]
         lines.append(f"| {buckets} | {' | '.join(map(str, cells))} |")
     note = f"Errors in {devn.UNIT}, the mean over subgames, with 95% intervals over seeds."

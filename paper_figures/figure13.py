@@ -102,6 +102,16 @@ class Shown:
     colour: str
 
 
+def _of_networks(key: str, sweep: str, differing: str) -> dict[str, Shown]:
+    """The networks of a sweep that differ in something from those of `networks`."""
+    names = {DCVN: "DCVN", DEVN: "DEVN", ZERO_SUM: "DEVN, zero-sum"}
+    keys = {DCVN: "dcvn", DEVN: "devn", ZERO_SUM: "zero_sum"}
+    return {
+        f"{key}_{keys[readout]}": Shown(f"{name}, {differing}", sweep, readout, devn.COLOURS[readout])
+        for readout, name in names.items()
+    }
+
+
 LEAVES = {
     "exact": Shown("exact", "reference", "exact", "#000000"),
     "oracle_dcvn": Shown("buckets' exact CFVs", "reference", "oracle_dcvn", "#56B4E9"),
@@ -110,23 +120,11 @@ LEAVES = {
     DEVN: Shown("DEVN", "networks", DEVN, devn.COLOURS[DEVN]),
     ZERO_SUM: Shown("DEVN, made zero-sum", "networks", ZERO_SUM, devn.COLOURS[ZERO_SUM]),
     "own_step": Shown("DEVN, by DCVN's own step", "own_step", "devn_own_step", "#AA4499"),
-    "met_dcvn": Shown("DCVN, rivers of play", "met", DCVN, devn.COLOURS[DCVN]),
-    "met_devn": Shown("DEVN, rivers of play", "met", DEVN, devn.COLOURS[DEVN]),
-    "met_zero_sum": Shown("DEVN, zero-sum, rivers of play", "met", ZERO_SUM, devn.COLOURS[ZERO_SUM]),
-    "sharp_dcvn": Shown("DCVN, sharper labels", "sharp", DCVN, devn.COLOURS[DCVN]),
-    "sharp_devn": Shown("DEVN, sharper labels", "sharp", DEVN, devn.COLOURS[DEVN]),
-    "sharp_zero_sum": Shown("DEVN, zero-sum, sharper labels", "sharp", ZERO_SUM, devn.COLOURS[ZERO_SUM]),
-    "few_dcvn": Shown("DCVN, fewer buckets (half the turns)", "few_buckets", DCVN, devn.COLOURS[DCVN]),
-    "few_devn": Shown("DEVN, fewer buckets (half the turns)", "few_buckets", DEVN, devn.COLOURS[DEVN]),
-    "few_zero_sum": Shown(
-        "DEVN, zero-sum, fewer buckets (half the turns)", "few_buckets", ZERO_SUM, devn.COLOURS[ZERO_SUM]
-    ),
-    "longer_dcvn": Shown("DCVN, three times as long", "longer", DCVN, devn.COLOURS[DCVN]),
-    "longer_devn": Shown("DEVN, three times as long", "longer", DEVN, devn.COLOURS[DEVN]),
-    "longer_zero_sum": Shown("DEVN, zero-sum, three times as long", "longer", ZERO_SUM, devn.COLOURS[ZERO_SUM]),
-    "fresh_dcvn": Shown("DCVN, ten fresh seeds", "fresh", DCVN, devn.COLOURS[DCVN]),
-    "fresh_devn": Shown("DEVN, ten fresh seeds", "fresh", DEVN, devn.COLOURS[DEVN]),
-    "fresh_zero_sum": Shown("DEVN, zero-sum, ten fresh seeds", "fresh", ZERO_SUM, devn.COLOURS[ZERO_SUM]),
+    **_of_networks("met", "met", "rivers of play"),
+    **_of_networks("sharp", "sharp", "sharper labels"),
+    **_of_networks("few", "few_buckets", "fewer buckets (half the turns)"),
+    **_of_networks("longer", "longer", "three times as long"),
+    **_of_networks("fresh", "fresh", "ten fresh seeds"),
     "checked_down": Shown("checking down", "reference", "checked_down", "#999999"),
     "uniform": Shown("none: uniform turn", "reference", "uniform", "#999999"),
 }

@@ -167,8 +167,10 @@ def _told_once(table: pd.DataFrame) -> pd.DataFrame:
     """What several evaluations noted alike in one row, such as nodes touched; what they did not, with their names."""
     if table.empty:
         return table
-    told = [column for column in table if column not in ("evaluation", "apart")]
-    once = table.drop_duplicates(told, ignore_index=True)
+    told = table.drop(columns="evaluation")
+    # As it is shown: of one seed an interval has no bounds, which equal nothing.
+    told = told.assign(apart=told.apart.astype(str)) if "apart" in told else told
+    once = table[~told.duplicated()].reset_index(drop=True)
     several = once.duplicated(["readout", "metric"], keep=False)
     once.loc[several, "metric"] += " (" + once.evaluation[several] + ")"
     return once.drop(columns="evaluation")
@@ -288,7 +290,8 @@ def _in_order(table: pd.DataFrame) -> list[dict[Any, Any]]:
     """Its rows, of each read-out exploitability first and the many numbers of a strategy last."""
     rows = table.to_dict("records")
     return sorted(
-        rows, key=lambda r: (r["readout"], r["metric"].startswith("strategy/"), r["metric"] != "exploitability")
+        rows,
+        key=lambda r: (r["readout"], r["metric"].startswith("strategy/"), not r["metric"].startswith("exploitability")),
     )
 
 

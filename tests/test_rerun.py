@@ -29,6 +29,8 @@ from repro.trained import Trained
 from tests.helpers.commands import SMALL, executed, key_of, planned, results, tracked
 
 KUHN = (*SMALL, "algorithm.iterations=10")
+_CHANGED = {"repro/algorithms/deep_cfr.py", "repro/run.py"}
+"""Of which a training can reach one."""
 LEDUC = (
     "game=leduc", *KUHN[1:], "algorithm.iterations=4", "algorithm.snapshot_every=2", "algorithm.value.batch_size=128",
     "algorithm.average.batch_size=128",
@@ -127,7 +129,7 @@ def test_what_is_reused_says_its_commit(outputs, monkeypatch):
     run = planned(*KUHN, f"output_dir={outputs}")
     record = records.read(run.folder)
     (commit,) = record.made_with["git_commit"]
-    monkeypatch.setattr(staleness, "changed_files", lambda then, now, among: {"repro/algorithms/deep_cfr.py"})
+    monkeypatch.setattr(staleness, "changed_files", lambda then, now, among: _CHANGED & among)
     record.made_with["git_dirty"] = ["false"]
     calls, closure = list[object](), staleness.closure
 
