@@ -187,16 +187,13 @@ def _claims(data: pd.DataFrame, cell: Cell) -> Iterator[Claim]:
         large, how_much = NOT_TESTABLE, f"{how_much}; judged at the paper's length only"
     if why_not:
         wins, large, note, how_much = NOT_TESTABLE, NOT_TESTABLE, f"{note}. {why_not}", f"{how_much}. {why_not}"
-    long = cell.opponent == "nfsp_long"
+    # The paper has one NFSP, and does not say for how long it was trained.
+    source = "after Table I" if cell.opponent == "nfsp_long" else "Table I"
     yield Claim(
-        name, f"D2CFR beats {opponent} on {game}", "after Table I" if long else "Table I", unless_smoke(data, wins),
-        ours, unit, None if long else cell.mean, note,
-    )  # fmt: skip
-    # The paper has one NFSP, and one margin.
-    if long:
-        return
+        name, f"D2CFR beats {opponent} on {game}", source, unless_smoke(data, wins), ours, unit, cell.mean, note
+    )
     yield Claim(
-        f"{name}_margin", f"D2CFR wins as much as the paper says, against {opponent} on {game}", "Table I",
+        f"{name}_margin", f"D2CFR wins as much as the paper says, against {opponent} on {game}", source,
         unless_smoke(data, large), ours, unit, cell.mean, how_much,
     )  # fmt: skip
 

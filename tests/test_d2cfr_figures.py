@@ -295,7 +295,7 @@ def table3_data(won: float) -> pd.DataFrame:
 def test_table3_judges_every_cell_by_its_last_match(won, expected):
     data = table3_data(won)
     found = verdicts(table3, data)
-    assert len(found) == 2 * 6 + 1
+    assert len(found) == 2 * 7
     assert {verdict for name, verdict in found.items() if not name.endswith("_margin")} == {expected}
     assert {verdict for name, verdict in found.items() if name.endswith("_margin")} == {NOT_TESTABLE}, "laptop"
     panels = table3.draw(data).axes
@@ -317,6 +317,7 @@ def test_table3_judges_at_the_papers_length_how_much_is_won():
     margins = {name.removesuffix("_margin"): verdict for name, verdict in found.items() if name.endswith("_margin")}
     assert margins == {
         "leduc_deep_cfr": DID_NOT_HOLD, "leduc_sd_cfr": DID_NOT_HOLD, "leduc_nfsp": DID_NOT_HOLD,
+        "leduc_nfsp_long": DID_NOT_HOLD,
         "hnlh_deep_cfr": HELD, "hnlh_sd_cfr": HELD, "hnlh_nfsp": UNDECIDED,
     }  # fmt: skip
     lost = verdicts(table3, table3_data(-75.52).assign(scale="paper"))
@@ -348,7 +349,7 @@ def test_who_loses_to_one_by_more_than_folding_has_beaten_nobody():
 def test_table3_meets_the_long_nfsp_where_it_was_run():
     data = table3_data(40.0)
     shorter = data[~data.metric.str.contains("nfsp_long") & ~data.sweep.str.contains("long")]
-    assert set(verdicts(table3, data)) - set(verdicts(table3, shorter)) == {"leduc_nfsp_long"}
+    assert set(verdicts(table3, data)) - set(verdicts(table3, shorter)) == {"leduc_nfsp_long", "leduc_nfsp_long_margin"}
     assert len(table3.draw(shorter).axes[0].get_yticklabels()) == 3
 
 
