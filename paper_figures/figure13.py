@@ -268,29 +268,16 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     if "sharp" in sweeps:
         judged.append(_sharper_loss(data))
     for metric in (UNSAFE, SAFE):
-        judged.append(_better(data, "devn", "DEVN's leaves play better than DCVN's", DCVN, DEVN, metric))
+        judged += _against_dcvn(data, metric)
         judged.append(_better(data, "zero_sum", "DEVN's leaves play better if made zero-sum", DEVN, ZERO_SUM, metric))
-        if "few_buckets" in sweeps:
-            fewer = "DEVN's leaves play better than DCVN's, fewer buckets"
-            judged.append(_better(data, "few_devn", fewer, "few_dcvn", "few_devn", metric))
-        made = "DEVN's leaves, made zero-sum, play better than DCVN's"
-        judged.append(_better(data, "zero_sum_dcvn", made, DCVN, ZERO_SUM, metric))
-        if "met" in sweeps:
-            judged += _of_other_rivers(data, "met", "rivers of play", metric)
-            judged.append(
-                _better(data, "met_zero_sum_dcvn", f"{made}, rivers of play", "met_dcvn", "met_zero_sum", metric)
-            )
-        if "sharp" in sweeps:
-            judged += _of_other_rivers(data, "sharp", "sharper labels", metric)
-        if "longer" in sweeps:
-            learned = "networks that learned three times as long"
-            judged += [
-                _better(data, "longer_devn", f"DEVN's leaves play better than DCVN's, {learned}", "longer_dcvn",
-                        "longer_devn", metric),
-                _better(data, "longer_zero_sum_dcvn", f"{made}, {learned}", "longer_dcvn", "longer_zero_sum", metric),
-            ]  # fmt: skip
+        for sweep, (of, differing, also_zero_sum) in _OTHERS.items():
+            if sweep in sweeps:
+                judged += _against_dcvn(data, metric, of, differing, also_zero_sum)
+        for sweep in ("met", "sharp"):
+            if sweep in sweeps:
+                judged += _of_other_rivers(data, sweep, _OTHERS[sweep][1], metric)
         if "fresh" in sweeps:
-            judged += _of_fresh_seeds(data, metric)
+            judged.append(_apart(data, metric))
         for method in (DCVN, DEVN):
             name = devn.NAMES[method]
             judged += [
@@ -316,40 +303,52 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     return judged
 
 
+_OTHERS = {
+    "few_buckets": ("few", "fewer buckets", False),
+    "met": ("met", "rivers of play", True),
+    "sharp": ("sharp", "sharper labels", False),
+    "longer": ("longer", "networks that learned three times as long", True),
+    # Judged once more, by seeds that ran after these rules had been written.
+    "fresh": ("fresh", "fresh seeds", True),
+}
+"""Sweeps of other networks: how their rows' keys begin, what is different, and whether DEVN made zero-sum is judged."""
+
+
+def _against_dcvn(
+    data: pd.DataFrame, metric: str, of: str = "", differing: str = "", also_zero_sum: bool = True
+) -> list[Claim]:
+    """Whether DEVN's leaves play better than DCVN's, as they are and made zero-sum, of the networks of one sweep."""
+    key, said = (f"{of}_", f", {differing}") if of else ("", "")
+    dcvn, devn_, zero_sum = (f"{key}{name}" for name in ("dcvn", "devn", "zero_sum")) if of else _NETWORKS_LEAVES
+    judged = [_better(data, f"{key}devn", f"DEVN's leaves play better than DCVN's{said}", dcvn, devn_, metric)]
+    if also_zero_sum:
+        made = f"DEVN's leaves, made zero-sum, play better than DCVN's{said}"
+        judged.append(_better(data, f"{key}zero_sum_dcvn", made, dcvn, zero_sum, metric))
+    return judged
+
+
 def _of_other_rivers(data: pd.DataFrame, sweep: str, learned: str, metric: str) -> list[Claim]:
-    """What is judged of networks that have learned from another dataset."""
-    against = _better(
-        data, f"{sweep}_devn", f"DEVN's leaves play better than DCVN's, {learned}", f"{sweep}_dcvn", f"{sweep}_devn",
-        metric,
-    )  # fmt: skip
-    gains = [
+    """Whether networks play better that have learned from another dataset."""
+    return [
         _better(
             data, f"{method}_{sweep}", f"{devn.NAMES[method]}'s leaves play better if networks learn from {learned}",
             method, f"{sweep}_{method}", metric,
         )
         for method in (DCVN, DEVN)
     ]  # fmt: skip
-    return [against, *gains]
 
 
-def _of_fresh_seeds(data: pd.DataFrame, metric: str) -> list[Claim]:
-    """What is judged once more, or for the first time, by seeds that ran after these rules had been written."""
-    dcvn, devn_, zero_sum = _FRESH
+def _apart(data: pd.DataFrame, metric: str) -> Claim:
+    """Which error goes with the networks' difference in play, judged by fresh seeds alone."""
+    dcvn, devn_, _ = _FRESH
     apart = [correlations_apart(data, error, devn_, dcvn, metric) for error in (OF_MATCHUP, OF_HAND)]
-    return [
-        _better(data, "fresh_devn", "DEVN's leaves play better than DCVN's, fresh seeds", dcvn, devn_, metric),
-        _better(
-            data, "fresh_zero_sum_dcvn", "DEVN's leaves, made zero-sum, play better than DCVN's, fresh seeds", dcvn,
-            zero_sum, metric,
-        ),
-        _claim(
-            data, f"fresh_apart_{metric}",
-            "Which of DEVN and DCVN plays a turn worse goes with errors by matchup more than with those per hand: "
-            f"{HOW[metric]}, fresh seeds", mean_ci(apart[0] - apart[1]), "",
-            "rank correlation, over turns, of the difference of errors with that in exploitability, of one error less "
-            "of the other",
-        ),
-    ]  # fmt: skip
+    return _claim(
+        data, f"fresh_apart_{metric}",
+        "Which of DEVN and DCVN plays a turn worse goes with errors by matchup more than with those per hand: "
+        f"{HOW[metric]}, fresh seeds", mean_ci(apart[0] - apart[1]), "",
+        "rank correlation, over turns, of the difference of errors with that in exploitability, of one error less "
+        "of the other",
+    )  # fmt: skip
 
 
 def _claim(data: pd.DataFrame, name: str, statement: str, measured: Estimate, unit: str, note: str) -> Claim:
