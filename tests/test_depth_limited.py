@@ -117,6 +117,19 @@ def test_safe_rivers_are_never_worse_than_what_was_promised(iterations: int):
     assert any(worse) or iterations < 100
 
 
+def test_a_turn_is_worth_what_its_solved_rivers_make_of_it():
+    """The values of the turn by what leaves say are those of the whole strategy, if rivers are played as leaves say."""
+    solver = solved(iterations=30)
+    leaves = solver.leaves
+    assert isinstance(leaves, Solved)
+    valued = solver.valued()
+    solver._on_river = leaves._tables
+    np.testing.assert_allclose(valued, solver.values(), atol=1e-4 * np.abs(valued).max())
+    # Rivers that nobody bets on are worth something else.
+    solver.leaves = CheckedDown(solver.rivers)
+    assert np.abs(solver.valued() - valued).max() > 0.01 * np.abs(valued).max()
+
+
 def test_leaves_know_the_showdown_where_all_chips_are_in_the_pot():
     class Wrong(Leaves):
         def estimated(self, player: int, mode: int, how: Rule, opening: Array) -> Array:

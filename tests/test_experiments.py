@@ -20,7 +20,7 @@ from tests.helpers.commands import configs
 TARGETS = sorted(path.stem for path in (CONF.parent / "paper_figures").glob("*.md"))
 SCALES = ("smoke", "laptop", "paper")
 BETWEEN = dict.fromkeys(("figure4", "fhp_limit"), ("gpu", "night")) | dict.fromkeys(
-    ("figure2", "figure5", "figure13", "table1", "table2"), ("night",)
+    ("figure2", "figure5", "figure13", "devn_turns", "table1", "table2"), ("night",)
 )
 """Scales between laptop and paper of targets that have some."""
 PLANNED = [(target, scale) for target in TARGETS for scale in (*SCALES, *BETWEEN.get(target, ()))]

@@ -22,6 +22,7 @@ from repro.subgames.networks import PredictedValues, ValueNetwork, ValueNetworkC
 from repro.subgames.play import Play, PredictedLeaves, ReferenceLeavesConfig, turn
 from repro.subgames.solver import AS_IS, SolverConfig
 from repro.subgames.subgames import Deck, Subgames, matchups
+from repro.subgames.turn_labels import TurnLabels
 from tests.helpers.devn import expect, judged
 from tests.helpers.training import config_of, measured, readouts_of
 
@@ -135,9 +136,30 @@ def test_play_is_measured_on_the_turns_of_the_seed(tmp_path: Path):
     assert first["ev"]["safe"] == both["ev"]["safe/turn_000"]
 
 
+def test_labels_of_turns_are_the_better_the_better_the_leaves(tmp_path: Path):
+    algorithm = ReferenceLeavesConfig(
+        name="reference_leaves", iterations=1, snapshot_every=1, buckets=4,
+        readouts={kind: ReadoutConfig(kind) for kind in ("exact", "checked_down", "uniform")},
+    )  # fmt: skip
+    config = config_of(algorithm, None, 0, output_dir=str(tmp_path))
+    evaluation = TurnLabels(turns=2, iterations=100, truth=1e-4)
+    found = measured(RIVERS, config, algorithm.build(RIVERS, config), evaluation)
+    errors = {kind: metrics["label_error"] for kind, metrics in found.items()}
+    # Exact leaves leave what the turn's own iterations do not reach.
+    assert errors["exact"] < 2.0 < errors["checked_down"] < errors["uniform"]
+    for metrics in found.values():
+        assert metrics["label_error"] == pytest.approx(np.mean([metrics[f"label_error/turn_{n:03}"] for n in range(2)]))
+    assert len({metrics["zero_error"] for metrics in found.values()}) == 1
+    network_, training = network(tmp_path, ("ev",))
+    learned_nothing = measured(RIVERS, network_, training, evaluation)["ev"]
+    assert learned_nothing["label_error"] > errors["exact"]
+    assert learned_nothing["zero_error"] == found["exact"]["zero_error"]
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
+        (["algorithm=devn", "game=turn_subgames", "evaluation=turn_labels"], "leaves are rivers, the game is turn_sub"),
         (["algorithm=devn", "game=turn_subgames", "evaluation=play"], "leaves are rivers, the game is turn_subgames"),
         (["algorithm=solved_subgames", "evaluation=play"], "the algorithm solved_subgames values no rivers"),
         (["algorithm=reference_leaves", "evaluation.play.turns=0"], r"evaluation.play.turns is 0"),

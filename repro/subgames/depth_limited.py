@@ -168,7 +168,8 @@ class Leaves(ABC):
         Where all chips are in the pot the value is known: that of the showdown.
 
         Args:
-            mode: `UPDATE` in an iteration of the turn's solver; afterwards `BEST`: what the hands win at best.
+            mode: `UPDATE` in an iteration of the turn's solver; then `BEST`, what the hands win at best, or `MEAN`,
+                what they win by the average strategies. It matters only to rivers that are solved.
             how: the iteration's rule.
             opening: as `Rivers.opening` has it.
 
@@ -287,6 +288,20 @@ class DepthLimitedSolver(SubgameSolver):
                 self._betting, self._hands, player, UPDATE, *self._on_turn, how, below,
                 np.empty(len(self._hands[0]), np.float32), self._turn_space,
             )  # fmt: skip
+
+    def valued(self) -> Array:
+        """`[2, hands]` float64 as `values`, of the average turn strategy and what the leaves say of rivers then.
+
+        Nothing is re-solved: these are the values of the turn for a program that looks no further.
+        """
+        values = np.empty((2, len(self._hands[0])), np.float32)
+        for player in range(2):
+            below = self.rivers.total(self.leaves.values(player, MEAN, AS_IS, self.opening(player)))
+            kernels.up_turn(
+                self._betting, self._hands, player, MEAN, *self._on_turn, AS_IS, below, values[player],
+                self._turn_space,
+            )  # fmt: skip
+        return values.astype(float)
 
     def opening(self, player: int) -> Array:
         """`[boards, 2 * entries, hands]` reach under the average turn strategy; the player's own without the range."""

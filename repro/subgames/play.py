@@ -7,6 +7,7 @@ the leaves, re-solves the rivers that result, and gives the exploitability of th
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -182,25 +183,19 @@ class ReferenceLeaves(Iterative):
 
 
 @dataclass
-class Play(Evaluation):
-    """Exploitability of play with a read-out's values at the leaves of turns, exact, in % of the pot.
+class OfTurns(Evaluation):
+    """What is measured of turns that are solved with a read-out's values at their leaves.
 
-    The turns are random ones of the rivers' deck, drawn by the training's seed: all read-outs of one seed play the
+    The turns are random ones of the rivers' deck, drawn by the training's seed: all read-outs of one seed have the
     same, those of another seed others.
-
-    Metrics: `unsafe` and `safe`, the exploitability of turn and re-solved rivers together (half of what both best
-    responses win), the mean over turns; `error/hand`, `error/met`, `error/matchup` and `error/rare`, of the leaves at
-    the ranges that the average strategies lead to (`repro.subgames.depth_limited.LeafErrors`); and all of these of each
-    turn, `unsafe/turn_000`.
     """
 
     OF_PLAYERS = False
 
     # How many turns.
     turns: int = at_least(1, 40)
-    # Iterations of discounted CFR on the turn's betting, and then on the rivers.
+    # Iterations of discounted CFR on the turn's betting, and then, where these are solved again, on the rivers.
     iterations: int = at_least(1, 100)
-    resolving: int = at_least(1, 100)
 
     def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
         yield from super().problems(game, algorithm)
@@ -210,18 +205,11 @@ class Play(Evaluation):
         elif isinstance(game, Subgames) and game.board_cards != 5:
             yield "readouts", self.readouts, f"leaves are rivers, the game is {game.name}; take game=river_subgames"
 
-    @property
-    def charted(self) -> list[str]:
-        return [UNSAFE, SAFE]
-
-    def headline(self, game: Game, measured: Measured) -> str:
-        parts = [f"{name} {m[UNSAFE]:.2f}" for name, m in measured.items() if UNSAFE in m]
-        return f"play {', '.join(parts)} % of the pot" if parts else ""
-
     def measure(self, subject: Subject) -> Measured:
         return {name: self._of_readout(subject, name) for name in self.each(subject)}
 
     def _of_readout(self, subject: Subject, name: str) -> dict[str, float]:
+        """Each metric of a turn, the mean over turns, and of each turn by itself."""
         readout = subject.readouts[name]
         if isinstance(readout, ReferenceReadout):
             leaves: LeavesOf = readout.leaves
@@ -232,16 +220,40 @@ class Play(Evaluation):
         turns = []
         for number in range(self.turns):
             subject.tell(f"{name}, turn {number + 1} of {self.turns}")
-            turns.append(self._played(turn(readout.game, subject.seed, number), leaves, iterations))
-        means = {metric: float(np.mean([played[metric] for played in turns])) for metric in turns[0]}
-        each = {f"{m}/turn_{n:03}": value for n, played in enumerate(turns) for m, value in played.items()}
+            solver = DepthLimitedSolver(turn(readout.game, subject.seed, number), SolverConfig(), leaves)
+            for _ in range(iterations):
+                solver.iterate()
+            turns.append(self.of_solved(solver))
+        means = {metric: float(np.mean([measured[metric] for measured in turns])) for metric in turns[0]}
+        each = {f"{m}/turn_{n:03}": value for n, measured in enumerate(turns) for m, value in measured.items()}
         return means | each
 
-    def _played(self, subgame: Subgame, leaves: LeavesOf, iterations: int) -> dict[str, float]:
-        """The metrics of one turn."""
-        solver = DepthLimitedSolver(subgame, SolverConfig(), leaves)
-        for _ in range(iterations):
-            solver.iterate()
+    @abstractmethod
+    def of_solved(self, solver: DepthLimitedSolver) -> dict[str, float]:
+        """The metrics of one turn, which is solved."""
+
+
+@dataclass
+class Play(OfTurns):
+    """Exploitability of play with a read-out's values at the leaves of turns, exact, in % of the pot.
+
+    Metrics: `unsafe` and `safe`, the exploitability of turn and re-solved rivers together (half of what both best
+    responses win), the mean over turns; `error/hand`, `error/met`, `error/matchup` and `error/rare`, of the leaves at
+    the ranges that the average strategies lead to (`repro.subgames.depth_limited.LeafErrors`); and all of these of each
+    turn, `unsafe/turn_000`.
+    """
+
+    resolving: int = at_least(1, 100)
+
+    @property
+    def charted(self) -> list[str]:
+        return [UNSAFE, SAFE]
+
+    def headline(self, game: Game, measured: Measured) -> str:
+        parts = [f"{name} {m[UNSAFE]:.2f}" for name, m in measured.items() if UNSAFE in m]
+        return f"play {', '.join(parts)} % of the pot" if parts else ""
+
+    def of_solved(self, solver: DepthLimitedSolver) -> dict[str, float]:
         solver.resolve(self.resolving)
         unsafe, errors = solver.exploitability(), solver.errors()
         solver.resolve_safely(self.resolving)

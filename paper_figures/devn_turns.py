@@ -1,0 +1,157 @@
+"""Not in the paper: labels of turns from networks of rivers, beside exact ones and what networks of turns make of few.
+
+All read-outs of a seed label the same turns, and those of another seed others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures import devn_runs as devn
+from paper_figures.claims import Claim, above, below
+from paper_figures.devn_runs import DCVN, DEVN, UNIT, ZERO_SUM
+from paper_figures.devn_sweeps import PART_2
+from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.frame import curves
+from paper_figures.sweeps import Sweep
+from repro.evaluation.statistics import Estimate, difference, mean_ci
+
+TITLE, GAME = "DEVN, ours", "turn subgames"
+SHOWS = "labels of turns from DCVN's and DEVN's values of rivers, beside exact labels"
+
+_LABELS = "seed=range(5) evaluation=[turn_labels] evaluation.turn_labels.truth=0.0005"
+_FEW = {"night": "evaluation.turn_labels.turns=10", "smoke": "evaluation.turn_labels.turns=2 seed=0"}
+_EXACT = 3000
+"""Turns, of exact labels, that networks of turns learn from."""
+_LEAVES, _REFERENCE, _TURNS = "leaves", "reference", "turns"
+SWEEPS = (
+    # Networks of rivers, their rivers, and turns, of figure 13.
+    Sweep(
+        "rivers", "experiment=leaves_data seed=0",
+        {"laptop": "algorithm.first=0,40", "night": "algorithm.first=0,100"},
+    ),
+    Sweep(_LEAVES, f"experiment=leaves algorithm=dcvn,devn {_LABELS}", _FEW),
+    Sweep(_REFERENCE, f"experiment=leaves_reference {_LABELS}", _FEW),
+    Sweep(PART_2.name, PART_2.overrides, PART_2.at, only=("laptop", "smoke")),
+    Sweep(
+        _TURNS,
+        f"experiment=devn algorithm=dcvn,devn algorithm.dataset=1 algorithm.learn_from={_EXACT} "
+        "algorithm.batch_size=250 network.layers=3 seed=range(5)",
+        {
+            "laptop": "game.name=turn_subgames game.ranks=6 algorithm.solver.tolerance=0.002 algorithm.subgames=5000 "
+            "algorithm.iterations=150 algorithm.snapshot_every=10 network.width=256",
+            "smoke": "algorithm.learn_from=100 algorithm.batch_size=50 seed=0",
+        },
+        only=("laptop", "smoke"),
+    ),
+)  # fmt: skip
+
+ROWS = {
+    "exact": "rivers solved along",
+    "oracle_dcvn": "buckets' exact CFVs",
+    "oracle_devn": "buckets' exact EVs",
+    DCVN: "DCVN of rivers",
+    DEVN: "DEVN of rivers",
+    ZERO_SUM: "DEVN of rivers, made zero-sum",
+    "checked_down": "checking down",
+    "turns_dcvn": f"DCVN of turns, from {_EXACT:,} exact labels",
+    "turns_devn": f"DEVN of turns, from {_EXACT:,} exact labels",
+}
+"""What turns are valued by. The last two are networks that value turns themselves."""
+
+
+def select(data: pd.DataFrame) -> pd.DataFrame:
+    """Errors of labels, and of networks of turns at their best."""
+    labels = data.metric.str.fullmatch(r"(label|zero)_error(/turn_\d+)?")
+    networks = data[data.sweep == _TURNS]
+    best = [devn.best_epochs(networks), devn.bucketed_losses(networks)] if len(networks) else []
+    return pd.concat([data[labels], *best], ignore_index=True)
+
+
+def error_of(data: pd.DataFrame, row: str) -> pd.Series:
+    """The error of a row's values of turns, by seed; empty where it was not measured."""
+    if row.startswith("turns_"):
+        method = row.removeprefix("turns_")
+        return devn.values(data, _TURNS, method) if (data.sweep == _TURNS).any() else pd.Series(dtype=float)
+    sweep = _LEAVES if row in (DCVN, DEVN, ZERO_SUM) else _REFERENCE
+    found = curves(data, "label_error", sweep=sweep, readout=row)
+    return pd.Series(dtype=float) if found.empty else found.iloc[:, -1]
+
+
+def measured(data: pd.DataFrame) -> dict[str, Estimate]:
+    """Rows that were measured."""
+    found = {row: error_of(data, row) for row in ROWS}
+    return {row: mean_ci(errors) for row, errors in found.items() if len(errors)}
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """Errors of values of turns."""
+    found = measured(data)
+    figure = Figure(figsize=(8.0, 1.2 + 0.38 * len(found)), layout="constrained")
+    axes = figure.subplots()
+    assert isinstance(axes, Axes)
+    colours = {DCVN: devn.COLOURS[DCVN], DEVN: devn.COLOURS[DEVN], ZERO_SUM: devn.COLOURS[ZERO_SUM]}
+    for y, (row, estimate) in enumerate(found.items()):
+        spread = [[estimate.mean - estimate.low], [estimate.high - estimate.mean]] if estimate.n > 1 else None
+        colour = colours.get(row.removeprefix("turns_"), "#666666")
+        filled = "white" if row.startswith("turns_") else colour
+        axes.errorbar(estimate.mean, y, xerr=spread, fmt="o", color=colour, capsize=3, markerfacecolor=filled)
+    axes.set_yticks(range(len(found)), [ROWS[row] for row in found])
+    axes.invert_yaxis()
+    axes.set(xlabel=f"error of values of turns: RMSE ({UNIT})", xscale="log")
+    devn.plain_numbers(axes.xaxis)
+    figure.suptitle(devn.title(data, "Turns labelled by values of rivers"))
+    return figure
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def claims(data: pd.DataFrame) -> list[Claim]:
+    """None of the paper's: whether labels from networks of rivers would do for networks of turns."""
+    judged = []
+    for method in (DCVN, DEVN):
+        name, labels = devn.NAMES[method], error_of(data, method)
+        nearer = f"Labels by {name}'s values of rivers are nearer than by checking down"
+        judged.append(_nearer(data, f"{method}_checked", nearer, "checked_down", method))
+        learned = error_of(data, f"turns_{method}")
+        if len(learned):
+            ratio = difference(np.log(labels), np.log(learned))
+            judged.append(
+                Claim(
+                    f"{method}_exact",
+                    f"Labels by {name}'s values of rivers are nearer to exact ones than a {name} of turns that learned "
+                    f"from {_EXACT:,} exact ones",
+                    "ours", unless_smoke(data, below(ratio, 0)), ratio, "log ratio",
+                    note="log of the ratio of errors, of other random turns, Welch's interval; holds if below 0",
+                )
+            )  # fmt: skip
+    for name, better in (("devn", DEVN), ("zero_sum", ZERO_SUM)):
+        statement = f"Labels by {ROWS[better]} are nearer than by {ROWS[DCVN]}"
+        judged.append(_nearer(data, name, statement, DCVN, better))
+    return judged
+
+
+def _nearer(data: pd.DataFrame, name: str, statement: str, worse: str, better: str) -> Claim:
+    gain = mean_ci(error_of(data, worse) - error_of(data, better))
+    note = f"error by {ROWS[worse]} minus that by {ROWS[better]}, on the same turns; holds if above 0"
+    return Claim(name, statement, "ours", unless_smoke(data, above(gain, 0)), gain, "points of the pot", note=note)
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def table(data: pd.DataFrame) -> str:
+    """Errors by what turns are valued by."""
+    lines = ["| turns are valued by | error |", "|---|---|"]
+    lines += [f"| {ROWS[row]} | {estimate} |" for row, estimate in measured(data).items()]
+    zero = curves(data, "zero_error", sweep=_REFERENCE, readout="exact").iloc[:, -1]
+    lines.append(f"| 0 for every hand | {mean_ci(zero)} |")
+    note = (
+        f"Of counterfactual values, in {UNIT}, RMSE over a player's hands, the mean over turns and players, with 95% "
+        "intervals over seeds. Networks of turns are measured on validation turns of their own dataset."
+    )
+    return "\n".join([*lines, "", note])
