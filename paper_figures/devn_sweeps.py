@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from paper_figures.sweeps import Sweep
 
-_SMALL_DECK_TURNS = "game.name=turn_subgames game.ranks=6 algorithm.solver.tolerance=0.002"
+SMALL_DECK_TURNS = "game.name=turn_subgames game.ranks=6 algorithm.solver.tolerance=0.002"
 """Dataset 2 at laptop scale."""
-_TURNS = f"{_SMALL_DECK_TURNS} algorithm.iterations=500 algorithm.snapshot_every=500"
+_TURNS = f"{SMALL_DECK_TURNS} algorithm.iterations=500 algorithm.snapshot_every=500"
 """So many shards of 10 in a run, which is half of them."""
 
 DATA = {
@@ -45,7 +45,7 @@ LABELS = (
         "labels_2", f"{_LABELS} seed=1",
         {
             # Beside the paper's own ground truth, which is quick.
-            "laptop": f"{_SMALL_DECK_TURNS} algorithm.iterations=10 evaluation.label_errors.truth=0.0001",
+            "laptop": f"{SMALL_DECK_TURNS} algorithm.iterations=10 evaluation.label_errors.truth=0.0001",
             "smoke": _FEW_LABELS,
         },
     ),
@@ -60,7 +60,7 @@ _NO_BUCKETS = dict.fromkeys(("paper", "laptop"), "network.layers=3,5,7 algorithm
 }
 _DATASET_2 = {
     "paper": "algorithm.dataset=1 algorithm.subgames=8500000",
-    "laptop": f"algorithm.dataset=1 {_SMALL_DECK_TURNS} algorithm.subgames=10000 algorithm.iterations=100 "
+    "laptop": f"algorithm.dataset=1 {SMALL_DECK_TURNS} algorithm.subgames=10000 algorithm.iterations=100 "
     "algorithm.snapshot_every=10",
     "smoke": "algorithm.dataset=1",
 }

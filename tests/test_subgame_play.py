@@ -15,14 +15,15 @@ from repro.config import Config, NetworkConfig, ReadoutConfig
 from repro.errors import ReproError
 from repro.planning import plan
 from repro.subgames import buckets
+from repro.subgames.dataset import SubgameSamples
 from repro.subgames.depth_limited import DepthLimitedSolver
 from repro.subgames.encoded import Truth
 from repro.subgames.kernels import BEST
 from repro.subgames.networks import PredictedValues, ValueNetwork, ValueNetworkConfig, zero_sum
 from repro.subgames.play import Play, PredictedLeaves, ReferenceLeavesConfig, turn
-from repro.subgames.solver import AS_IS, SolverConfig
+from repro.subgames.solver import AS_IS, SolverConfig, solve_subgame
 from repro.subgames.subgames import Deck, Subgames, matchups
-from repro.subgames.turn_labels import TurnLabels
+from repro.subgames.turn_values import TurnValues
 from tests.helpers.devn import expect, judged
 from tests.helpers.training import config_of, measured, readouts_of
 
@@ -142,24 +143,60 @@ def test_labels_of_turns_are_the_better_the_better_the_leaves(tmp_path: Path):
         readouts={kind: ReadoutConfig(kind) for kind in ("exact", "checked_down", "uniform")},
     )  # fmt: skip
     config = config_of(algorithm, None, 0, output_dir=str(tmp_path))
-    evaluation = TurnLabels(turns=2, iterations=100, truth=1e-4)
+    evaluation = TurnValues(turns=2, iterations=100, truth=1e-4)
     found = measured(RIVERS, config, algorithm.build(RIVERS, config), evaluation)
-    errors = {kind: metrics["label_error"] for kind, metrics in found.items()}
+    errors = {kind: metrics["turn_error"] for kind, metrics in found.items()}
     # Exact leaves leave what the turn's own iterations do not reach.
     assert errors["exact"] < 2.0 < errors["checked_down"] < errors["uniform"]
     for metrics in found.values():
-        assert metrics["label_error"] == pytest.approx(np.mean([metrics[f"label_error/turn_{n:03}"] for n in range(2)]))
+        assert metrics["turn_error"] == pytest.approx(np.mean([metrics[f"turn_error/turn_{n:03}"] for n in range(2)]))
     assert len({metrics["zero_error"] for metrics in found.values()}) == 1
     network_, training = network(tmp_path, ("ev",))
     learned_nothing = measured(RIVERS, network_, training, evaluation)["ev"]
-    assert learned_nothing["label_error"] > errors["exact"]
+    assert learned_nothing["turn_error"] > errors["exact"]
     assert learned_nothing["zero_error"] == found["exact"]["zero_error"]
+
+
+def test_a_network_of_turns_says_what_they_are_worth_itself(tmp_path: Path):
+    turns = Subgames("turn_subgames", SMALL)
+    algorithm = ValueNetworkConfig(
+        name="network", iterations=1, snapshot_every=1, subgames=12, buckets=None, batch_size=4, predicts="ev",
+        readouts={"ev": ReadoutConfig("ev")},
+    )  # fmt: skip
+    config = config_of(algorithm, NetworkConfig("prelu", 16, 2), 0, output_dir=str(tmp_path))
+    training = ValueNetwork(turns, algorithm, config)
+    found = measured(turns, config, training, TurnValues(turns=2, truth=1e-4))["ev"]
+    (readout,) = readouts_of(turns, config).values()
+    assert isinstance(readout, PredictedValues)
+    for number in range(2):
+        subgame = turn(turns, 0, number)
+        exact = solve_subgame(subgame, SolverConfig(), 1e-4)
+        samples = SubgameSamples(
+            np.array([subgame.board], np.int8), np.array([subgame.pot]), subgame.ranges[None].astype(np.float32),
+            exact.cfv[None].astype(np.float32), np.array([exact.exploitability]), np.array([exact.iterations]),
+        )  # fmt: skip
+        batch, truth = training.data.encoded(samples)
+        with torch.no_grad():
+            predicted = readout.predicted(training.network, batch.inputs, truth)[0].numpy()
+        wrong = np.sqrt(((predicted - exact.cfv) ** 2).mean(1)).mean()
+        assert found[f"turn_error/turn_{number:03}"] == pytest.approx(100 * wrong, rel=1e-3)
+    # The turns are those that networks of rivers label.
+    config, training = network(tmp_path, ("ev",))
+    assert (
+        measured(RIVERS, config, training, TurnValues(turns=2, truth=1e-4))["ev"]["zero_error"] == found["zero_error"]
+    )
+
+
+def test_values_that_are_not_solved_to_the_tolerance_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr("repro.subgames.turn_values.MOST_ITERATIONS", 3)
+    config, training = network(tmp_path, ("ev",))
+    with pytest.raises(ReproError, match=r"evaluation.turn_values.truth is 1e-06; a turn is exploitable by"):
+        measured(RIVERS, config, training, TurnValues(turns=1, iterations=1, truth=1e-6))
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["algorithm=devn", "game=turn_subgames", "evaluation=turn_labels"], "leaves are rivers, the game is turn_sub"),
         (["algorithm=devn", "game=turn_subgames", "evaluation=play"], "leaves are rivers, the game is turn_subgames"),
         (["algorithm=solved_subgames", "evaluation=play"], "the algorithm solved_subgames values no rivers"),
         (["algorithm=reference_leaves", "evaluation.play.turns=0"], r"evaluation.play.turns is 0"),

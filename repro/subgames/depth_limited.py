@@ -292,7 +292,9 @@ class DepthLimitedSolver(SubgameSolver):
     def valued(self) -> Array:
         """`[2, hands]` float64 as `values`, of the average turn strategy and what the leaves say of rivers then.
 
-        Nothing is re-solved: these are the values of the turn for a program that looks no further.
+        Nothing is re-solved: these are the values of the turn for a program that looks no further. What a network says
+        is of the ranges that the average strategy leads to; of rivers that were solved along, it is what their average
+        strategies win.
         """
         values = np.empty((2, len(self._hands[0])), np.float32)
         for player in range(2):

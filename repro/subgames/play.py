@@ -143,7 +143,7 @@ class BucketedEVLeaves(BucketedLeaves):
 
 @dataclass
 class ReferenceLeavesConfig(SubgamesConfig):
-    """Leaves without a network, to be measured by the evaluation `play`; nothing is trained."""
+    """Leaves without a network, to be measured by evaluations of turns; nothing is trained."""
 
     USES_NETWORK = False
     READOUTS: ClassVar[Mapping[str, type[Readout]]] = {
@@ -184,7 +184,7 @@ class ReferenceLeaves(Iterative):
 
 @dataclass
 class OfTurns(Evaluation):
-    """What is measured of turns that are solved with a read-out's values at their leaves.
+    """What is measured of turns, which may be solved with a read-out's values at their leaves.
 
     The turns are random ones of the rivers' deck, drawn by the training's seed: all read-outs of one seed have the
     same, those of another seed others.
@@ -194,16 +194,13 @@ class OfTurns(Evaluation):
 
     # How many turns.
     turns: int = at_least(1, 40)
-    # Iterations of discounted CFR on the turn's betting, and then, where these are solved again, on the rivers.
+    # Iterations of discounted CFR on the turn's betting.
     iterations: int = at_least(1, 100)
 
     def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
         yield from super().problems(game, algorithm)
-        values_rivers = isinstance(algorithm, ValueNetworkConfig | ReferenceLeavesConfig)
-        if not values_rivers:
+        if not isinstance(algorithm, ValueNetworkConfig | ReferenceLeavesConfig):
             yield "readouts", self.readouts, f"the algorithm {algorithm.name} values no rivers, leave it out"
-        elif isinstance(game, Subgames) and game.board_cards != 5:
-            yield "readouts", self.readouts, f"leaves are rivers, the game is {game.name}; take game=river_subgames"
 
     def measure(self, subject: Subject) -> Measured:
         return {name: self._of_readout(subject, name) for name in self.each(subject)}
@@ -211,26 +208,31 @@ class OfTurns(Evaluation):
     def _of_readout(self, subject: Subject, name: str) -> dict[str, float]:
         """Each metric of a turn, the mean over turns, and of each turn by itself."""
         readout = subject.readouts[name]
+        assert isinstance(readout, SubgameReadout)
+        turns = []
+        for number in range(self.turns):
+            subject.tell(f"{name}, turn {number + 1} of {self.turns}")
+            turns.append(self.of_turn(turn(readout.game, subject.seed, number), readout, subject.snapshot))
+        means = {metric: float(np.mean([measured[metric] for measured in turns])) for metric in turns[0]}
+        each = {f"{m}/turn_{n:03}": value for n, measured in enumerate(turns) for m, value in measured.items()}
+        return means | each
+
+    def solved(self, subgame: Subgame, readout: Readout, snapshot: Snapshot) -> DepthLimitedSolver:
+        """A turn, solved with a read-out's values of rivers at its leaves."""
         if isinstance(readout, ReferenceReadout):
             leaves: LeavesOf = readout.leaves
             iterations = self.iterations if readout.SOLVES else 0
         else:
             assert isinstance(readout, PredictedValues)
-            leaves, iterations = partial(PredictedLeaves, readout=readout, snapshot=subject.snapshot), self.iterations
-        turns = []
-        for number in range(self.turns):
-            subject.tell(f"{name}, turn {number + 1} of {self.turns}")
-            solver = DepthLimitedSolver(turn(readout.game, subject.seed, number), SolverConfig(), leaves)
-            for _ in range(iterations):
-                solver.iterate()
-            turns.append(self.of_solved(solver))
-        means = {metric: float(np.mean([measured[metric] for measured in turns])) for metric in turns[0]}
-        each = {f"{m}/turn_{n:03}": value for n, measured in enumerate(turns) for m, value in measured.items()}
-        return means | each
+            leaves, iterations = partial(PredictedLeaves, readout=readout, snapshot=snapshot), self.iterations
+        solver = DepthLimitedSolver(subgame, SolverConfig(), leaves)
+        for _ in range(iterations):
+            solver.iterate()
+        return solver
 
     @abstractmethod
-    def of_solved(self, solver: DepthLimitedSolver) -> dict[str, float]:
-        """The metrics of one turn, which is solved."""
+    def of_turn(self, subgame: Subgame, readout: Readout, snapshot: Snapshot) -> dict[str, float]:
+        """The metrics of one turn."""
 
 
 @dataclass
@@ -243,7 +245,14 @@ class Play(OfTurns):
     turn, `unsafe/turn_000`.
     """
 
+    # Iterations of discounted CFR on the rivers, and once more with the gadget.
     resolving: int = at_least(1, 100)
+
+    def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
+        problems = list(super().problems(game, algorithm))
+        yield from problems
+        if not problems and isinstance(game, Subgames) and game.board_cards != 5:
+            yield "readouts", self.readouts, f"leaves are rivers, the game is {game.name}; take game=river_subgames"
 
     @property
     def charted(self) -> list[str]:
@@ -253,7 +262,8 @@ class Play(OfTurns):
         parts = [f"{name} {m[UNSAFE]:.2f}" for name, m in measured.items() if UNSAFE in m]
         return f"play {', '.join(parts)} % of the pot" if parts else ""
 
-    def of_solved(self, solver: DepthLimitedSolver) -> dict[str, float]:
+    def of_turn(self, subgame: Subgame, readout: Readout, snapshot: Snapshot) -> dict[str, float]:
+        solver = self.solved(subgame, readout, snapshot)
         solver.resolve(self.resolving)
         unsafe, errors = solver.exploitability(), solver.errors()
         solver.resolve_safely(self.resolving)
