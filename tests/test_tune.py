@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sqlite3
 import subprocess
+import textwrap
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -350,3 +352,12 @@ def test_what_the_documentation_says_was_gained_is_what_the_example_left():
     said = f"the best has {best} mA/g on 10 fresh seeds, where the default has {default}"
     assert said in (ROOT / "docs" / "tuning.md").read_text()
     assert f"{best} against {default}" in (folder / "study.md").read_text()
+
+
+def test_the_documentations_study_of_ones_own_can_be_asked_for(tmp_path: Path, capsys):
+    text = (ROOT / "docs" / "tuning.md").read_text()
+    (block,) = re.findall(r"(?:^ {4}.*\n)*^ {4}study: kuhn_rate\n(?:^ {4}.*\n)+", text, re.MULTILINE)
+    (tmp_path / "tune").mkdir()
+    (tmp_path / "tune" / "kuhn_rate.yaml").write_text(textwrap.dedent(block))
+    assert tune.run(["kuhn_rate", f"output_dir={tmp_path / 'out'}"], str(tmp_path), True) == 0
+    assert "8 trial(s) of 1 training(s) each" in capsys.readouterr().out
