@@ -76,7 +76,7 @@ def draw(data: pd.DataFrame) -> Figure:
         axes.axhline(0, color="grey", linewidth=0.8)
         axes.set_xticks(ticks, [devn.stacked(devn.named(data, setting)) for setting in SETTINGS], fontsize=6)
         axes.set_title(f"{hidden} layers", fontsize=9)
-    axes.legend(fontsize=7)
+    figure.axes[0].legend(fontsize=7, loc="lower left")
     figure.axes[0].set_ylabel("DEVN's loss below DCVN's (%)")
     figure.suptitle(devn.title(data, "DCVN and DEVN, trained in three ways"))
     figure.tight_layout()
