@@ -105,9 +105,7 @@ def test_every_command_says_how_long_it_takes():
     assert all(any(command.startswith(known) for command in silent) for known in NOT_KNOWN)
 
 
-UNTIMED_ON_PAGES = re.compile(
-    r"out of (a laptop's )?reach|for whoever has the time|repro\.match (fhp5|hunl_pot) "
-)
+UNTIMED_ON_PAGES = re.compile(r"out of (a laptop's )?reach|for whoever has the time|repro\.match (fhp5|hunl_pot) ")
 """Commands of figures' pages that nobody here has run to their end."""
 
 
