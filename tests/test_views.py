@@ -106,6 +106,18 @@ def test_of_commands_only_the_newest_views_are_kept(tmp_path, monkeypatch):
     assert sorted(kept) == [f"{views.VIEW_TAG}command-{number:012}" for number in range(5, 25)]
 
 
+def test_a_target_of_hundreds_of_curves_has_a_view(tmp_path):
+    client = open_store(default_uri(tmp_path))
+    client.create_experiment("river_subgames")
+    curves = [f"{number} a name of a curve that is as long as some are {'x' * 60}" for number in range(400)]
+    view = views.of_target("devn_settings", "laptop", ["best"], curves)
+    views.save(client, client.get_experiment_by_name("river_subgames"), view)
+    (kept,) = client.get_experiment_by_name("river_subgames").tags.values()
+    folded = json.loads(json.loads(kept)["state"])["groupsExpanded"]
+    assert list(folded) == [f"tag.{view.group_by}.{curve}" for curve in curves[: len(folded)]]
+    assert 50 < len(folded) < 400
+
+
 def test_a_run_that_was_killed_goes_on_in_the_same_runs_under_the_newest_commands_name(tmp_path, monkeypatch):
     """Not below something that failed."""
     overrides = ("game=kuhn", "algorithm=cfr", "algorithm.iterations=4", f"output_dir={tmp_path}")

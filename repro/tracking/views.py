@@ -11,11 +11,12 @@ import json
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from mlflow.entities import Experiment
+from mlflow.utils.validation import MAX_EXPERIMENT_TAG_VAL_LENGTH
 
 from repro.config.checks import TRAINING
 from repro.tracking.mlflow_runs import (
@@ -178,13 +179,21 @@ def _with_bounds(metrics: Sequence[str]) -> list[str]:
 
 def save(client: Store, experiment: Experiment, view: View) -> None:
     """Keep a view with its experiment, in place of an earlier one of this key; of commands, the newest few."""
-    now = int(time.time() * 1000)
-    content = {"name": view.name, "createdAt": now, "updatedAt": now, "state": json.dumps(view.state())}
-    client.set_experiment_tag(experiment.experiment_id, f"{VIEW_TAG}{view.key}", json.dumps(content))
+    content = _content(view)
+    # Of hundreds of curves not all names fit into a tag; those of the last are shown unfolded.
+    while len(content) > MAX_EXPERIMENT_TAG_VAL_LENGTH and view.curves:
+        view = replace(view, curves=view.curves[: len(view.curves) // 2])
+        content = _content(view)
+    client.set_experiment_tag(experiment.experiment_id, f"{VIEW_TAG}{view.key}", content)
     of_commands = {k: v for k, v in experiment.tags.items() if k.startswith(f"{VIEW_TAG}{_OF_COMMANDS}")}
     oldest = sorted(of_commands, key=lambda key: _made_at(of_commands[key]))
     for key in oldest[: max(0, len(oldest) - _MOST_OF_COMMANDS + 1)]:
         client.delete_experiment_tag(experiment.experiment_id, key)
+
+
+def _content(view: View) -> str:
+    now = int(time.time() * 1000)
+    return json.dumps({"name": view.name, "createdAt": now, "updatedAt": now, "state": json.dumps(view.state())})
 
 
 def newest(experiment: Experiment) -> str | None:
