@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,12 +179,30 @@ def run(words: Sequence[str], config_dir: str | None, dry_run: bool = False) -> 
         raise ReproError(
             "\n  ".join([f"NAME {given}; it must be one of the studies in conf/tune:", *_studies(config_dir)])
         )
+    _check_keys(overrides)
     study = config_of.read([f"tune={names[0]}", *overrides], config_dir)
     default = config_of.runs(study, [], study.seeds, config_dir)
     _check_space(study, config_dir)
     if dry_run:
         return _foresee(study, default, config_dir)
     return _tune(study, default[0], config_dir)
+
+
+def _check_keys(overrides: Sequence[str]) -> None:
+    """Refuse a key of runs, which says what all trials have.
+
+    Raises:
+        ReproError: there is one.
+    """
+    from repro.config.schema import Config  # noqa: PLC0415
+    from repro.tuning.config import StudyConfig  # noqa: PLC0415
+
+    of_runs = {each.name for each in fields(Config)} - {each.name for each in fields(StudyConfig)}
+    for override in overrides:
+        if override.lstrip("+~").partition("=")[0].partition(".")[0] in of_runs:
+            raise ReproError(
+                f"{override} is of the runs, not of the study: give what all trials have in overrides (docs/tuning.md)."
+            )
 
 
 def _studies(config_dir: str | None) -> list[str]:

@@ -74,6 +74,10 @@ def stored(output: Path) -> optuna.Study:
     ("overrides", "sentence"),
     [
         (["trails=3"], "trails is no key of this configuration (did you mean trials?)."),
+        (
+            ["algorithm.iterations=5"],
+            "algorithm.iterations=5 is of the runs, not of the study: give what all trials have in overrides",
+        ),
         (["seeds=[1,1]"], "seeds is [1, 1]; it must be different whole numbers, none below 0."),
         (["seeds=[0,1]", "fresh_seeds=[1]"], "fresh_seeds has 1, which is one of seeds: nothing may be tuned on it."),
         (["trials=0"], "trials is 0; it must be at least 1."),
@@ -163,7 +167,10 @@ def test_a_study_whose_first_trial_cannot_be_done_is_begun_again_with_another_de
     assert "COMPLETE" in [trial.state.name for trial in stored(tmp_path).trials]
     # What it was worth is not given up.
     assert tune.main(too_little) == 2
-    assert "with another budget; give" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "with budget {" in told
+    assert "'limit': 10" in told
+    assert "; give this one another name" in told
 
 
 def test_a_space_has_the_form_of_the_configuration():

@@ -223,10 +223,10 @@ def _check_definition(config: StudyConfig, study: optuna.Study) -> None:
     wanted, known = json.dumps(definition(config), sort_keys=True), study.user_attrs.get(DEFINITION)
     if known is not None and known != wanted:
         before, now = json.loads(known), json.loads(wanted)
-        differ = ", ".join(key for key in now if before.get(key) != now[key])
+        differ = ", ".join(f"{key} {before.get(key)}, not {now[key]}" for key in now if before.get(key) != now[key])
         raise ReproError(
-            f"study is {config.study}, which is in {folder_of(config)} with another {differ}; give this one another "
-            "name (study=...) or folder (output_dir=...)."
+            f"study is {config.study}, which is in {folder_of(config)} with {differ}; give this one another name "
+            "(study=...) or folder (output_dir=...)."
         )
 
 
