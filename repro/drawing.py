@@ -184,7 +184,7 @@ def _data_of(path: Path, target: str, options: Options) -> pd.DataFrame:
 
 def results_of(target: str, scale: str) -> Path:
     """Where a target is published."""
-    return published.RESULTS / f"{target}-{scale}"
+    return ROOT / "paper_figures" / "results" / f"{target}-{scale}"
 
 
 def publish(target: str, options: Options) -> None:
