@@ -126,7 +126,7 @@ def draw(data: pd.DataFrame) -> Figure:
 def claims(data: pd.DataFrame) -> list[Claim]:
     """None of the paper's: whether fresh subgames leave lower losses at equal cost, and what DEVN gains then.
 
-    What it gains with the stored ones is on the page of figure 13, whose networks these are.
+    What it gains with stored ones is judged on the page of figure 13, whose networks learn the same.
     """
     judged = []
     for way in [way for way in ways(data) if way != _STORED]:

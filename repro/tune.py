@@ -195,9 +195,9 @@ def _check_keys(overrides: Sequence[str]) -> None:
         ReproError: there is one.
     """
     from repro.config.schema import Config  # noqa: PLC0415
-    from repro.tuning.config import StudyConfig  # noqa: PLC0415
+    from repro.tuning.config import NOT_TUNED, StudyConfig  # noqa: PLC0415
 
-    of_runs = {each.name for each in fields(Config)} - {each.name for each in fields(StudyConfig)}
+    of_runs = {each.name for each in fields(Config)} - {each.name for each in fields(StudyConfig)} - set(NOT_TUNED)
     for override in overrides:
         if override.lstrip("+~").partition("=")[0].partition(".")[0] in of_runs:
             raise ReproError(

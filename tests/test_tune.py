@@ -78,6 +78,7 @@ def stored(output: Path) -> optuna.Study:
             ["algorithm.iterations=5"],
             "algorithm.iterations=5 is of the runs, not of the study: give what all trials have in overrides",
         ),
+        (["seed=3"], "seed is no key of this configuration (did you mean seeds?)."),
         (["seeds=[1,1]"], "seeds is [1, 1]; it must be different whole numbers, none below 0."),
         (["seeds=[0,1]", "fresh_seeds=[1]"], "fresh_seeds has 1, which is one of seeds: nothing may be tuned on it."),
         (["trials=0"], "trials is 0; it must be at least 1."),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from repro.config.fields import above
@@ -78,7 +79,7 @@ class TurnValues(OfTurns):
             if solution.exploitability > self.truth:
                 raise ReproError(
                     f"evaluation.turn_values.truth is {self.truth:g}; a turn is exploitable by "
-                    f"{solution.exploitability:.2g} of the pot after {MOST_ITERATIONS:,} iterations, take more."
+                    f"{solution.exploitability:.2g} of the pot after {MOST_ITERATIONS:,} iterations; take a larger one."
                 )
             _EXACT[key] = solution.cfv
         return _EXACT[key]
@@ -89,10 +90,10 @@ def _predicted(subgame: Subgame, readout: PredictedValues, snapshot: Snapshot) -
     config = readout.config
     data = SubgameData(readout.game, config.algorithm, config.algorithm.predicts, config.seed, folder_of(config))
     drawn = replace(subgame, ranges=subgame.ranges / subgame.ranges.sum(1, keepdims=True))
-    boards = torch.tensor([subgame.board]).numpy()
+    boards = np.array([subgame.board])
     bucket = torch.from_numpy(data.buckets_of(boards))
     ranges, matchup = (torch.from_numpy(x).float()[None] for x in (drawn.ranges, drawn.matchups()))
-    inputs = data.inputs_of(boards, torch.tensor([subgame.pot]).numpy(), ranges, bucket)
+    inputs = data.inputs_of(boards, np.array([subgame.pot]), ranges, bucket)
     with torch.no_grad():
         network = readout.network(snapshot, data)
         return readout.predicted(network, inputs, Truth(torch.empty(0), matchup, ranges, bucket))[0]

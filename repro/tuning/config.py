@@ -20,7 +20,7 @@ from repro.suggestions import did_you_mean
 ITERATION = "iteration"
 """The budget's metric that every run has without measuring."""
 
-_NOT_TUNED = ("seed", "seeds", "output_dir", "tracking_uri", "target", "scale", "force")
+NOT_TUNED = ("seed", "seeds", "output_dir", "tracking_uri", "target", "scale", "force")
 """Keys of runs that a study gives, or that change nothing."""
 
 
@@ -185,7 +185,7 @@ def read(overrides: Sequence[str], config_dir: str | None = None) -> StudyConfig
     keys = [parameter.key for parameter in parameters(study.space)]
     if not keys:
         raise ReproError("space is empty; at least one hyperparameter is needed.")
-    for key in (key for key in keys if key in _NOT_TUNED):
+    for key in (key for key in keys if key in NOT_TUNED):
         raise ReproError(f"space has {key}, which is no hyperparameter; seeds and folders are keys of the study.")
     for key in ("seeds", "fresh_seeds"):
         seeds = getattr(study, key)
