@@ -13,10 +13,13 @@ from mlflow import MlflowClient
 
 from repro import evaluate, training
 from repro.collecting import provenance_of
+from repro.config.keys import register_schemas
+from repro.config.schema import EVALUATIONS
 from repro.errors import ReproError
 from repro.evaluation.measures import Exploitability
 from repro.executing import execute
 from repro.folders import run_folder
+from repro.games import load
 from repro.measuring import evaluated_with, evaluation_rows, evaluation_seconds
 from repro.planning import plan
 from repro.targets import PlannedSweep
@@ -223,3 +226,12 @@ def test_a_read_out_of_a_run_cannot_become_another_one(outputs):
     done = call_here(key_of(*SMALL), other, "evaluation=costs", "--output", str(outputs), module="evaluate")
     assert done.returncode == 1
     assert "choose another name" in done.stderr
+
+
+register_schemas()
+
+
+@pytest.mark.parametrize("name", sorted(EVALUATIONS))
+def test_a_headline_of_what_another_evaluation_measured_is_empty(name):
+    """A training that two targets share is measured by the evaluations of both, each at iterations of its own."""
+    assert EVALUATIONS[name]().headline(load("leduc"), {"a": {"of_another": 1.0}, "b": {}}) == ""

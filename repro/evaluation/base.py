@@ -143,7 +143,10 @@ class Evaluation(ABC):
         return replace(self, readouts=some, at="last" if self.at == other.at == "last" else "snapshots")
 
     def headline(self, game: Game, measured: Measured) -> str:
-        """The newest of what matters most, in a few words, for progress; empty where there is nothing."""
+        """The newest of what matters most, in a few words, for progress; empty where there is nothing.
+
+        `measured` has the metrics of all of a training's evaluations, of which this may have measured none just now.
+        """
         return ""
 
     @property

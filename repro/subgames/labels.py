@@ -81,7 +81,7 @@ class LabelErrors(_OfLabels):
         return ["label_error"]
 
     def headline(self, game: Game, measured: Measured) -> str:
-        parts = [f"labels are {m['label_error']:.2f} % of the pot off" for m in measured.values() if m]
+        parts = [f"labels are {m['label_error']:.2f} % of the pot off" for m in measured.values() if "label_error" in m]
         return ", ".join(parts)
 
     def _of_run(self, subject: Subject, name: str, dataset: Dataset, config: Config) -> dict[str, float]:
@@ -130,7 +130,9 @@ class LabelRange(_OfLabels):
         return ["cfv/most", "cfv/least"]
 
     def headline(self, game: Game, measured: Measured) -> str:
-        parts = [f"CFVs from {m['cfv/least']:.2f} to {m['cfv/most']:.2f} pots" for m in measured.values() if m]
+        parts = [
+            f"CFVs from {m['cfv/least']:.2f} to {m['cfv/most']:.2f} pots" for m in measured.values() if "cfv/least" in m
+        ]
         return ", ".join(parts)
 
     def _of_run(self, subject: Subject, name: str, dataset: Dataset, config: Config) -> dict[str, float]:

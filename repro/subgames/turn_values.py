@@ -53,7 +53,7 @@ class TurnValues(OfTurns):
         return ["turn_error"]
 
     def headline(self, game: Game, measured: Measured) -> str:
-        parts = [f"{name} {m['turn_error']:.2f}" for name, m in measured.items() if m]
+        parts = [f"{name} {m['turn_error']:.2f}" for name, m in measured.items() if "turn_error" in m]
         return f"values of turns {', '.join(parts)} % of the pot off" if parts else ""
 
     def of_turn(self, subgame: Subgame, readout: Readout, snapshot: Snapshot) -> dict[str, float]:
