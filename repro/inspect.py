@@ -39,6 +39,7 @@ MOST_LISTED = 100_000
 """Infosets of the largest game whose infosets are all listed."""
 _FEW_HANDS = 60
 """Hands that are shown one by one; of more, their mean."""
+_NEVER_MET = "never met"
 _AS_PLAYED, _AT_BEST, _AGAINST_BEST = "as played", "at best", "against a best response"
 
 
@@ -101,6 +102,8 @@ def _show_actions(game: Game, node: int, hands: Hands, played: Played, values: A
                  _mean(values.against_best[0], probabilities)]  # fmt: skip
         table.add_row("all of it", "", *map(_chips, whole))
     console(sys.stdout).print(table)
+    if values:
+        _explain_never(torch.stack(_three(values))[:, :, legal_actions(game, node)])
 
 
 def _three(values: ActionValues | None) -> tuple[Tensor, ...]:
@@ -115,7 +118,7 @@ def _mean(values: Tensor, probabilities: Tensor) -> Tensor:
 
 def _chips(value: Tensor) -> str:
     number = float(value)
-    return f"{number:+.4f}" if abs(number) < float("inf") else "never met"
+    return f"{number:+.4f}" if abs(number) < float("inf") else _NEVER_MET
 
 
 def _show_hands(game: Game, node: int, hands: Hands, played: Played, values: ActionValues | None) -> None:
@@ -131,6 +134,13 @@ def _show_hands(game: Game, node: int, hands: Hands, played: Played, values: Act
     console(sys.stdout).print(table)
     if values:
         print("Chips: what an action wins from here on, both playing as the agent after it; --hand shows more.")
+        _explain_never(values.played[:, actions])
+
+
+def _explain_never(shown: Tensor) -> None:
+    """Say what "never met" means, where it is shown."""
+    if not shown.isfinite().all():
+        print(f"{_NEVER_MET}: no hand of an opponent who plays so comes here, so that there is nothing to win or lose.")
 
 
 def _show_range(game: Game, node: int, hands: Hands, played: Played) -> None:

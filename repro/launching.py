@@ -16,7 +16,7 @@ from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING
 
 from hydra import initialize_config_dir
@@ -76,10 +76,26 @@ def prepare_output(output_dir: str, cleans: bool = True) -> Path:
             if cleans:
                 leftovers.clean(folder)
     except OSError as error:
-        raise ReproError(
-            f"output_dir is {output_dir!r}; it must be a folder that can be written ({error.strerror})."
-        ) from error
+        raise _not_writable(output_dir, error) from error
     return folder
+
+
+def check_output(output_dir: Path) -> None:
+    """Refuse an output folder that cannot be made, or written, and leave nothing there.
+
+    Raises:
+        ReproError: as `prepare_output`.
+    """
+    nearest = next(folder for folder in (output_dir, *output_dir.parents) if folder.exists())
+    try:
+        with TemporaryDirectory(dir=nearest):
+            pass
+    except OSError as error:
+        raise _not_writable(str(output_dir), error) from error
+
+
+def _not_writable(output_dir: str, error: OSError) -> ReproError:
+    return ReproError(f"output_dir is {output_dir!r}; it must be a folder that can be written ({error.strerror}).")
 
 
 class Command:

@@ -25,6 +25,7 @@ from repro import leftovers
 from repro.config.keys import training_key
 from repro.config.schema import Config
 from repro.disk import most_bytes
+from repro.launching import check_output
 from repro.likeness import ALIKE, Example, Likeness, Span, examples, nearest
 from repro.measuring import is_done, is_measured
 from repro.planned import Run, labels, union
@@ -64,10 +65,14 @@ class Outlook:
 
 
 def outlooks(runs: Sequence[Run], output: Path) -> list[Outlook]:
-    """Of each different training that runs ask for, in their order; nothing is written.
+    """Of each different training that runs ask for, in their order; nothing is left in the output folder.
 
     What is there and cannot be read is told and left out.
+
+    Raises:
+        ReproError: that folder could not be made, or written.
     """
+    check_output(output)
     different = union(runs)
     configs = [
         (label, config) for run, label in zip(different, labels(different), strict=True) for config in run.configs

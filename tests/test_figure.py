@@ -240,6 +240,7 @@ def test_ctrl_c_stops_everything(done, tmp_path, monkeypatch, capsys):
             "data.csv does not exist, and nothing is published of figure1 at scale smoke; make the figure first.",
         ),
         (["kuhn", "--draw", "--output", "/dev/null/x"], "/dev/null/x/figures/kuhn-laptop cannot be made (Not a dir"),
+        (["kuhn", "--plan", "--output", "/dev/null/x"], "output_dir is '/dev/null/x'; it must be a folder that can be"),
         (["figure1", "--publish", "--output", "nowhere"], "holds no finished figure; make it first with `make figure1"),
     ],
 )

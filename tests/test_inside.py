@@ -165,6 +165,16 @@ def test_an_opponent_who_never_comes_has_no_values():
     assert not bool(values.played[game.infoset_node == checked][:, 1].isnan().any())
 
 
+def test_what_never_met_means_is_told_where_it_is_shown(capsys):
+    game = load("kuhn")
+    table = game.uniform.clone()
+    table[game.infoset_node == 0] = torch.tensor([0.0, 1.0, 0.0], dtype=table.dtype)
+    agent = Agent("who never bets first", game, [TabularPolicy(table)] * 2)
+    for line, hand, is_told in (("bet", "", True), ("bet", "K", True), ("check", "", False)):
+        inspect.show_position(agent, line, "", hand)
+        assert ("never met: no hand of an opponent" in capsys.readouterr().out) == is_told
+
+
 @pytest.mark.parametrize("name", ["kuhn", "leduc"])
 def test_losses_are_what_acting_otherwise_there_gains(name):
     game = load(name)
