@@ -7,7 +7,7 @@ and intervals over seeds are of trainings and turns alike.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,26 @@ from paper_figures import devn_runs as devn
 from paper_figures.claims import NOT_TESTABLE, Claim, above
 from paper_figures.devn_runs import DCVN, DEVN, UNIT, ZERO_SUM
 from paper_figures.exploitability_curves import unless_smoke
+from paper_figures.leaves_played import (
+    ERRORS,
+    FRESH,
+    HOW,
+    LEAVES,
+    NETWORKS,
+    OF_HAND,
+    OF_MATCHUP,
+    OF_MET,
+    OTHERS,
+    SAFE,
+    UNSAFE,
+    Learned,
+    by_seed,
+    correlations,
+    correlations_apart,
+    loss,
+    present,
+    turns,
+)
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, digits, mean_ci
 
@@ -77,59 +97,6 @@ SWEEPS = (
     Sweep("longer", f"{_NETWORKS} algorithm.iterations=60", only=("laptop",), if_asked=_LONG),
 )  # fmt: skip
 
-UNSAFE, SAFE = "unsafe", "safe"
-HOW = {UNSAFE: "unsafe", SAFE: "safe"}
-OF_HAND, OF_MET, OF_MATCHUP = "error/hand", "error/met", "error/matchup"
-ERRORS = {
-    OF_HAND: "per hand", OF_MET: "met in play", OF_MATCHUP: "by matchup", "error/rare": "with all rivers alike",
-}  # fmt: skip
-"""Errors of the leaves, by how hands and rivers are weighted."""
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What values the rivers in one row: a read-out of a sweep.
-
-    Attributes:
-        name: for readers.
-        sweep, readout: where its play is.
-        colour: of its points.
-    """
-
-    name: str
-    sweep: str
-    readout: str
-    colour: str
-
-
-def _of_networks(key: str, sweep: str, differing: str) -> dict[str, Shown]:
-    """The networks of a sweep that differ in something from those of `networks`."""
-    names = {DCVN: "DCVN", DEVN: "DEVN", ZERO_SUM: "DEVN, zero-sum"}
-    keys = {DCVN: "dcvn", DEVN: "devn", ZERO_SUM: "zero_sum"}
-    return {
-        f"{key}_{keys[readout]}": Shown(f"{name}, {differing}", sweep, readout, devn.COLOURS[readout])
-        for readout, name in names.items()
-    }
-
-
-LEAVES = {
-    "exact": Shown("exact", "reference", "exact", "#000000"),
-    "oracle_dcvn": Shown("buckets' exact CFVs", "reference", "oracle_dcvn", "#56B4E9"),
-    "oracle_devn": Shown("buckets' exact EVs", "reference", "oracle_devn", "#E69F00"),
-    DCVN: Shown("DCVN", "networks", DCVN, devn.COLOURS[DCVN]),
-    DEVN: Shown("DEVN", "networks", DEVN, devn.COLOURS[DEVN]),
-    ZERO_SUM: Shown("DEVN, made zero-sum", "networks", ZERO_SUM, devn.COLOURS[ZERO_SUM]),
-    "own_step": Shown("DEVN, by DCVN's own step", "own_step", "devn_own_step", "#AA4499"),
-    **_of_networks("met", "met", "rivers of play"),
-    **_of_networks("sharp", "sharp", "sharper labels"),
-    **_of_networks("few", "few_buckets", "fewer buckets (half the turns)"),
-    **_of_networks("longer", "longer", "three times as long"),
-    **_of_networks("fresh", "fresh", "ten fresh seeds"),
-    "checked_down": Shown("checking down", "reference", "checked_down", "#999999"),
-    "uniform": Shown("none: uniform turn", "reference", "uniform", "#999999"),
-}
-"""Rows, from the best leaves that there can be to none."""
-
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
     """Play, and the networks' losses after the last epoch, which is the one that plays."""
@@ -137,58 +104,6 @@ def select(data: pd.DataFrame) -> pd.DataFrame:
     last = data.groupby(["sweep", "algorithm", "seed"]).step.transform("max")
     losses = data.metric.isin(("unbucketed", "predicting_zero")) & (data.step == last)
     return data[measured | losses].reset_index(drop=True)
-
-
-def present(data: pd.DataFrame) -> dict[str, Shown]:
-    """The rows that were played: not all are at every scale."""
-    return {leaves: shown for leaves, shown in LEAVES.items() if shown.sweep in set(data.sweep)}
-
-
-def turns(data: pd.DataFrame, leaves: str, metric: str) -> pd.DataFrame:
-    """A metric of every turn: `[seeds, turns]`."""
-    shown = LEAVES[leaves]
-    rows = data[(data.sweep == shown.sweep) & (data.readout == shown.readout)]
-    rows = rows[rows.metric.str.startswith(f"{metric}/turn_")]
-    return rows.pivot(index="seed", columns="metric", values="value")
-
-
-def by_seed(data: pd.DataFrame, leaves: str, metric: str) -> pd.Series:
-    """The mean over a seed's turns."""
-    mean: pd.Series = turns(data, leaves, metric).mean(axis=1)
-    return mean
-
-
-def loss(data: pd.DataFrame, leaves: str) -> pd.Series:
-    """Unbucketed loss on the validation rivers, by seed."""
-    shown = LEAVES[leaves]
-    rows = data[(data.sweep == shown.sweep) & (data.readout == shown.readout) & (data.metric == "unbucketed")]
-    return rows.set_index("seed").value
-
-
-_NETWORKS_LEAVES = (DCVN, DEVN, ZERO_SUM)
-_FRESH = ("fresh_dcvn", "fresh_devn", "fresh_zero_sum")
-
-
-def correlations(
-    data: pd.DataFrame, error: str, every: Sequence[str] = _NETWORKS_LEAVES, metric: str = UNSAFE
-) -> pd.Series:
-    """By seed, Spearman's correlation over networks and turns of an error of the leaves with exploitability."""
-    errors, played = (np.hstack([turns(data, leaves, of) for leaves in every]) for of in (error, metric))
-    return _by_rank(errors, played)
-
-
-def correlations_apart(data: pd.DataFrame, error: str, leaves: str, others: str, metric: str) -> pd.Series:
-    """By seed, Spearman's correlation over turns of how far two networks' errors are apart with how far their play is.
-
-    What makes a turn hard for both is not in it.
-    """
-    errors, played = (turns(data, leaves, of).to_numpy() - turns(data, others, of).to_numpy() for of in (error, metric))
-    return _by_rank(errors, played)
-
-
-def _by_rank(first: np.ndarray, second: np.ndarray) -> pd.Series:
-    """Spearman's correlation of each row `[seeds, turns]`; nan where all are alike."""
-    return pd.DataFrame(first).rank(axis=1).corrwith(pd.DataFrame(second).rank(axis=1), axis=1)
 
 
 # -- the picture -----------------------------------------------------------------------------------------------------
@@ -268,15 +183,15 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     if "sharp" in sweeps:
         judged.append(_sharper_loss(data))
     for metric in (UNSAFE, SAFE):
-        judged += _against_dcvn(data, metric)
+        judged += _against_dcvn(data, NETWORKS, metric)
         judged.append(_better(data, "zero_sum", "DEVN's leaves play better if made zero-sum", DEVN, ZERO_SUM, metric))
-        for sweep, (of, differing, also_zero_sum) in _OTHERS.items():
-            if sweep in sweeps:
-                judged += _against_dcvn(data, metric, of, differing, also_zero_sum)
-        for sweep in ("met", "sharp"):
-            if sweep in sweeps:
-                judged += _of_other_rivers(data, sweep, _OTHERS[sweep][1], metric)
-        if "fresh" in sweeps:
+        others = [learned for learned in OTHERS if learned.sweep in sweeps]
+        for learned in others:
+            judged += _against_dcvn(data, learned, metric)
+        for learned in others:
+            if learned.sweep in ("met", "sharp"):
+                judged += _of_other_rivers(data, learned, metric)
+        if FRESH in others:
             judged.append(_apart(data, metric))
         for method in (DCVN, DEVN):
             name = devn.NAMES[method]
@@ -303,44 +218,32 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     return judged
 
 
-_OTHERS = {
-    "few_buckets": ("few", "fewer buckets", False),
-    "met": ("met", "rivers of play", True),
-    "sharp": ("sharp", "sharper labels", False),
-    "longer": ("longer", "networks that learned three times as long", True),
-    # Judged once more, by seeds that ran after these rules had been written.
-    "fresh": ("fresh", "fresh seeds", True),
-}
-"""Sweeps of other networks: how their rows' keys begin, what is different, and whether DEVN made zero-sum is judged."""
-
-
-def _against_dcvn(
-    data: pd.DataFrame, metric: str, of: str = "", differing: str = "", also_zero_sum: bool = True
-) -> list[Claim]:
+def _against_dcvn(data: pd.DataFrame, learned: Learned, metric: str) -> list[Claim]:
     """Whether DEVN's leaves play better than DCVN's, as they are and made zero-sum, of the networks of one sweep."""
-    key, said = (f"{of}_", f", {differing}") if of else ("", "")
-    dcvn, devn_, zero_sum = (f"{key}{name}" for name in ("dcvn", "devn", "zero_sum")) if of else _NETWORKS_LEAVES
+    dcvn, devn_, zero_sum = learned.leaves
+    said, key = learned.said, learned.key
     judged = [_better(data, f"{key}devn", f"DEVN's leaves play better than DCVN's{said}", dcvn, devn_, metric)]
-    if also_zero_sum:
+    if learned.also_zero_sum:
         made = f"DEVN's leaves, made zero-sum, play better than DCVN's{said}"
         judged.append(_better(data, f"{key}zero_sum_dcvn", made, dcvn, zero_sum, metric))
     return judged
 
 
-def _of_other_rivers(data: pd.DataFrame, sweep: str, learned: str, metric: str) -> list[Claim]:
+def _of_other_rivers(data: pd.DataFrame, learned: Learned, metric: str) -> list[Claim]:
     """Whether networks play better that have learned from another dataset."""
     return [
         _better(
-            data, f"{method}_{sweep}", f"{devn.NAMES[method]}'s leaves play better if networks learn from {learned}",
-            method, f"{sweep}_{method}", metric,
+            data, f"{method}_{learned.sweep}",
+            f"{devn.NAMES[method]}'s leaves play better if networks learn from {learned.said.removeprefix(', ')}",
+            method, others, metric,
         )
-        for method in (DCVN, DEVN)
+        for method, others in zip((DCVN, DEVN), learned.leaves, strict=False)
     ]  # fmt: skip
 
 
 def _apart(data: pd.DataFrame, metric: str) -> Claim:
     """Which error goes with the networks' difference in play, judged by fresh seeds alone."""
-    dcvn, devn_, _ = _FRESH
+    dcvn, devn_, _ = FRESH.leaves
     apart = [correlations_apart(data, error, devn_, dcvn, metric) for error in (OF_MATCHUP, OF_HAND)]
     return _claim(
         data, f"fresh_apart_{metric}",
@@ -388,14 +291,14 @@ _OF = {OF_MET: "of the values that are met in play", OF_MATCHUP: "by matchup"}
 
 def _which_error(data: pd.DataFrame, favourite: str, other: str, metric: str) -> Claim:
     name = f"which_{'error' if other == OF_HAND else other.removeprefix('error/')}"
-    return _says_more(data, name, favourite, other, metric, _NETWORKS_LEAVES)
+    return _says_more(data, name, favourite, other, metric, NETWORKS.leaves)
 
 
 def _by_matchup(data: pd.DataFrame, other: str, metric: str) -> Claim:
     """A claim that the data of one scale suggested, and that is judged there by seeds that ran afterwards, if any."""
     fresh = bool((data.sweep == "fresh").any())
     name = f"matchup_or_{other.removeprefix('error/')}_{metric}"
-    claim = _says_more(data, name, OF_MATCHUP, other, metric, _FRESH if fresh else _NETWORKS_LEAVES)
+    claim = _says_more(data, name, OF_MATCHUP, other, metric, (FRESH if fresh else NETWORKS).leaves)
     if fresh:
         return replace(claim, statement=f"{claim.statement}, fresh seeds")
     if data.scale.iloc[0] == SUGGESTED_BY:
@@ -448,7 +351,7 @@ def table(data: pd.DataFrame) -> str:
         *_since(data),
         f"Errors of DEVN's leaves less those of DCVN's, paired by seed: {_errors_apart(data, DEVN, DCVN)}. Of those of "
         f"DEVN made zero-sum less DEVN's own: {_errors_apart(data, ZERO_SUM, DEVN)}."
-        + (f" On fresh seeds, DEVN's less DCVN's: {_errors_apart(data, *_FRESH[1::-1])}." if fresh else ""),
+        + (f" On fresh seeds, DEVN's less DCVN's: {_errors_apart(data, *FRESH.leaves[1::-1])}." if fresh else ""),
         *(_ranks(data, metric) for metric in HOW),
         *([_ranks_of_fresh(data)] if fresh else []),
     ]
@@ -466,7 +369,7 @@ _APART = ((DEVN, DCVN), (ZERO_SUM, DEVN), (ZERO_SUM, DCVN))
 
 def _ranks(data: pd.DataFrame, metric: str) -> str:
     """Which errors of the leaves go with exploitability: of networks by themselves, and between two of them."""
-    names = {leaves: LEAVES[leaves].name for leaves in _NETWORKS_LEAVES}
+    names = {leaves: LEAVES[leaves].name for leaves in NETWORKS.leaves}
     heads = ["all three networks", *names.values(), *(f"{names[a]} less {names[b]}" for a, b in _APART)]
     lines = [
         f"Rank correlation with exploitability ({HOW[metric]}), over turns; of one network less another, that of the "
@@ -476,7 +379,7 @@ def _ranks(data: pd.DataFrame, metric: str) -> str:
         "|---" * (1 + len(heads)) + "|",
     ]
     for error, name in ERRORS.items():
-        alone = (_NETWORKS_LEAVES, *((leaves,) for leaves in _NETWORKS_LEAVES))
+        alone = (NETWORKS.leaves, *((leaves,) for leaves in NETWORKS.leaves))
         found = [correlations(data, error, every, metric) for every in alone]
         found += [correlations_apart(data, error, *pair, metric) for pair in _APART]
         # Where all turns are alike there is no correlation.
@@ -486,7 +389,7 @@ def _ranks(data: pd.DataFrame, metric: str) -> str:
 
 def _ranks_of_fresh(data: pd.DataFrame) -> str:
     """What `_ranks` has of all three networks, and of DEVN less DCVN, of fresh seeds."""
-    dcvn, devn_, _ = _FRESH
+    dcvn, devn_, _ = FRESH.leaves
     lines = [
         "The same of fresh seeds:",
         "",
@@ -498,7 +401,7 @@ def _ranks_of_fresh(data: pd.DataFrame) -> str:
             mean_ci(correlation)
             for metric in HOW
             for correlation in (
-                correlations(data, error, _FRESH, metric), correlations_apart(data, error, devn_, dcvn, metric)
+                correlations(data, error, FRESH.leaves, metric), correlations_apart(data, error, devn_, dcvn, metric)
             )
         ]  # fmt: skip
         lines.append(f"| {name} | {' | '.join(map(str, found))} |")

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from paper_figures import figure13
+from paper_figures import figure13, leaves_played
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE
 from repro.config import Config, NetworkConfig, ReadoutConfig
 from repro.errors import ReproError
@@ -336,8 +336,8 @@ def test_figure13_tells_what_is_hard_from_what_a_network_gets_wrong():
     devn = (data.readout == "devn") & data.metric.str.contains("unsafe/turn|error/")
     data.loc[devn, "value"] += np.where(data.metric.str.contains("error/hand"), -more, more)[devn]
     for error, alone, apart in (("error/matchup", 1.0, 1.0), ("error/rare", -1.0, 1.0)):
-        assert figure13.correlations(data, error, ["dcvn"]).to_list() == pytest.approx([alone] * 3)
-        found = figure13.correlations_apart(data, error, "devn", "dcvn", "unsafe")
+        assert leaves_played.correlations(data, error, ["dcvn"]).to_list() == pytest.approx([alone] * 3)
+        found = leaves_played.correlations_apart(data, error, "devn", "dcvn", "unsafe")
         assert found.to_list() == pytest.approx([apart] * 3)
     cells = next(line.split(" | ") for line in figure13.table(data).splitlines() if line.startswith("| by matchup"))
     assert [cells[2], *cells[5:7]] == ["1 [1, 1]"] * 3
