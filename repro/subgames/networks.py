@@ -100,6 +100,11 @@ class PredictedValues(SubgameReadout):
             with torch.no_grad():
                 yield truth, self.predicted(network, inputs.to(device), truth.to(device)).cpu()
 
+    def data(self) -> SubgameData:
+        """What the network learned from, by which subgames get their inputs and buckets."""
+        config = self.config
+        return SubgameData(self.game, config.algorithm, config.algorithm.predicts, config.seed, folder_of(config))
+
     def network(self, snapshot: Snapshot, data: SubgameData) -> ValueModule:
         """The network of a snapshot, on the CPU; of the data, its shape is used."""
         algorithm, architecture = self.config.algorithm, self.config.network

@@ -27,7 +27,6 @@ from repro.policies.snapshot import Snapshot
 from repro.subgames import buckets
 from repro.subgames.buckets import BucketRecipe
 from repro.subgames.config import SubgameReadout, SubgamesConfig, folder_of
-from repro.subgames.data import SubgameData
 from repro.subgames.depth_limited import CheckedDown, DepthLimitedSolver, Leaves, Rivers, Solved
 from repro.subgames.encoded import Truth
 from repro.subgames.kernels import Rule
@@ -60,9 +59,7 @@ class PredictedLeaves(Leaves):
 
     def __init__(self, rivers: Rivers, readout: PredictedValues, snapshot: Snapshot) -> None:
         super().__init__(rivers)
-        config = readout.config
-        self._readout, predicts = readout, config.algorithm.predicts
-        self._data = SubgameData(readout.game, config.algorithm, predicts, config.seed, folder_of(config))
+        self._readout, self._data = readout, readout.data()
         self._network = readout.network(snapshot, self._data)
         self._live = np.flatnonzero(~rivers.over)
         boards = rivers.full_boards()

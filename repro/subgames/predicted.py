@@ -16,8 +16,6 @@ from repro.config.checks import game_for_checks
 from repro.engine.compiled import Array
 from repro.errors import ReproError
 from repro.games.card_names import card_names, read_cards
-from repro.subgames.config import folder_of
-from repro.subgames.data import SubgameData
 from repro.subgames.dataset import SubgameSamples
 from repro.subgames.encoding import error, squared_error
 from repro.subgames.networks import PredictedValues
@@ -153,12 +151,9 @@ def open_readout(output: str, key: str, readout: str) -> tuple[Trained, str, Pre
 
 def predict(trained: Trained, readout: PredictedValues, subgame: Subgame, tolerance: float) -> Prediction:
     """Predict, and solve to a tolerance, a fraction of the pot."""
-    config = trained.config
-    algorithm = config.algorithm
-    data = SubgameData(readout.game, algorithm, algorithm.predicts, config.seed, folder_of(config))
+    data = readout.data()
     began = time.perf_counter()
-
-    solution = solve_subgame(subgame, algorithm.solver, tolerance)
+    solution = solve_subgame(subgame, trained.config.algorithm.solver, tolerance)
     solved = time.perf_counter() - began
     samples = SubgameSamples(
         np.array([subgame.board], np.int8), np.array([subgame.pot]), subgame.ranges[None].astype(np.float32),

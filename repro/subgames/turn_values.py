@@ -6,7 +6,7 @@ worth then is a label that may stand for an exact one where that costs too much.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,8 +19,6 @@ from repro.evaluation.base import Measured
 from repro.games.game import Game
 from repro.policies.readout import Readout
 from repro.policies.snapshot import Snapshot
-from repro.subgames.config import folder_of
-from repro.subgames.data import SubgameData
 from repro.subgames.dataset import MOST_ITERATIONS
 from repro.subgames.encoded import Truth
 from repro.subgames.encoding import error, squared_error
@@ -87,12 +85,10 @@ class TurnValues(OfTurns):
 
 def _predicted(subgame: Subgame, readout: PredictedValues, snapshot: Snapshot) -> torch.Tensor:
     """`[2, hands]` values in pots that a network of such subgames predicts."""
-    config = readout.config
-    data = SubgameData(readout.game, config.algorithm, config.algorithm.predicts, config.seed, folder_of(config))
-    drawn = replace(subgame, ranges=subgame.ranges / subgame.ranges.sum(1, keepdims=True))
+    data = readout.data()
     boards = np.array([subgame.board])
     bucket = torch.from_numpy(data.buckets_of(boards))
-    ranges, matchup = (torch.from_numpy(x).float()[None] for x in (drawn.ranges, drawn.matchups()))
+    ranges, matchup = (torch.from_numpy(x).float()[None] for x in (subgame.ranges, subgame.matchups()))
     inputs = data.inputs_of(boards, np.array([subgame.pot]), ranges, bucket)
     with torch.no_grad():
         network = readout.network(snapshot, data)
