@@ -7,10 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import devn_runs as devn
-from paper_figures.claims import Claim, above
+from paper_figures.claims import Claim
 from paper_figures.devn_runs import DCVN, DEVN
 from paper_figures.devn_sweeps import DATA
-from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, bands, digits, mean_ci
@@ -130,20 +129,17 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     """
     judged = []
     for way in [way for way in ways(data) if way != _STORED]:
-        gain, networks = improvement(data, way), [(way, method, None) for method in (DCVN, DEVN)]
-        claim = Claim(
-            f"devn_{way}", f"DEVN's unbucketed loss is below DCVN's: {WAYS[way]}", "ours",
-            unless_smoke(data, above(gain, 0)), gain, "%",
-            note="relative improvement, paired by seed; holds if above 0",
+        networks = [(way, method, None) for method in (DCVN, DEVN)]
+        claim = devn.gain(
+            data, f"devn_{way}", f"DEVN's unbucketed loss is below DCVN's: {WAYS[way]}", improvement(data, way), "%",
+            "relative improvement, paired by seed",
         )  # fmt: skip
         judged.append(devn.unless_unfinished(data, claim, networks))
         for method in (DCVN, DEVN):
-            less = lower(data, way, method)
-            claim = Claim(
-                f"{way}_{method}",
-                f"{devn.NAMES[method]}'s loss is lower than with the stored subgames: {WAYS[way]}", "ours",
-                unless_smoke(data, above(less, 0)), less, "%",
-                note="relative difference, paired by seed; holds if above 0",
+            claim = devn.gain(
+                data, f"{way}_{method}",
+                f"{devn.NAMES[method]}'s loss is lower than with the stored subgames: {WAYS[way]}",
+                lower(data, way, method), "%", "relative difference, paired by seed",
             )  # fmt: skip
             judged.append(devn.unless_unfinished(data, claim, [(way, method, None)]))
     return judged

@@ -10,10 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import devn_runs as devn
-from paper_figures.claims import DID_NOT_HOLD, Claim, above
+from paper_figures.claims import DID_NOT_HOLD, Claim
 from paper_figures.devn_runs import DCVN, DEVN
 from paper_figures.devn_sweeps import PART_1, WAYS
-from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import mean_ci
@@ -158,21 +157,20 @@ def unless_unfinished(
 
 def _lower(data: pd.DataFrame, pipeline: Pipeline, hidden: int) -> Claim:
     measured = mean_ci(improvement(data, pipeline, hidden))
-    claim = Claim(
-        f"{pipeline.name}_{hidden}",
-        f"DEVN's loss is below DCVN's without buckets: {hidden} layers, {pipeline.title}", "Supplement Table 6",
-        unless_smoke(data, above(measured, 0)), measured, "%", paper_improvement(hidden),
-        note="relative improvement, paired by seed; holds if above 0; the paper's is of turn subgames",
+    claim = devn.gain(
+        data, f"{pipeline.name}_{hidden}",
+        f"DEVN's loss is below DCVN's without buckets: {hidden} layers, {pipeline.title}", measured, "%",
+        "relative improvement, paired by seed; the paper's is of turn subgames", "Supplement Table 6",
+        paper_improvement(hidden),
     )  # fmt: skip
     return unless_unfinished(data, claim, pipeline, [(method, hidden) for method in (DCVN, DEVN)])
 
 
 def _more(data: pd.DataFrame, hidden: int, before: Pipeline, name: str, text: str) -> Claim:
     measured = mean_ci(improvement(data, CODE, hidden) - improvement(data, before, hidden))
-    return Claim(
-        f"{name}_{hidden}", f"{text}: {hidden} layers", "ours", unless_smoke(data, above(measured, 0)), measured,
-        "percentage points", note="paired by seed; holds if above 0",
-    )  # fmt: skip
+    return devn.gain(
+        data, f"{name}_{hidden}", f"{text}: {hidden} layers", measured, "percentage points", "paired by seed"
+    )
 
 
 def _gain_of_depth(data: pd.DataFrame, pipeline: Pipeline, method: str) -> pd.Series:
@@ -184,24 +182,23 @@ def _gain_of_depth(data: pd.DataFrame, pipeline: Pipeline, method: str) -> pd.Se
 def _depth_costs_less(data: pd.DataFrame, method: str) -> Claim:
     few, many = LAYERS
     measured = mean_ci(_gain_of_depth(data, CODE, method) - _gain_of_depth(data, TEXT, method))
-    return Claim(
-        f"{method}_depth_costs_less",
+    return devn.gain(
+        data, f"{method}_depth_costs_less",
         f"{many} layers instead of {few} cost less in the authors' pipeline than in the text's: {devn.NAMES[method]}",
-        "ours", unless_smoke(data, above(measured, 0)), measured, "percentage points",
-        note="the relative change of the loss, text less code, paired by seed; holds if above 0; networks that would "
-        "have learned more are among them",
+        measured, "percentage points",
+        "the relative change of the loss, text less code, paired by seed; networks that would have learned more are "
+        "among them",
     )  # fmt: skip
 
 
 def _deeper(data: pd.DataFrame, pipeline: Pipeline, method: str) -> Claim:
     few, many = LAYERS
     measured = mean_ci(_gain_of_depth(data, pipeline, method))
-    claim = Claim(
-        f"{pipeline.name}_{method}_deeper",
-        f"{many} layers have a lower loss than {few}: {devn.NAMES[method]}, {pipeline.title}", "Supplement Table 6",
-        unless_smoke(data, above(measured, 0)), measured, "%",
+    claim = devn.gain(
+        data, f"{pipeline.name}_{method}_deeper",
+        f"{many} layers have a lower loss than {few}: {devn.NAMES[method]}, {pipeline.title}", measured, "%",
+        "relative improvement, paired by seed; the paper's is of turn subgames", "Supplement Table 6",
         devn.lower_by(*(SETTING.paper_loss(method, hidden) for hidden in LAYERS)),
-        note="relative improvement, paired by seed; holds if above 0; the paper's is of turn subgames",
     )  # fmt: skip
     return unless_unfinished(data, claim, pipeline, [(method, hidden) for hidden in LAYERS])
 

@@ -17,6 +17,7 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, Verdict, above, all_of
+from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import MEASURED, curves
 from paper_figures.frame import values as values_of
 from paper_figures.table4 import MEAN, OVER_ALL, Row
@@ -279,6 +280,21 @@ def predicting_zero(data: pd.DataFrame, sweeps: Iterable[str]) -> str:
 def mean_over(series: Iterable[pd.Series]) -> pd.Series:
     """The mean of several numbers of each seed, such as those of networks with more and fewer layers."""
     return pd.concat(list(series), axis=1).mean(axis=1)
+
+
+def gain(
+    data: pd.DataFrame,
+    name: str,
+    statement: str,
+    measured: Estimate,
+    unit: str,
+    note: str,
+    source: str = "ours",
+    paper: float | None = None,
+) -> Claim:
+    """A claim that is what `measured` is above 0 for; see `Claim`."""
+    verdict = unless_smoke(data, above(measured, 0))
+    return Claim(name, statement, source, verdict, measured, unit, paper, note=f"{note}; holds if above 0")
 
 
 def all_above(series: Iterable[pd.Series], threshold: float) -> tuple[Verdict, Estimate]:

@@ -8,10 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from paper_figures import devn_runs as devn
-from paper_figures.claims import Claim, above
+from paper_figures.claims import Claim
 from paper_figures.devn_runs import DCVN, DEVN
 from paper_figures.devn_sweeps import DATA
-from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import bands, digits, mean_ci
@@ -135,16 +134,15 @@ def claims(data: pd.DataFrame) -> list[Claim]:
         measured = mean_ci(by_epoch[last])
         longer = mean_ci(by_epoch[last] - by_epoch[first])
         judged += [
-            Claim(
-                f"lower_{hidden}", f"DEVN's unbucketed loss is below DCVN's after {last} epochs: {hidden} layers",
-                "ours", unless_smoke(data, above(measured, 0)), measured, "%", paper_improvement(hidden),
-                note="relative improvement, paired by seed; holds if above 0; the paper's is of turn subgames",
+            devn.gain(
+                data, f"lower_{hidden}", f"DEVN's unbucketed loss is below DCVN's after {last} epochs: {hidden} layers",
+                measured, "%", "relative improvement, paired by seed; the paper's is of turn subgames",
+                paper=paper_improvement(hidden),
             ),
-            Claim(
-                f"longer_{hidden}",
-                f"DEVN's improvement is larger after {last} epochs than after {first}: {hidden} layers", "ours",
-                unless_smoke(data, above(longer, 0)), longer, "percentage points",
-                note="paired by seed; holds if above 0",
+            devn.gain(
+                data, f"longer_{hidden}",
+                f"DEVN's improvement is larger after {last} epochs than after {first}: {hidden} layers", longer,
+                "percentage points", "paired by seed",
             ),
         ]  # fmt: skip
     return judged + [_deeper(data, method) for method in (DCVN, DEVN)]
@@ -155,11 +153,11 @@ def _deeper(data: pd.DataFrame, method: str) -> Claim:
     shallow, deep = (best(data, method, n) for n in (few, many))
     last = shallow.columns[-1]
     measured = mean_ci(devn.lower_by(shallow[last], deep[last]))
-    return Claim(
-        f"{method}_deeper", f"{many} layers have a lower loss than {few} after {last} epochs: {devn.NAMES[method]}",
-        "ours; Fig. 3", unless_smoke(data, above(measured, 0)), measured, "%",
+    return devn.gain(
+        data, f"{method}_deeper",
+        f"{many} layers have a lower loss than {few} after {last} epochs: {devn.NAMES[method]}", measured, "%",
+        "relative improvement, paired by seed; the paper's is of turn subgames", "ours; Fig. 3",
         devn.lower_by(*(SETTING.paper_loss(method, n) for n in (few, many))),
-        note="relative improvement, paired by seed; holds if above 0; the paper's is of turn subgames",
     )  # fmt: skip
 
 

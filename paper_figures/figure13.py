@@ -15,9 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import devn_runs as devn
-from paper_figures.claims import NOT_TESTABLE, Claim, above
+from paper_figures.claims import NOT_TESTABLE, Claim
 from paper_figures.devn_runs import DCVN, DEVN, UNIT, ZERO_SUM
-from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.leaves_played import (
     ERRORS,
     FRESH,
@@ -39,7 +38,7 @@ from paper_figures.leaves_played import (
     turns,
 )
 from paper_figures.sweeps import Sweep
-from repro.evaluation.statistics import Estimate, digits, mean_ci
+from repro.evaluation.statistics import digits, mean_ci
 
 TITLE, GAME = "DEVN, ours", "river and turn subgames"
 SHOWS = "exploitability of play with DCVN's and DEVN's values at the leaves"
@@ -245,7 +244,7 @@ def _apart(data: pd.DataFrame, metric: str) -> Claim:
     """Which error goes with the networks' difference in play, judged by fresh seeds alone."""
     dcvn, devn_, _ = FRESH.leaves
     apart = [correlations_apart(data, error, devn_, dcvn, metric) for error in (OF_MATCHUP, OF_HAND)]
-    return _claim(
+    return devn.gain(
         data, f"fresh_apart_{metric}",
         "Which of DEVN and DCVN plays a turn worse goes with errors by matchup more than with those per hand: "
         f"{HOW[metric]}, fresh seeds", mean_ci(apart[0] - apart[1]), "",
@@ -254,36 +253,31 @@ def _apart(data: pd.DataFrame, metric: str) -> Claim:
     )  # fmt: skip
 
 
-def _claim(data: pd.DataFrame, name: str, statement: str, measured: Estimate, unit: str, note: str) -> Claim:
-    verdict = unless_smoke(data, above(measured, 0))
-    return Claim(name, statement, "ours", verdict, measured, unit, note=f"{note}; holds if above 0")
-
-
 def _better(data: pd.DataFrame, name: str, statement: str, worse: str, better: str, metric: str) -> Claim:
     # Fewer turns are played with fewer buckets.
     gains = (turns(data, worse, metric) - turns(data, better, metric)).dropna(axis="columns")
     gain = mean_ci(gains.mean(axis=1))
     note = f"exploitability of {LEAVES[worse].name} minus that of {LEAVES[better].name}, on the same turns"
-    return _claim(data, f"{name}_{metric}", f"{statement}: {HOW[metric]}", gain, "points of the pot", note)
+    return devn.gain(data, f"{name}_{metric}", f"{statement}: {HOW[metric]}", gain, "points of the pot", note)
 
 
 def _loss(data: pd.DataFrame) -> Claim:
     lower = mean_ci(devn.lower_by(loss(data, DCVN), loss(data, DEVN)))
     statement = "DEVN's unbucketed loss is below DCVN's"
-    return _claim(data, "loss", statement, lower, "%", "relative improvement, paired by seed")
+    return devn.gain(data, "loss", statement, lower, "%", "relative improvement, paired by seed")
 
 
 def _sharper_loss(data: pd.DataFrame) -> Claim:
     gains = [devn.lower_by(*(loss(data, of) for of in pair)) for pair in ((DCVN, DEVN), ("sharp_dcvn", "sharp_devn"))]
     statement = "What DEVN's loss is below DCVN's is more with sharper labels"
     note = "relative improvements, each beside its own labels, paired by seed"
-    return _claim(data, "sharp_loss", statement, mean_ci(gains[1] - gains[0]), "percentage points", note)
+    return devn.gain(data, "sharp_loss", statement, mean_ci(gains[1] - gains[0]), "percentage points", note)
 
 
 def _safer(data: pd.DataFrame, method: str) -> Claim:
     gain = mean_ci(by_seed(data, method, UNSAFE) - by_seed(data, method, SAFE))
     statement = f"Safe re-solving is less exploitable than unsafe: {devn.NAMES[method]}"
-    return _claim(data, f"{method}_safer", statement, gain, "points of the pot", "unsafe minus safe, the same turns")
+    return devn.gain(data, f"{method}_safer", statement, gain, "points of the pot", "unsafe minus safe, the same turns")
 
 
 _OF = {OF_MET: "of the values that are met in play", OF_MATCHUP: "by matchup"}
@@ -313,7 +307,7 @@ def _says_more(data: pd.DataFrame, name: str, favourite: str, other: str, metric
         + (", which are in % of the river's pot, not the turn's" if other == OF_HAND else "")
     )
     statement = f"Errors {_OF[favourite]} say more of play than errors {ERRORS[other]}: {HOW[metric]}"
-    return _claim(data, name, statement, more, "", note)
+    return devn.gain(data, name, statement, more, "", note)
 
 
 SUGGESTED_BY = "laptop"

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import devn_runs as devn
-from paper_figures.claims import Claim, above, below
+from paper_figures.claims import Claim, below
 from paper_figures.devn_runs import DCVN, DEVN, Setting
 from paper_figures.devn_sweeps import sweeps
 from paper_figures.exploitability_curves import unless_smoke
@@ -127,12 +127,11 @@ def _declines(data: pd.DataFrame, setting: Setting, method: str) -> Claim:
     few, many = devn.layers(data, setting)[0], devn.layers(data, setting)[-1]
     measured = mean_ci(devn.lower_by(*(losses(data, setting, method, n).validation for n in (few, many))))
     published = PAPER[setting.name][method]
-    claim = Claim(
-        f"{setting.name}_{method}_layers",
+    claim = devn.gain(
+        data, f"{setting.name}_{method}_layers",
         f"{many} layers have a lower validation loss than {few}: {devn.NAMES[method]}, setting "
-        f"{devn.named(data, setting)}", _source(setting), unless_smoke(data, above(measured, 0)), measured, "%",
+        f"{devn.named(data, setting)}", measured, "%", "relative improvement, paired by seed", _source(setting),
         devn.lower_by(published[few][1], published[many][1]),
-        note="relative improvement, paired by seed; holds if above 0",
     )  # fmt: skip
     return devn.unless_unfinished(data, claim, [(setting.sweep, method, n) for n in (few, many)])
 

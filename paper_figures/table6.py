@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from paper_figures import devn_margin as margin
 from paper_figures import devn_runs as devn
-from paper_figures.claims import NOT_TESTABLE, Claim, above, below, within
+from paper_figures.claims import NOT_TESTABLE, Claim, below, within
 from paper_figures.devn_runs import DCVN, DEVN, Setting
 from paper_figures.devn_sweeps import LABELS, sweeps
 from paper_figures.exploitability_curves import unless_smoke
@@ -162,11 +162,10 @@ def _networks(data: pd.DataFrame, *settings: Setting, layers: Sequence[int] = ()
 
 def _lower(data: pd.DataFrame, setting: Setting, hidden: int) -> Claim:
     measured = mean_ci(devn.improvement(data, setting, hidden))
-    claim = Claim(
-        f"{setting.name}_{hidden}",
-        f"DEVN's unbucketed loss is below DCVN's: setting {devn.named(data, setting)}, {hidden} layers",
-        _source(setting), unless_smoke(data, above(measured, 0)), measured, "%", paper_improvement(setting, hidden),
-        note="relative improvement, paired by seed; holds if above 0",
+    claim = devn.gain(
+        data, f"{setting.name}_{hidden}",
+        f"DEVN's unbucketed loss is below DCVN's: setting {devn.named(data, setting)}, {hidden} layers", measured, "%",
+        "relative improvement, paired by seed", _source(setting), paper_improvement(setting, hidden),
     )  # fmt: skip
     return devn.unless_unfinished(data, claim, _networks(data, setting, layers=[hidden]))
 
@@ -204,11 +203,10 @@ def _explained(data: pd.DataFrame, setting: Setting) -> Claim:
 def _pooled(data: pd.DataFrame, setting: Setting) -> Claim:
     improvements = (devn.improvement(data, setting, n, "pooled") for n in devn.layers(data, setting))
     measured = mean_ci(devn.mean_over(improvements))
-    claim = Claim(
-        f"{setting.name}_pooled",
-        f"DEVN's error over all subgames at once is below DCVN's: setting {devn.named(data, setting)}", "ours",
-        unless_smoke(data, above(measured, 0)), measured, "%",
-        note="relative improvement, the mean over numbers of layers, paired by seed; holds if above 0",
+    claim = devn.gain(
+        data, f"{setting.name}_pooled",
+        f"DEVN's error over all subgames at once is below DCVN's: setting {devn.named(data, setting)}", measured, "%",
+        "relative improvement, the mean over numbers of layers, paired by seed",
     )  # fmt: skip
     return devn.unless_unfinished(data, claim, _networks(data, setting))
 
@@ -221,11 +219,10 @@ def _larger(data: pd.DataFrame, setting: Setting) -> Claim:
     few, many = devn.layers(data, setting)[0], devn.layers(data, setting)[-1]
     measured = mean_ci(devn.improvement(data, setting, many) - devn.improvement(data, setting, few))
     paper_value = paper_improvement(setting, many) - paper_improvement(setting, few)
-    claim = Claim(
-        f"{setting.name}_larger",
-        f"The improvement is larger with {many} layers than with {few}: setting {devn.named(data, setting)}",
-        _OF_DEPTH.get(setting.name, "Sec. 7"), unless_smoke(data, above(measured, 0)), measured, "percentage points",
-        paper_value, note="paired by seed; holds if above 0",
+    claim = devn.gain(
+        data, f"{setting.name}_larger",
+        f"The improvement is larger with {many} layers than with {few}: setting {devn.named(data, setting)}", measured,
+        "percentage points", "paired by seed", _OF_DEPTH.get(setting.name, "Sec. 7"), paper_value,
     )  # fmt: skip
     return devn.unless_unfinished(data, claim, _networks(data, setting, layers=[few, many]))
 
@@ -236,12 +233,11 @@ def _wider(data: pd.DataFrame, narrow: Setting, wide: Setting) -> Claim:
         devn.mean_over(devn.improvement(data, wide, n) - devn.improvement(data, narrow, n) for n in depths)
     )
     paper_value = float(np.mean([paper_improvement(wide, n) - paper_improvement(narrow, n) for n in depths]))
-    claim = Claim(
-        "wider",
+    claim = devn.gain(
+        data, "wider",
         f"The improvement is larger with wider layers: setting {devn.named(data, wide)} against "
-        f"{devn.named(data, narrow)}", "Sec. 7",
-        unless_smoke(data, above(measured, 0)), measured, "percentage points", paper_value,
-        note="the mean over numbers of layers, paired by seed; holds if above 0",
+        f"{devn.named(data, narrow)}", measured, "percentage points",
+        "the mean over numbers of layers, paired by seed", "Sec. 7", paper_value,
     )  # fmt: skip
     return devn.unless_unfinished(data, claim, _networks(data, narrow, wide))
 
@@ -292,11 +288,10 @@ def _zero_sum(data: pd.DataFrame, setting: Setting) -> Claim:
         for n in depths
     ]
     measured = mean_ci(devn.mean_over(improvements))
-    return Claim(
-        f"{setting.name}_zero_sum",
-        f"Making predictions zero-sum lowers DEVN's unbucketed loss: setting {devn.named(data, setting)}", "ours",
-        unless_smoke(data, above(measured, 0)), measured, "%",
-        note="the same training runs, each at its own best epoch; the mean over numbers of layers; holds if above 0",
+    return devn.gain(
+        data, f"{setting.name}_zero_sum",
+        f"Making predictions zero-sum lowers DEVN's unbucketed loss: setting {devn.named(data, setting)}", measured,
+        "%", "the same training runs, each at its own best epoch; the mean over numbers of layers",
     )  # fmt: skip
 
 
