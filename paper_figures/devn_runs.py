@@ -24,9 +24,9 @@ from paper_figures.table4 import MEAN, OVER_ALL, Row
 from paper_figures.table4 import PAPER as PAPER_ERRORS
 from repro.evaluation.statistics import Estimate, digits, mean_ci
 
-DCVN, DEVN, ZERO_SUM = "dcvn", "devn", "devn_zero_sum"
-NAMES = {DCVN: "DCVN", DEVN: "DEVN", ZERO_SUM: "DEVN, made zero-sum"}
-COLOURS = {DCVN: "#0072B2", DEVN: "#D55E00", ZERO_SUM: "#CC79A7"}
+DCVN, DEVN, ZERO_SUM, OWN_STEP = "dcvn", "devn", "devn_zero_sum", "devn_own_step"
+NAMES = {DCVN: "DCVN", DEVN: "DEVN", ZERO_SUM: "DEVN, made zero-sum", OWN_STEP: "DEVN, by DCVN's own step"}
+COLOURS = {DCVN: "#0072B2", DEVN: "#D55E00", ZERO_SUM: "#CC79A7", OWN_STEP: "#AA4499"}
 UNIT = "% of the pot"
 OF_PAPER = "The paper's are of full-deck turn subgames."
 """What pages add to its numbers."""
@@ -126,9 +126,32 @@ def best_epochs(data: pd.DataFrame) -> pd.DataFrame:
     return errors.merge(best, on=[*each, "step"])
 
 
+_OF_SETTINGS = r"^(?:setting|fresh|own_step)_"
+"""Sweeps of the settings' networks: the first seeds, fresh ones, and what else is read out of these."""
+
+
+def networks(data: pd.DataFrame) -> pd.DataFrame:
+    """What was measured of the settings' networks."""
+    return data[data.sweep.str.contains(_OF_SETTINGS, regex=True)]
+
+
 def of_settings(data: pd.DataFrame) -> pd.DataFrame:
     """The networks of the settings at their best."""
-    return best_epochs(data[data.sweep.str.startswith("setting")])
+    return best_epochs(networks(data))
+
+
+def of_all_seeds(data: pd.DataFrame) -> pd.DataFrame:
+    """Fresh seeds beside the first ones, in the sweeps of their settings."""
+    return data.assign(sweep=data.sweep.str.replace(_OF_SETTINGS, "setting_", regex=True))
+
+
+def judging(data: pd.DataFrame) -> pd.DataFrame:
+    """What claims are judged by, in the sweeps of the settings: fresh seeds alone, once all settings with buckets have
+    them; else the first ones alone."""
+    sweeps = set(data.sweep)
+    if all(f"fresh_{setting.name}" in sweeps for setting in BUCKETED):
+        return of_all_seeds(data[~data.sweep.isin([setting.sweep for setting in BUCKETED])])
+    return data[~data.sweep.str.contains("^(?:fresh|own_step)_", regex=True)]
 
 
 def bucketed_losses(data: pd.DataFrame) -> pd.DataFrame:
@@ -326,6 +349,7 @@ def plain_numbers(axis: Axis, leading: tuple[float, ...] = (1.0, 2.0, 5.0)) -> N
 
 def title(data: pd.DataFrame, subject: str) -> str:
     """A figure's title, with what is averaged and the scale."""
-    seeds = data[~data.sweep.str.startswith("data")].seed.nunique()
-    over = f"mean and 95% CI over {seeds} seeds" if seeds > 1 else "one seed"
+    seeds = data[data.algorithm.isin((DCVN, DEVN))].groupby("sweep").seed.nunique()
+    many = " to ".join(str(number) for number in sorted({seeds.min(), seeds.max()}))
+    over = f"mean and 95% CI over {many} seeds" if seeds.max() > 1 else "one seed"
     return f"{subject}, {over}, scale: {data.scale.iloc[0]}"

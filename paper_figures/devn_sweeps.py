@@ -91,6 +91,23 @@ SETTINGS = {
 }
 """The paper's settings, by the names of their sweeps."""
 
+_OWN_STEP = (
+    "'+algorithm.readouts.devn_own_step={kind: ev_zero_sum_cfv}' evaluation.value_errors.readouts=[devn_own_step]"
+)
+
+
+def _fresh(setting: Sweep) -> Iterator[Sweep]:
+    """More seeds of a setting, which ran after the rules on them; and, of DEVN's, predictions by DCVN's own step."""
+    number = setting.name.removeprefix("setting_")
+    for name, overrides in (
+        ("fresh", "algorithm=dcvn,devn seed=range(3,10)"),
+        ("own_step", f"algorithm=devn seed=range(3,10) {_OWN_STEP}"),
+    ):
+        yield Sweep(
+            f"{name}_{number}", f"experiment=devn network.layers=2,3,5,7 {overrides}", setting.at, only=("laptop",),
+            if_asked=("laptop",),
+        )  # fmt: skip
+
 
 PART_1 = Sweep(DATA[1].name, DATA[1].overrides, {"laptop": "algorithm.first=0"})
 PART_2 = Sweep(DATA[2].name, DATA[2].overrides, {**DATA[2].at, "laptop": f"{_TURNS} algorithm.first=0"})
@@ -124,5 +141,8 @@ def in_all_ways(number: str, dataset: int) -> Iterator[Sweep]:
 
 
 def sweeps(datasets: Iterable[int], settings: Iterable[str]) -> tuple[Sweep, ...]:
-    """Those of some settings (`i`, `ii`, ...), after those that solve their subgames."""
-    return (*(DATA[number] for number in datasets), *(SETTINGS[f"setting_{name}"] for name in settings))
+    """Those of some settings (`i`, `ii`, ...), after those that solve their subgames; of those with buckets also fresh
+    seeds."""
+    asked = [SETTINGS[f"setting_{name}"] for name in settings]
+    fresh = [each for setting in asked if "buckets=null" not in str(setting.at) for each in _fresh(setting)]
+    return (*(DATA[number] for number in datasets), *asked, *fresh)

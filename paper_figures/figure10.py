@@ -34,12 +34,14 @@ _SHADES = {"i": "#56B4E9", "ii": "#0072B2", "iii": "#000000", "iv": "#0072B2", "
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
     """Losses in setting II over the epochs, and in all settings those of the best networks."""
-    losses = data[(data.sweep == S2.sweep) & data.metric.isin(("loss/train", "loss/validation"))]
+    in_two = data.sweep.isin((S2.sweep, f"fresh_{S2.name}"))
+    losses = data[in_two & data.metric.isin(("loss/train", "loss/validation"))]
     return pd.concat([devn.of_settings(data), losses], ignore_index=True)
 
 
 def draw(data: pd.DataFrame) -> Figure:
     """The paper's three plots; those of losses twice, ours above and the paper's below, each with encoding errors."""
+    data = devn.of_all_seeds(data)
     figure = Figure(figsize=(15.0, 7.5))
     grid = figure.add_gridspec(2, 3, height_ratios=(3, 2))
     _curves(figure.add_subplot(grid[:, 0]), data)
@@ -137,7 +139,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 
     One that did not hold with networks that would have learned more is not testable.
     """
-    judged = []
+    data, judged = devn.judging(data), []
     for method in (DCVN, DEVN):
         judged += [
             *(_falls(data, method, which) for which in ("train", "validation")),
@@ -231,6 +233,7 @@ def _less_from_buckets(data: pd.DataFrame) -> Claim:
 
 def table(data: pd.DataFrame) -> str:
     """Encoding errors, beside the lowest losses; all losses are in table 6."""
+    data = devn.of_all_seeds(data)
     lines = [
         "| setting | method | encoding error | paper | lowest loss | with layers | paper |",
         "|---|---|---|---|---|---|---|",

@@ -42,6 +42,7 @@ def paper_gain(setting: Setting, method: str, hidden: int, fewest: int) -> float
 
 def draw(data: pd.DataFrame) -> Figure:
     """The paper's five plots."""
+    data = devn.of_all_seeds(data)
     figure = Figure(figsize=(13.0, 3.8))
     for axes, setting in zip(figure.subplots(1, len(devn.BUCKETED), sharey=True), devn.BUCKETED, strict=True):
         assert isinstance(axes, Axes)
@@ -70,7 +71,7 @@ def draw(data: pd.DataFrame) -> Figure:
 
 def claims(data: pd.DataFrame) -> list[Claim]:
     """That DEVN gains more than DCVN, and that a small DEVN is as good as a large DCVN, and as the best."""
-    judged = []
+    data, judged = devn.judging(data), []
     for setting in devn.BUCKETED:
         few, *more = devn.layers(data, setting)
         differences = [gain(data, setting, DEVN, n) - gain(data, setting, DCVN, n) for n in more]
@@ -131,6 +132,7 @@ def _small_is_as_good_as_the_best(data: pd.DataFrame, setting: Setting, few: int
 
 def table(data: pd.DataFrame) -> str:
     """Gains by setting, method and number of layers."""
+    data = devn.of_all_seeds(data)
     lines = ["| setting | layers | DCVN [%] | DEVN [%] | paper: DCVN, DEVN |", "|---|---|---|---|---|"]
     for setting in devn.BUCKETED:
         few, *more = devn.layers(data, setting)

@@ -59,7 +59,8 @@ CLOSE = max(ratio for setting in SETTINGS for method in (DCVN, DEVN) for ratio i
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
     """Losses at the epochs of the best networks."""
-    return devn.bucketed_losses(data[data.sweep.isin([setting.sweep for setting in SETTINGS])])
+    of_settings = devn.of_all_seeds(data).sweep.isin([setting.sweep for setting in SETTINGS])
+    return devn.bucketed_losses(data[of_settings])
 
 
 def losses(data: pd.DataFrame, setting: Setting, method: str, hidden: int) -> pd.DataFrame:
@@ -69,6 +70,7 @@ def losses(data: pd.DataFrame, setting: Setting, method: str, hidden: int) -> pd
 
 def draw(data: pd.DataFrame) -> Figure:
     """Both losses by number of layers: a column per setting, a row per method, since they are not comparable."""
+    data = devn.of_all_seeds(data)
     figure = Figure(figsize=(14.0, 6.4))
     grid = figure.subplots(2, len(SETTINGS), sharex=True, sharey="row")
     for row, method in zip(grid, (DCVN, DEVN), strict=True):
@@ -111,7 +113,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 
     One that did not hold with networks that would have learned more is not testable.
     """
-    judged = []
+    data, judged = devn.judging(data), []
     for setting in SETTINGS:
         for method in (DCVN, DEVN):
             judged += [_declines(data, setting, method), _close(data, setting, method)]
@@ -160,6 +162,7 @@ def _ratios(data: pd.DataFrame, setting: Setting, method: str) -> Iterator[pd.Se
 
 def table(data: pd.DataFrame) -> str:
     """The paper's tables beside ours."""
+    data = devn.of_all_seeds(data)
     lines = [
         "| setting | method | layers | training loss | validation loss | paper: training, validation |",
         "|---|---|---|---|---|---|",

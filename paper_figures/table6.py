@@ -37,7 +37,7 @@ _LABELS = tuple(sweep.name for sweep in LABELS)
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
     """The networks at their best, and what is known of the subgames."""
-    networks = data[data.sweep.str.startswith("setting")]
+    networks = devn.networks(data)
     labels = data[data.sweep.isin(_LABELS) & (data.readout == "labels")]
     parts = (devn.best_epochs(networks), devn.bucketed_losses(networks), devn.subgames(data), labels)
     return pd.concat(parts, ignore_index=True)
@@ -51,6 +51,7 @@ def paper_improvement(setting: Setting, hidden: int) -> float:
 
 def draw(data: pd.DataFrame) -> Figure:
     """DEVN's improvement over DCVN by setting and number of layers, beside the paper's, and by the share of buckets."""
+    data = devn.of_all_seeds(data)
     figure = Figure(figsize=(16.0, 5.0))
     left, right, explained = figure.subplots(1, 3, width_ratios=(1, 1, 0.9))
     for axes, metric in ((left, "unbucketed"), (right, "pooled")):
@@ -131,6 +132,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 
     One that did not hold with networks that would have learned more is not testable.
     """
+    first, data = data, devn.judging(data)
     judged = []
     for setting in SETTINGS:
         judged += [_lower(data, setting, hidden) for hidden in devn.layers(data, setting)]
@@ -139,9 +141,12 @@ def claims(data: pd.DataFrame) -> list[Claim]:
             judged.append(_explained(data, setting))
         judged.append(_pooled(data, setting))
         judged.append(_larger(data, setting))
-        judged.append(_zero_sum(data, setting))
+        judged.append(_zero_sum(data, setting, devn.ZERO_SUM))
+        if (data[data.sweep == setting.sweep].readout == devn.OWN_STEP).any():
+            judged.append(_zero_sum(data, setting, devn.OWN_STEP))
     judged.append(_wider(data, *devn.BUCKETED[:2]))
-    judged += [_needs_buckets(data, without) for without in devn.UNABSTRACTED]
+    # Those without buckets have the first seeds alone.
+    judged += [_needs_buckets(first, without) for without in devn.UNABSTRACTED]
     judged.append(_spread(data, devn.BUCKETED[1]))
     return judged
 
@@ -281,16 +286,19 @@ def _spread(data: pd.DataFrame, setting: Setting) -> Claim:
     return devn.unless_unfinished(data, claim, _networks(data, setting))
 
 
-def _zero_sum(data: pd.DataFrame, setting: Setting) -> Claim:
-    depths = devn.layers(data, setting)
+_STEPS = {devn.ZERO_SUM: ("zero_sum", ""), devn.OWN_STEP: ("own_step", " by DCVN's own step")}
+"""Of the ways to make predictions zero-sum, how claims are named, and what they say."""
+
+
+def _zero_sum(data: pd.DataFrame, setting: Setting, step: str) -> Claim:
+    depths, (name, by) = devn.layers(data, setting), _STEPS[step]
     improvements = [
-        devn.lower_by(devn.by_seed(data, setting, DEVN, n), devn.by_seed(data, setting, devn.ZERO_SUM, n))
-        for n in depths
+        devn.lower_by(devn.by_seed(data, setting, DEVN, n), devn.by_seed(data, setting, step, n)) for n in depths
     ]
     measured = mean_ci(devn.mean_over(improvements))
     return devn.gain(
-        data, f"{setting.name}_zero_sum",
-        f"Making predictions zero-sum lowers DEVN's unbucketed loss: setting {devn.named(data, setting)}", measured,
+        data, f"{setting.name}_{name}",
+        f"Making predictions zero-sum{by} lowers DEVN's unbucketed loss: setting {devn.named(data, setting)}", measured,
         "%", "the same training runs, each at its own best epoch; the mean over numbers of layers",
     )  # fmt: skip
 
@@ -300,6 +308,7 @@ def _zero_sum(data: pd.DataFrame, setting: Setting) -> Claim:
 
 def table(data: pd.DataFrame) -> str:
     """DEVN's margin taken apart; the paper's table, with ours; how far networks learned; how exact the labels are."""
+    data = devn.of_all_seeds(data)
     parts = [
         "\n".join(_apart(data)),
         folded("losses of every network, beside the paper's", "\n".join(_losses(data))),

@@ -18,7 +18,7 @@ from repro.evaluation.statistics import mean_ci
 from repro.planned import stages
 from repro.planning import plan
 from tests.helpers.commands import configs
-from tests.helpers.devn import OF_SEEDS, error, expect, finished, judged, loss, runs
+from tests.helpers.devn import OF_SEEDS, error, expect, finished, judged, loss, runs, with_fresh_seeds
 from tests.helpers.figures import cells, number
 
 
@@ -43,6 +43,42 @@ def test_table6_judges_losses_of_the_best_networks():
         assert {v for name, (v, _) in worse.items() if not name.endswith(others)} == {verdict}
     assert {v for v, _ in judged(table6, runs(scale="smoke")).values()} == {NOT_TESTABLE}
     assert {v for v, _ in judged(table6, runs(seeds=1)).values()} == {UNDECIDED}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", [table6, table5, figure10, figure11])
+def test_fresh_seeds_judge_alone_once_all_settings_have_them(module):
+    """Of the first seeds DEVN is worse, of fresh ones better; the latter judge, and tables are of both."""
+    first, fresh = runs(better=-3.0), runs(better=3.0)
+    # Settings VI and VII have no fresh seeds.
+    alone = {name: verdict for name, verdict in judged(module, fresh).items() if not name.startswith("vi")}
+    partial = judged(module, with_fresh_seeds(first, fresh, "i ii iii"))
+    assert partial == judged(module, first)
+    found = judged(module, with_fresh_seeds(first, fresh))
+    for name, (verdict, measured) in alone.items():
+        expect(found[name], verdict, measured)
+    assert {name for name in found if name.startswith("vi")} <= set(partial)
+    for name in partial:
+        assert not name.startswith("vi") or found[name] == partial[name]
+    assert module.table(module.select(first)) != module.table(module.select(with_fresh_seeds(first, fresh)))
+    module.draw(module.select(with_fresh_seeds(first, fresh)))
+
+
+def test_dcvns_own_step_is_judged_where_it_was_read_out():
+    """Made zero-sum, DEVN's loss is 10% lower, of its best epochs; by DCVN's own step 19."""
+    fresh = finished(runs())
+    found = judged(table6, with_fresh_seeds(finished(runs()), fresh))
+    for setting in BUCKETED:
+        expect(found[f"{setting.name}_zero_sum"], HELD, 10.0)
+        expect(found[f"{setting.name}_own_step"], HELD, 19.0)
+    assert not {name for name in judged(table6, fresh) if name.endswith("own_step")}
+
+
+def test_a_title_says_how_many_seeds_there_are():
+    data = table6.select(with_fresh_seeds(runs(), runs()))
+    assert table6.draw(data).get_suptitle().startswith("DEVN's improvement over DCVN in unbucketed loss, ")
+    assert "over 3 to 6 seeds" in table6.draw(data).get_suptitle()
+    assert "over 3 seeds" in table6.draw(table6.select(runs())).get_suptitle()
 
 
 @pytest.mark.parametrize(("better", "verdict"), [(1.0, UNDECIDED), (2.0, HELD), (8.0, DID_NOT_HOLD)])

@@ -92,6 +92,19 @@ def labels(scale: str) -> list[dict[str, object]]:
     return rows
 
 
+def with_fresh_seeds(data: pd.DataFrame, fresh: pd.DataFrame, settings: str = "i ii iii iv v") -> pd.DataFrame:
+    """The same, and beside it seeds 3 to 5 of some settings; DEVN made zero-sum is there by DCVN's own step."""
+    more = fresh[fresh.sweep.isin([f"setting_{name}" for name in settings.split()])].assign(seed=fresh.seed + 3)
+    own = more.readout == "devn_zero_sum"
+    read_out = more[own].assign(
+        sweep=more.sweep.str.replace("setting", "own_step"), readout="devn_own_step", value=0.9 * more.value
+    )
+    trained = more[more.readout == "training"].assign(sweep=more.sweep.str.replace("setting", "own_step"))
+    trained = trained[trained.algorithm == "devn"]
+    parts = [data, more.assign(sweep=more.sweep.str.replace("setting", "fresh")), read_out, trained]
+    return pd.concat(parts, ignore_index=True)
+
+
 def finished(data: pd.DataFrame) -> pd.DataFrame:
     """The same, but that one network of each sweep is best an epoch later: the others have ended before the last."""
     later = data.sweep.str.startswith("setting") & (data.seed == 0) & (data.network_layers == 3)
