@@ -141,12 +141,12 @@ def _forced(runs: Sequence[Run], options: Options) -> Sequence[Run]:
 def _run(runs: Sequence[Run], sweeps: Sequence[PlannedSweep], options: Options) -> int:
     from repro.launching import Command, prepare_output  # noqa: PLC0415
     from repro.planned import stages, union  # noqa: PLC0415
-    from repro.planning import check_here  # noqa: PLC0415
+    from repro.planning import check_here, lacking_a_gpu  # noqa: PLC0415
 
     runs = _forced(runs, options)
     distinct = _batched(union(runs))
     due = [run for run in distinct if options.force or any(not _is_done(config) for config in run.configs)]
-    if options.device == "cpu" and (lacking := _lacking_a_gpu(due)):
+    if options.device == "cpu" and (lacking := lacking_a_gpu(due)):
         raise ReproError(f"{lacking} (docs/runs.md): take another scale, or with --sweep sweeps that need none.")
     check_here(due)
     for sweep in sweeps:
@@ -159,15 +159,6 @@ def _run(runs: Sequence[Run], sweeps: Sequence[PlannedSweep], options: Options) 
     launcher = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={options.jobs}"]
     command = Command(output, due[0].config.tracking_uri, launcher)
     return command.do(stages(due))
-
-
-def _lacking_a_gpu(runs: Sequence[Run]) -> str:
-    """What lacks for trainings whose sweep says itself that they are on a GPU; empty where nothing does."""
-    from repro.config.checks import device_here  # noqa: PLC0415
-
-    lacking = sum(device_here(config) != config.device for run in runs for config in run.configs)
-    scale = runs[0].config.scale if runs else ""
-    return f"{lacking} training(s) of scale {scale} need a GPU, and torch finds none here" if lacking else ""
 
 
 def _tell_reused(runs: Sequence[Run]) -> None:
@@ -274,6 +265,7 @@ def foresee(names: Sequence[str], options: Options, sweeps: Sequence[str] = ()) 
     """
     from repro.growing import planned, planned_sweeps  # noqa: PLC0415  (as above)
     from repro.outlook import outlooks, show  # noqa: PLC0415
+    from repro.planning import lacking_a_gpu  # noqa: PLC0415
 
     print(f"{', '.join(names)} at scale {options.scale}:")
     if sweeps:
@@ -283,7 +275,7 @@ def foresee(names: Sequence[str], options: Options, sweeps: Sequence[str] = ()) 
         _tell_parts(plans, options)
     runs = [run for plan in plans.values() for run in plan.new_runs]
     show(outlooks(_forced(runs, options), options.output), options.jobs)
-    if lacking := _lacking_a_gpu(runs):
+    if lacking := lacking_a_gpu(runs):
         print(lacking)
     return 0
 

@@ -49,6 +49,7 @@ class Example:
         evaluating: the seconds that evaluations of it took, those that a configuration of the same training asks for;
             None: not recorded, as by earlier versions, or not made.
         published_bytes: that its folder took, if it is only published; None: not recorded, as by earlier versions.
+        bytes_of_runs: as `runs`, of folders of those that are only published.
     """
 
     name: str
@@ -59,11 +60,13 @@ class Example:
     runs: Mapping[str, float] = field(default_factory=dict)
     evaluating: Callable[[Config], float | None] = lambda _: None
     published_bytes: float | None = None
+    bytes_of_runs: Mapping[str, float] = field(default_factory=dict)
 
-    @property
-    def bytes(self) -> float | None:
-        """That its folder takes."""
-        return self.published_bytes if self.folder is None else folder_bytes(self.folder)
+    def bytes(self, config: Config) -> float | None:
+        """That its folder takes, or, where it is of the same sweep, that of a training."""
+        if self.folder is not None:
+            return folder_bytes(self.folder)
+        return self.bytes_of_runs.get(training_key(config), self.published_bytes)
 
     @cached_property
     def known(self) -> Mapping[int, float]:
@@ -170,7 +173,7 @@ def examples(output: Path) -> Iterator[Example]:
             # Of what is swept beside seeds the recorded configuration is the first one.
             # The clock has other work in it, and the processor's time is that of all threads: the lesser of both.
             took = [min(both) for both in zip(sweep["wall_seconds"], page.training_seconds(sweep), strict=True)]
-            sizes = sweep.get("megabytes", [])
+            names, sizes = page.names_of_runs(sweep), [1e6 * size for size in sweep.get("megabytes", [])]
             if len(took) == len(sweep["seeds"]):
                 # Of the clock's seconds some are of a machine that slept, or did other work.
                 took = [statistics.median(took)] * len(took)
@@ -181,9 +184,10 @@ def examples(output: Path) -> Iterator[Example]:
                     f"published {folder.name}", str(flat.get(f"algorithm.{SCHEMA}", "")), _settings(flat),
                     partial(dict, {last: took[0]}),
                     # Where keys were not recorded yet, no training has such a name.
-                    runs=dict(zip(page.names_of_runs(sweep), took, strict=True)),
+                    runs=dict(zip(names, took, strict=True)),
                     evaluating=partial(_published_time, sweep),
-                    published_bytes=1e6 * sizes[0] if sizes else None,
+                    published_bytes=sizes[0] if sizes else None,
+                    bytes_of_runs=dict(zip(names, sizes, strict=True)) if sizes else {},
                 )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from repro.evaluation.units import milli_units, unit_name
 from repro.faults import faults_told
 from repro.folders import CONFIG, PORTABLE, full_key, run_folder
 from repro.games import Game, load
+from repro.inside.agent import no_player
 from repro.policies.network import Uniform
 from repro.policies.readout import Seat
 from repro.seeding import generator
@@ -113,18 +114,20 @@ def game_of_players(texts: Sequence[str], output: str) -> Game:
     """The game that the first of these players is of that says so: a run, or a snapshot.
 
     Raises:
-        ReproError: none does.
+        ReproError: none does, or it plays none.
     """
     for text in texts:
         path = _path(text)
         if path.suffix == ".pt" and path.is_file():
-            game = game_for_checks(load_portable(path)[0])
+            config = load_portable(path)[0]
         elif (run_folder(output, full_key(output, text.partition("/")[0])) / CONFIG).is_file():
-            game = game_for_checks(Trained.open(output, text.partition("/")[0]).config)
+            config = Trained.open(output, text.partition("/")[0]).config
         else:
             continue
+        game = game_for_checks(config)
         if isinstance(game, Game):
             return game
+        raise ReproError(f"KEY is {no_player(text, config, game.name)}")
     raise ReproError(f"GAME is missing; of {' and '.join(texts)}, none is a run or a {PORTABLE} that names it.")
 
 

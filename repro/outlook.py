@@ -97,10 +97,11 @@ def _outlook(label: str, config: Config, examples: Sequence[Example]) -> Outlook
     share = 1 - work(begun) / work(iterations)
     spans = [[factor * example.taken(config) / 60 for factor in likeness.factors] for example, likeness in alike]
     least, most = (share * sum(ends) / len(alike) for ends in zip(*spans, strict=True))
-    folders = ((example, example.bytes) for example, likeness in alike if not likeness.more)
-    sizes = [size * iterations / max(example.known) for example, size in folders if size is not None]
     bound = _most_bytes(config, state)
-    # An example of another deck, or of fewer buckets, may be off by any factor.
+    # One of another deck, or of fewer buckets, may be off by any factor.
+    of_size = (e for e, likeness in alike if not likeness.more and (bound is None or not likeness.settings))
+    folders = ((example, example.bytes(config)) for example in of_size)
+    sizes = [size * iterations / max(example.known) for example, size in folders if size is not None]
     disk = min(sum(sizes) / len(sizes), math.inf if bound is None else bound) if sizes else None
     first, likeness = alike[0]
     more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""

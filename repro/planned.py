@@ -291,7 +291,7 @@ def _said(override: str) -> tuple[str, str] | None:
 
 def labels(runs: Sequence[Run]) -> list[str]:
     """A name per run: game, algorithm, seed, and what tells it from the others of this game and algorithm."""
-    flat = [{**hyperparameters(r.config), "seed": ",".join(str(c.seed) for c in r.configs)} for r in runs]
+    flat = [{**_written(hyperparameters(r.config)), "seed": ",".join(str(c.seed) for c in r.configs)} for r in runs]
     alike: dict[str, list[dict[str, Any]]] = {}
     for f in flat:
         alike.setdefault(_player(f), []).append(f)
@@ -303,6 +303,11 @@ def labels(runs: Sequence[Run]) -> list[str]:
         ])
         for f in flat
     ]  # fmt: skip
+
+
+def _written(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """With null, as on a command line."""
+    return {key: "null" if value is None else value for key, value in flat.items()}
 
 
 def _player(flat: Mapping[str, Any]) -> str:

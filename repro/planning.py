@@ -28,7 +28,15 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from repro.config import composed
-from repro.config.checks import check_device, check_settings, check_with_game, game_for_checks, readout_of, settings
+from repro.config.checks import (
+    check_device,
+    check_settings,
+    check_with_game,
+    device_here,
+    game_for_checks,
+    readout_of,
+    settings,
+)
 from repro.config.composed import check_choices, check_keys, one_sentence
 from repro.config.game_defaults import chosen, is_settled, with_defaults
 from repro.config.jobs import MOST_AT_ONCE, check_single, is_about_launching, jobs_of, quoted, set_afterwards
@@ -166,6 +174,12 @@ def check_sizes(runs: Iterable[Run], given: float | None = None) -> None:
     for run in runs:
         for config in run.configs:
             check_memory(config, game_for_checks(config), _trains(config), given)
+
+
+def lacking_a_gpu(runs: Sequence[Run]) -> str:
+    """What lacks here for trainings on a GPU; empty where nothing does."""
+    lacking = sum(_trains(c) and device_here(c) != c.device for run in runs for c in run.configs)
+    return f"{lacking} training(s) need a GPU, and torch finds none here" if lacking else ""
 
 
 def check_here(runs: Sequence[Run]) -> None:

@@ -195,7 +195,7 @@ def _at_once(sweep: Sweep) -> int:
 def foresee(sweep: Sweep) -> int:
     """Print what a command line would do, without doing it; returns the exit status."""
     from repro.outlook import outlooks, show  # noqa: PLC0415  (as above)
-    from repro.planning import check_needed, check_scale, check_sizes  # noqa: PLC0415
+    from repro.planning import check_needed, check_scale, check_sizes, lacking_a_gpu  # noqa: PLC0415
 
     check_scale(sweep)
     check_sizes(sweep.runs)
@@ -205,6 +205,8 @@ def foresee(sweep: Sweep) -> int:
     joblib = any("joblib" in line for line in sweep.overrides if is_about_launching(line))
     jobs = _at_once(sweep) if joblib and sweep.multirun else 1
     show(outlooks(sweep.runs, Path(sweep.runs[0].config.output_dir).absolute()), jobs)
+    if lacking := lacking_a_gpu(sweep.runs):
+        print(lacking)
     return 0
 
 

@@ -72,6 +72,7 @@ class Tuning:
         Raises:
             ReproError: the study is at fault.
         """
+        from repro.config.keys import training_key  # noqa: PLC0415
         from repro.measuring import is_done  # noqa: PLC0415
         from repro.tuning.config import runs  # noqa: PLC0415
 
@@ -80,8 +81,11 @@ class Tuning:
             return {}
         changes: dict[str, list[str]] = {DEFAULT: [], BEST: self._study.changes(best.params)}
         configs = {n: runs(self._config, c, self._config.fresh_seeds, self._config_dir) for n, c in changes.items()}
-        due = [(name, config) for name, of_seeds in configs.items() for config in of_seeds if not is_done(config)]
-        waiting = [self._task(None, [config], name) for name, config in due]
+        due: dict[str, Task] = {}  # By keys: the best may be the default.
+        for name, config in ((name, config) for name, of_seeds in configs.items() for config in of_seeds):
+            if not is_done(config):
+                due.setdefault(training_key(config), self._task(None, [config], name))
+        waiting = list(due.values())
         print(f"{len(waiting)} training(s) of {DEFAULT} and {BEST} on fresh seeds", flush=True)
         while waiting or self._workers.are_busy:
             while waiting and self._workers.has_room:

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from paper_figures import frame
-from repro import collecting, figure, launching
+from repro import collecting, figure, launching, planning
 from repro.collecting import deviations
 from repro.config.keys import hyperparameters, training_key
 from repro.config.schema import Config
@@ -55,9 +55,9 @@ def test_a_sweep_may_say_the_device_itself_and_seeds_on_a_gpu_are_one_run(tmp_pa
 def test_trainings_that_need_a_gpu_are_told_where_there_is_none(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     _, runs = plan_target("figure4", options("gpu", tmp_path))
-    lacking = "3 training(s) of scale gpu need a GPU, and torch finds none here"
-    assert figure._lacking_a_gpu(runs) == lacking
-    assert figure._lacking_a_gpu([run for run in runs if run.config.device == "cpu"]) == ""
+    lacking = "3 training(s) need a GPU, and torch finds none here"
+    assert planning.lacking_a_gpu(runs) == lacking
+    assert planning.lacking_a_gpu([run for run in runs if run.config.device == "cpu"]) == ""
     with pytest.raises(ReproError, match=re.escape(lacking)):
         figure._run(runs, [], options("gpu", tmp_path))
     assert not list(tmp_path.iterdir())

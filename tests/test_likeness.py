@@ -109,19 +109,23 @@ def test_one_published_run_that_took_long_by_the_clock_changes_no_plan(tmp_path,
     monkeypatch.setattr(staleness, "results", lambda: [tmp_path])
     (example,) = likeness.examples(tmp_path / "none")
     assert [example.taken(config) for config in configs(*SMALL, "seed=0,1,2,3")] == [70.0] * 4
-    assert example.bytes is None
+    assert example.bytes(config) is None
     sweep["megabytes"] = [0.002, 0.0025, 0.0021]
     # Runs that differ in more have each its own.
     sweep["seeds"] = [0]
     (tmp_path / "provenance.json").write_text(json.dumps({"sweeps": [sweep]}))
     (example,) = likeness.examples(tmp_path / "none")
     assert [example.taken(config) for config in configs(*SMALL, "seed=0,1,2,3")] == [60.0, 70.0, 9000.0, 60.0]
-    assert example.bytes == 2.0e3
+    assert [example.bytes(each) for each in configs(*SMALL, "seed=0,1,2,3")] == [2.0e3, 2.5e3, 2.1e3, 2.0e3]
     length = f"algorithm.iterations={2 * config.algorithm.iterations}"
     (twice,) = outlook.outlooks(plan([*SMALL, length], False).runs, tmp_path / "none")
     assert twice.bytes == pytest.approx(4.0e3)
+    # One that differs in more is no example of a size where there is a bound.
+    (wider,) = outlook.outlooks(plan([*SMALL, "network.width=12"], False).runs, tmp_path / "none")
+    assert wider.minutes is not None
+    assert (wider.bytes, wider.most_bytes) == (None, most_bytes(planned(*SMALL, "network.width=12").config))
     # However large an example is, no more than the configuration allows.
-    sweep["megabytes"] = [1e9]
+    sweep["megabytes"] = [1e9] * 3
     (tmp_path / "provenance.json").write_text(json.dumps({"sweeps": [sweep]}))
     (bounded,) = outlook.outlooks(plan([*SMALL, length], False).runs, tmp_path / "none")
     assert bounded.bytes == most_bytes(planned(*SMALL, length).config)

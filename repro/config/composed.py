@@ -168,13 +168,15 @@ def check_choices(overrides: Sequence[str]) -> None:
 
 
 def _no_such_choice(error: MissingConfigException) -> str:
-    return _no_choice(str(error.missing_cfg_file))
+    return _no_choice(str(error.missing_cfg_file), error.options or [])
 
 
-def _no_choice(path: str) -> str:
+def _no_choice(path: str, known: Sequence[str] = ()) -> str:
     group, _, choice = path.removesuffix(".yaml").rpartition("/")
     group = group.partition("/base")[0]
-    choices = GlobalHydra.instance().config_loader().get_group_options(group)
+    hydra = GlobalHydra.instance()
+    # Of a fault of Hydra's own, such as a sweeper that is not installed, nothing is left when it is told.
+    choices = hydra.config_loader().get_group_options(group) if hydra.is_initialized() else known
     choices = [name for name in choices if not name.startswith(_MADE_OF)]
     there = f"; there are {', '.join(choices)}" if choices else ""
     if group == "experiment" and (_TARGETS / f"{choice}.md").is_file():
