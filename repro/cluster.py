@@ -237,6 +237,10 @@ def _executor(folder: Path, settings: ClusterConfig, on: str, jobs: int, runs: S
         ) from error
     kind = settings.executor
     parameters = dict(settings.parameters or {})
+    for key in ("timeout_min", "mem_gb", "cpus_per_task", "slurm_signal_delay_s"):
+        value = parameters.get(key)
+        if isinstance(value, int | float) and value <= 0:
+            raise ReproError(f"--cluster is '{key}={value}'; it must be above 0.")
     parameters["cpus_per_task"] = parameters.get("cpus_per_task") or max(
         run.config.threads * processes_of(run.config) for run in runs
     )

@@ -29,6 +29,8 @@ from repro.trained import folder_bytes
 _LENGTHS = ("algorithm.iterations", "algorithm.snapshot_every", "algorithm.snapshots")
 """Hyperparameters that leave alone what an iteration does."""
 _SAME = ("game.name", "device", "threads")
+_APART = ("algorithm.fresh",)
+"""Of these null and a number are other kinds of work."""
 
 Span = tuple[float, float]
 """The least and the most of something; twice the same where one number is known."""
@@ -225,15 +227,20 @@ def _settings(flat: Mapping[str, Any]) -> dict[str, Any]:
 def nearest(config: Config, examples: Sequence[Example]) -> list[tuple[Example, Likeness]]:
     """The examples that are most like a training.
 
-    None of another kind of algorithm, game, device or number of threads, and none that trains less. Where there are
-    some in the output folder, none that are only published and no nearer.
+    None of another kind of algorithm, work, game, device or number of threads, and none that trains less. Where there
+    are some in the output folder, none that are only published and no nearer.
     """
     flat, multiplies = hyperparameters(config), set(multiplying(config.algorithm, "algorithm."))
     before = dict(added_defaults(config.algorithm, "algorithm."))
     by_rank: dict[tuple[float, ...], list[tuple[Example, Likeness]]] = {}
     kind, name = training_config(config)["algorithm"][SCHEMA], config.algorithm.name
     of_kind = (e for e in examples if e.kind == kind or e.flat.get("algorithm.name") == name)
-    comparable = (e for e in of_kind if all(e.flat.get(key) == flat.get(key) for key in _SAME))
+    comparable = (
+        e
+        for e in of_kind
+        if all(e.flat.get(key) == flat.get(key) for key in _SAME)
+        and all((e.flat.get(key) is None) == (flat.get(key) is None) for key in _APART)
+    )
     for example in (e for e in comparable if not _left_out(e.flat, flat)):
         is_this = training_key(config) in example.runs
         # What an earlier version left does not name keys that were added since.

@@ -312,6 +312,7 @@ def test_the_file_for_skypilot_has_its_keys_and_does_a_part():
         (["--on", "slurm"], 'that was refused: Could not detect "srun"'),
         (["--on", "local", "--cluster", "executor=pbs"], "executor is 'pbs'; it must be one of slurm, local"),
         (["--on", "local", "--cluster", "max_num_timeout=often"], "max_num_timeout is 'often'; it must be a whole"),
+        (["--on", "local", "--cluster", "timeout_min=-5"], "--cluster is 'timeout_min=-5'; it must be above 0."),
         (["--on", "local", "--cluster", "mem_gb=much"], 'that was refused: Parameter "mem_gb" expected type'),
         (["--on", "local", "--cluster", "parition=x"], "--on is 'local'; that was refused: Parameter 'parition'"),
         (["--on", "local", "system_metrics=true"], "system_metrics is true, which is told while a run goes on, but"),

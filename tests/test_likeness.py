@@ -131,6 +131,17 @@ def test_one_published_run_that_took_long_by_the_clock_changes_no_plan(tmp_path,
     assert bounded.bytes == most_bytes(planned(*SMALL, length).config)
 
 
+def test_fresh_subgames_and_stored_ones_are_no_examples_of_each_other():
+    """Solving is nine tenths of the work, and the one solves while it trains."""
+    rivers = ("game=river_subgames", "algorithm=devn", "network=prelu")
+    stored = planned(*rivers).config
+    known = likeness.Example("stored", "", hyperparameters(stored), lambda: {20: 10.0})
+    assert likeness.nearest(stored, [known])
+    fresh = planned(*rivers, "algorithm.fresh=250", "algorithm.pool=1000").config
+    assert not likeness.nearest(fresh, [known])
+    assert likeness.nearest(fresh, [replace(known, flat=hyperparameters(fresh))])
+
+
 def test_what_nothing_is_like_is_unknown(tmp_path):
     (found,) = outlook.outlooks(plan([*SMALL[1:], "game=big_leduc"], False).runs, tmp_path / "none")
     assert (found.state, found.key) == (outlook.NEW, key_of(*SMALL[1:], "game=big_leduc"))

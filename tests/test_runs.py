@@ -86,6 +86,14 @@ def test_what_is_left_follows_from_finished_runs(outputs):
     assert other.evaluating is None
 
 
+def test_a_gpu_that_lacks_is_told_beforehand(outputs, capsys, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert run.main([*SMALL, "seed=9", "device=cuda", f"output_dir={outputs}", "--dry-run"]) == 0
+    assert capsys.readouterr().out.endswith("1 training(s) need a GPU, and torch finds none here\n")
+    assert run.main([*SMALL, "seed=9", f"output_dir={outputs}", "--dry-run"]) == 0
+    assert "GPU" not in capsys.readouterr().out
+
+
 def test_a_run_that_another_process_does_is_seen(outputs):
     folder = run_folder(outputs, key_of(*SMALL))
     with (folder / "lock").open("w") as lock:
@@ -264,6 +272,9 @@ def test_a_run_is_named_by_what_tells_it_from_the_others_of_the_command():
     grid = names(("algorithm.traversals=5,6", "network.width=8,9"))
     assert grid[1] == "kuhn sd_cfr_and_deep_cfr seed=0 traversals=5 network.width=9"
     assert len(set(grid)) == 4
+    # Values are written as on a command line.
+    focused = names(("algorithm.value.focus=null,0.5",))
+    assert focused == [f"kuhn sd_cfr_and_deep_cfr seed=0 value.focus={value}" for value in ("null", "0.5")]
 
 
 # -- comparisons -----------------------------------------------------------------------------------------------------

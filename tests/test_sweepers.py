@@ -65,3 +65,12 @@ def test_what_is_not_measured_has_no_worth(tmp_path):
     overrides = (*SMALL, f"output_dir={tmp_path}", "algorithm.iterations=5", "evaluation=[]")
     assert executed(*overrides) == "finished"
     assert headline_value(planned(*overrides).config) is None
+
+
+@pytest.mark.parametrize(("choice", "told"), [("optuna", "; there are basic."), ("basci", " (did you mean basic?)")])
+def test_a_sweeper_that_is_not_installed_is_told_in_one_sentence(tmp_path, choice, told):
+    words = command("-m", *SMALL, f"output_dir={tmp_path}", f"hydra/sweeper={choice}")
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"Could not find 'hydra/sweeper/{choice}'{told}" in done.stderr
+    assert "Traceback" not in done.stderr

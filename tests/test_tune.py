@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pandas as pd
@@ -127,6 +128,13 @@ def test_and_so_is_what_the_runs_cannot_be(conf, tmp_path, words, sentence, caps
     assert tune.main([*words, f"output_dir={tmp_path / 'never'}", "--config-dir", conf]) == 2
     assert sentence in capsys.readouterr().err
     assert not (tmp_path / "never").exists()
+
+
+def test_a_study_whose_file_lacks_its_first_line_is_told_so(tmp_path, capsys):
+    (tmp_path / "tune").mkdir()
+    (tmp_path / "tune" / "mine.yaml").write_text("study: mine\noverrides: [game=kuhn]\n")
+    assert tune.main(["mine", "--config-dir", str(tmp_path)]) == 2
+    assert "the first line of a study's file must be # @package _global_" in capsys.readouterr().err
 
 
 def test_without_a_name_the_studies_are_listed_a_line_each(conf, capsys):
@@ -327,9 +335,14 @@ def _check_left(output: Path) -> None:
     assert 'src="http' not in html, "the page needs no network"
     client = MlflowClient(f"sqlite:///{output / 'mlflow.db'}")
     (experiment,) = client.search_experiments(filter_string="name = 'kuhn'")
-    for label in ("trial-0", "default", "best"):
-        found = client.search_runs([experiment.experiment_id], f"tags.`target.tune.tiny` = '{label}'")
-        assert found or label == "default", "the best may be the default"
+
+    def labelled(name: str) -> list[Any]:
+        return list(client.search_runs([experiment.experiment_id], f"tags.`target.tune.tiny` = '{name}'"))
+
+    assert labelled("trial-0")
+    assert labelled("default")
+    best = stored(output).best_trial
+    assert bool(labelled("best")) == (best.number != 0), "the best may be the default, which is trained once"
     _check_tracked_trials(client, stored(output))
 
 

@@ -121,10 +121,7 @@ def one_sentence(error: BaseException) -> str:
         if isinstance(fault, ConfigAttributeError | ConfigKeyError) and fault.full_key:
             return _no_such_key(fault)
         if isinstance(fault, OverrideParseException):
-            reason = str(fault).splitlines()[0].removeprefix("LexerNoViableAltException: ")
-            return (
-                f"bad configuration: {fault.override} is no KEY=VALUE, or has characters that need quotes ({reason})."
-            )
+            return _no_override(fault)
         if isinstance(fault, ValidationError) and (sentence := _mistyped(fault)) is not None:
             return sentence
         if isinstance(fault, ValidationError) and "is not a ListConfig" in str(fault):
@@ -132,11 +129,18 @@ def one_sentence(error: BaseException) -> str:
             return f"{key.lstrip('+')} is {value}; it must be a list, in brackets."
     # Hydra explains itself over several lines.
     texts = [str(fault) for fault in faults if not isinstance(fault, ReproError)]
+    if any("Key 'tune' not in 'StudyConfig'" in text for text in texts):
+        texts = ["the first line of a study's file must be # @package _global_ (docs/tuning.md)."]
     lines = [line.strip() for text in texts for line in text.splitlines()]
     kept = [line for line in dict.fromkeys(lines) if line and not line.startswith(_DROPPED)]
     about = [fault.full_key for fault in faults if isinstance(fault, OmegaConfBaseException) and fault.full_key]
     unnamed = [f"{key}: " for key in about[:1] if not any(key in line for line in kept)]
     return "bad configuration: " + "".join(unnamed) + "; ".join(kept)
+
+
+def _no_override(error: OverrideParseException) -> str:
+    reason = str(error).splitlines()[0].removeprefix("LexerNoViableAltException: ")
+    return f"bad configuration: {error.override} is no KEY=VALUE, or has characters that need quotes ({reason})."
 
 
 def _mistyped(error: ValidationError) -> str | None:
