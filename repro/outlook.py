@@ -74,11 +74,13 @@ def outlooks(runs: Sequence[Run], output: Path) -> list[Outlook]:
     """
     check_output(output)
     different = union(runs)
-    configs = [
-        (label, config) for run, label in zip(different, labels(different), strict=True) for config in run.configs
-    ]
     known = list(examples(output))
-    return [_outlook(label, config, known) for label, config in configs]
+    return [
+        # Seeds that are trained together have one label.
+        _outlook(f"{label}: seed {config.seed}" if len(run.configs) > 1 else label, config, known)
+        for run, label in zip(different, labels(different), strict=True)
+        for config in run.configs
+    ]
 
 
 def _outlook(label: str, config: Config, examples: Sequence[Example]) -> Outlook:

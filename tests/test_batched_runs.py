@@ -16,6 +16,7 @@ from repro.algorithms.replicates import Replicates
 from repro.config.keys import training_key
 from repro.errors import ReproError
 from repro.one_seed import Seed
+from repro.outlook import outlooks
 from repro.planning import plan
 from repro.tracking import record as records
 from repro.tracking.mlflow_runs import MLflowRuns
@@ -250,6 +251,11 @@ def test_what_a_seed_has_done_alone_is_not_done_again_with_others(straight, tmp_
     assert iterations == [(1, 3), (0, 1), (0, 2), (0, 3)]
     assert both(tmp_path).value.tolist() == pytest.approx(both(straight).value.tolist(), rel=2e-3, abs=1e-3)
     assert not list(tmp_path.rglob("*.ckpt"))
+
+
+def test_a_plan_tells_seeds_apart_that_are_trained_together(tmp_path):
+    found = outlooks(plan([*SMALL, "seeds=[0,1]"], False).runs, tmp_path)
+    assert [each.label for each in found] == [f"fhp sd_cfr_and_deep_cfr seed=0,1: seed {seed}" for seed in (0, 1)]
 
 
 def test_seeds_in_another_order_are_the_same_run():
