@@ -130,13 +130,13 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     judged = []
     for way in [way for way in ways(data) if way != _STORED]:
         networks = [(way, method, None) for method in (DCVN, DEVN)]
-        claim = devn.gain(
+        claim = devn.claim_above_zero(
             data, f"devn_{way}", f"DEVN's unbucketed loss is below DCVN's: {WAYS[way]}", improvement(data, way), "%",
             "relative improvement, paired by seed",
         )  # fmt: skip
         judged.append(devn.unless_unfinished(data, claim, networks))
         for method in (DCVN, DEVN):
-            claim = devn.gain(
+            claim = devn.claim_above_zero(
                 data, f"{way}_{method}",
                 f"{devn.NAMES[method]}'s loss is lower than with the stored subgames: {WAYS[way]}",
                 lower(data, way, method), "%", "relative difference, paired by seed",

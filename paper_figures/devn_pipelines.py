@@ -157,7 +157,7 @@ def unless_unfinished(
 
 def _lower(data: pd.DataFrame, pipeline: Pipeline, hidden: int) -> Claim:
     measured = mean_ci(improvement(data, pipeline, hidden))
-    claim = devn.gain(
+    claim = devn.claim_above_zero(
         data, f"{pipeline.name}_{hidden}",
         f"DEVN's loss is below DCVN's without buckets: {hidden} layers, {pipeline.title}", measured, "%",
         "relative improvement, paired by seed; the paper's is of turn subgames", "Supplement Table 6",
@@ -168,7 +168,7 @@ def _lower(data: pd.DataFrame, pipeline: Pipeline, hidden: int) -> Claim:
 
 def _more(data: pd.DataFrame, hidden: int, before: Pipeline, name: str, text: str) -> Claim:
     measured = mean_ci(improvement(data, CODE, hidden) - improvement(data, before, hidden))
-    return devn.gain(
+    return devn.claim_above_zero(
         data, f"{name}_{hidden}", f"{text}: {hidden} layers", measured, "percentage points", "paired by seed"
     )
 
@@ -182,7 +182,7 @@ def _gain_of_depth(data: pd.DataFrame, pipeline: Pipeline, method: str) -> pd.Se
 def _depth_costs_less(data: pd.DataFrame, method: str) -> Claim:
     few, many = LAYERS
     measured = mean_ci(_gain_of_depth(data, CODE, method) - _gain_of_depth(data, TEXT, method))
-    return devn.gain(
+    return devn.claim_above_zero(
         data, f"{method}_depth_costs_less",
         f"{many} layers instead of {few} cost less in the authors' pipeline than in the text's: {devn.NAMES[method]}",
         measured, "percentage points",
@@ -194,7 +194,7 @@ def _depth_costs_less(data: pd.DataFrame, method: str) -> Claim:
 def _deeper(data: pd.DataFrame, pipeline: Pipeline, method: str) -> Claim:
     few, many = LAYERS
     measured = mean_ci(_gain_of_depth(data, pipeline, method))
-    claim = devn.gain(
+    claim = devn.claim_above_zero(
         data, f"{pipeline.name}_{method}_deeper",
         f"{many} layers have a lower loss than {few}: {devn.NAMES[method]}, {pipeline.title}", measured, "%",
         "relative improvement, paired by seed; the paper's is of turn subgames", "Supplement Table 6",

@@ -17,6 +17,7 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, Verdict, above, all_of
+from paper_figures.devn_sweeps import FRESH_SEEDS
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import MEASURED, curves
 from paper_figures.frame import values as values_of
@@ -130,14 +131,14 @@ _OF_SETTINGS = r"^(?:setting|fresh|own_step)_"
 """Sweeps of the settings' networks: the first seeds, fresh ones, and what else is read out of these."""
 
 
-def networks(data: pd.DataFrame) -> pd.DataFrame:
+def networks_of_settings(data: pd.DataFrame) -> pd.DataFrame:
     """What was measured of the settings' networks."""
     return data[data.sweep.str.contains(_OF_SETTINGS, regex=True)]
 
 
 def of_settings(data: pd.DataFrame) -> pd.DataFrame:
     """The networks of the settings at their best."""
-    return best_epochs(networks(data))
+    return best_epochs(networks_of_settings(data))
 
 
 def of_all_seeds(data: pd.DataFrame) -> pd.DataFrame:
@@ -146,12 +147,21 @@ def of_all_seeds(data: pd.DataFrame) -> pd.DataFrame:
 
 
 def judging(data: pd.DataFrame) -> pd.DataFrame:
-    """What claims are judged by, in the sweeps of the settings: fresh seeds alone, once all settings with buckets have
-    them; else the first ones alone."""
-    sweeps = set(data.sweep)
-    if all(f"fresh_{setting.name}" in sweeps for setting in BUCKETED):
+    """What claims are judged by, in the sweeps of the settings: fresh seeds alone, once all networks of all settings
+    with buckets have all of them; else the first ones alone."""
+    first = data.sweep.str.startswith("setting_")
+    if all(_has_fresh_seeds(data, setting) for setting in BUCKETED):
         return of_all_seeds(data[~data.sweep.isin([setting.sweep for setting in BUCKETED])])
-    return data[~data.sweep.str.contains("^(?:fresh|own_step)_", regex=True)]
+    return data[first | ~data.sweep.str.contains(_OF_SETTINGS, regex=True)]
+
+
+def _has_fresh_seeds(data: pd.DataFrame, setting: Setting) -> bool:
+    """Whether every network that a setting has of the first seeds is there of every fresh one."""
+    of_network_ = ["algorithm", "network_layers"]
+    first = data[data.sweep == setting.sweep][of_network_].drop_duplicates()
+    fresh = data[data.sweep == f"fresh_{setting.name}"][[*of_network_, "seed"]].drop_duplicates()
+    there = fresh.merge(first, on=of_network_).seed.isin(FRESH_SEEDS).sum()
+    return bool(there == len(first) * len(FRESH_SEEDS) > 0)
 
 
 def bucketed_losses(data: pd.DataFrame) -> pd.DataFrame:
@@ -305,7 +315,7 @@ def mean_over(series: Iterable[pd.Series]) -> pd.Series:
     return pd.concat(list(series), axis=1).mean(axis=1)
 
 
-def gain(
+def claim_above_zero(
     data: pd.DataFrame,
     name: str,
     statement: str,
@@ -315,7 +325,7 @@ def gain(
     source: str = "ours",
     paper: float | None = None,
 ) -> Claim:
-    """A claim that is what `measured` is above 0 for; see `Claim`."""
+    """A claim that holds if `measured` is above 0; see `Claim`."""
     verdict = unless_smoke(data, above(measured, 0))
     return Claim(name, statement, source, verdict, measured, unit, paper, note=f"{note}; holds if above 0")
 

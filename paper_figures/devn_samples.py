@@ -98,7 +98,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     for sweep, share in SHARES.items():
         measured = improvement(data, sweep)
         judged.append(
-            devn.gain(
+            devn.claim_above_zero(
                 data, sweep, f"DEVN's unbucketed loss is below DCVN's: {share} of the samples", measured, "%",
                 "relative improvement, paired by seed",
             )
@@ -109,7 +109,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     )
     measured = mean_ci(many - few)
     judged.append(
-        devn.gain(
+        devn.claim_above_zero(
             data, "more_samples", "DEVN's improvement is larger with all samples than with 1/100 of them", measured,
             "percentage points", "paired by seed",
         )

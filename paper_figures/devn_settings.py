@@ -102,7 +102,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 
 def _lower(data: pd.DataFrame, pipeline: Pipeline, setting: Setting) -> Claim:
     measured, named = mean_ci(gain(data, pipeline, setting)), devn.named(data, setting)
-    claim = devn.gain(
+    claim = devn.claim_above_zero(
         data, f"{pipeline.name}_{setting.name}", f"DEVN's loss is below DCVN's: setting {named}, {pipeline.title}",
         measured, "%", "relative improvement, mean of both depths, paired by seed; the paper's is of turns",
         "Table 3, Supplement Table 6", sum(paper_gain(setting, hidden) for hidden in LAYERS) / len(LAYERS),
@@ -113,7 +113,7 @@ def _lower(data: pd.DataFrame, pipeline: Pipeline, setting: Setting) -> Claim:
 
 def _more(data: pd.DataFrame, setting: Setting, before: Pipeline, name: str, text: str) -> Claim:
     measured, named = mean_ci(gain(data, CODE, setting) - gain(data, before, setting)), devn.named(data, setting)
-    return devn.gain(
+    return devn.claim_above_zero(
         data, f"{name}_{setting.name}", f"{text}: setting {named}", measured, "percentage points",
         "mean of both depths, paired by seed",
     )  # fmt: skip

@@ -134,12 +134,12 @@ def claims(data: pd.DataFrame) -> list[Claim]:
         measured = mean_ci(by_epoch[last])
         longer = mean_ci(by_epoch[last] - by_epoch[first])
         judged += [
-            devn.gain(
+            devn.claim_above_zero(
                 data, f"lower_{hidden}", f"DEVN's unbucketed loss is below DCVN's after {last} epochs: {hidden} layers",
                 measured, "%", "relative improvement, paired by seed; the paper's is of turn subgames",
                 paper=paper_improvement(hidden),
             ),
-            devn.gain(
+            devn.claim_above_zero(
                 data, f"longer_{hidden}",
                 f"DEVN's improvement is larger after {last} epochs than after {first}: {hidden} layers", longer,
                 "percentage points", "paired by seed",
@@ -153,7 +153,7 @@ def _deeper(data: pd.DataFrame, method: str) -> Claim:
     shallow, deep = (best(data, method, n) for n in (few, many))
     last = shallow.columns[-1]
     measured = mean_ci(devn.lower_by(shallow[last], deep[last]))
-    return devn.gain(
+    return devn.claim_above_zero(
         data, f"{method}_deeper",
         f"{many} layers have a lower loss than {few} after {last} epochs: {devn.NAMES[method]}", measured, "%",
         "relative improvement, paired by seed; the paper's is of turn subgames", "ours; Fig. 3",

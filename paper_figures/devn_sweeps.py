@@ -91,22 +91,27 @@ SETTINGS = {
 }
 """The paper's settings, by the names of their sweeps."""
 
-_OWN_STEP = (
+BY_OWN_STEP = (
     "'+algorithm.readouts.devn_own_step={kind: ev_zero_sum_cfv}' evaluation.value_errors.readouts=[devn_own_step]"
 )
+"""Of DEVN: what its predictions are once DCVN's own step has made them zero-sum."""
+
+FRESH_SEEDS = range(3, 10)
+"""Seeds that were to run after the rules on them had been written, as far as claims on settings I to V are judged."""
+_BUCKETED = ("i", "ii", "iii", "iv", "v")
 
 
-def _fresh(setting: Sweep) -> Iterator[Sweep]:
-    """More seeds of a setting, which ran after the rules on them; and, of DEVN's, predictions by DCVN's own step."""
-    number = setting.name.removeprefix("setting_")
-    for name, overrides in (
-        ("fresh", "algorithm=dcvn,devn seed=range(3,10)"),
-        ("own_step", f"algorithm=devn seed=range(3,10) {_OWN_STEP}"),
-    ):
-        yield Sweep(
-            f"{name}_{number}", f"experiment=devn network.layers=2,3,5,7 {overrides}", setting.at, only=("laptop",),
-            if_asked=("laptop",),
-        )  # fmt: skip
+def _of_fresh_seeds(name: str, number: str, overrides: str) -> Sweep:
+    seeds = f"seed=range({FRESH_SEEDS.start},{FRESH_SEEDS.stop})"
+    return Sweep(
+        f"{name}_{number}", f"experiment=devn network.layers=2,3,5,7 {seeds} {overrides}",
+        SETTINGS[f"setting_{number}"].at, only=("laptop",), if_asked=("laptop",),
+    )  # fmt: skip
+
+
+FRESH = {number: _of_fresh_seeds("fresh", number, "algorithm=dcvn,devn") for number in _BUCKETED}
+OWN_STEP = {number: _of_fresh_seeds("own_step", number, f"algorithm=devn {BY_OWN_STEP}") for number in _BUCKETED}
+"""Of the settings with buckets, by number: fresh seeds; and these read out by DCVN's own step."""
 
 
 PART_1 = Sweep(DATA[1].name, DATA[1].overrides, {"laptop": "algorithm.first=0"})
@@ -143,6 +148,6 @@ def in_all_ways(number: str, dataset: int) -> Iterator[Sweep]:
 def sweeps(datasets: Iterable[int], settings: Iterable[str]) -> tuple[Sweep, ...]:
     """Those of some settings (`i`, `ii`, ...), after those that solve their subgames; of those with buckets also fresh
     seeds."""
-    asked = [SETTINGS[f"setting_{name}"] for name in settings]
-    fresh = [each for setting in asked if "buckets=null" not in str(setting.at) for each in _fresh(setting)]
-    return (*(DATA[number] for number in datasets), *asked, *fresh)
+    names = list(settings)
+    fresh = [FRESH[name] for name in names if name in FRESH]
+    return (*(DATA[number] for number in datasets), *(SETTINGS[f"setting_{name}"] for name in names), *fresh)

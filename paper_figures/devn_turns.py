@@ -130,7 +130,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 def _nearer(data: pd.DataFrame, name: str, statement: str, worse: str, better: str) -> Claim:
     gain = mean_ci(error_of(data, worse) - error_of(data, better))
     note = f"error by {ROWS[worse]} minus that by {ROWS[better]}, on the same turns"
-    return devn.gain(data, name, statement, gain, "points of the pot", note)
+    return devn.claim_above_zero(data, name, statement, gain, "points of the pot", note)
 
 
 # -- the page --------------------------------------------------------------------------------------------------------

@@ -196,7 +196,7 @@ def _small_devn(data: pd.DataFrame, large: Setting, hidden: int) -> Claim:
     measured = mean_ci(devn.lower_by(devn.by_seed(data, large, DCVN, hidden), devn.by_seed(data, S1, DEVN, hidden)))
     paper_value = devn.lower_by(large.paper_loss(DCVN, hidden), S1.paper_loss(DEVN, hidden))
     more = "twice the buckets and layers twice as wide" if large is S3 else "as many buckets and layers twice as wide"
-    claim = devn.gain(
+    claim = devn.claim_above_zero(
         data, f"small_devn_{large.name}_{hidden}",
         f"DEVN is better than DCVN with {more}, {hidden} layers: {devn.named(data, S1)} against "
         f"{devn.named(data, large)}", measured, "%",

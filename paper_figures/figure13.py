@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 
 from paper_figures import devn_runs as devn
 from paper_figures.claims import NOT_TESTABLE, Claim
-from paper_figures.devn_runs import DCVN, DEVN, UNIT, ZERO_SUM
+from paper_figures.devn_runs import DCVN, DEVN, UNIT, ZERO_SUM, claim_above_zero
+from paper_figures.devn_sweeps import BY_OWN_STEP
 from paper_figures.leaves_played import (
     ERRORS,
     FRESH,
@@ -52,10 +53,7 @@ _MET = "algorithm.met_in_play=0.5"
 _SHARP = "algorithm.solver.tolerance=0.00005"
 _LABELS = "evaluation=[label_errors] evaluation.label_errors.truth=0.000005"
 _FEW_LABELS = "evaluation.label_errors.subgames=5"
-_OWN_STEP = (
-    "experiment=leaves algorithm=devn seed=range(5) '+algorithm.readouts.devn_own_step={kind: ev_zero_sum_cfv}' "
-    "evaluation.play.readouts=[devn_own_step] evaluation.value_errors.readouts=[devn_own_step]"
-)
+_OWN_STEP = f"experiment=leaves algorithm=devn seed=range(5) {BY_OWN_STEP} evaluation.play.readouts=[devn_own_step]"
 SWEEPS = (
     Sweep(
         "data",
@@ -220,7 +218,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 def _against_dcvn(data: pd.DataFrame, learned: Learned, metric: str) -> list[Claim]:
     """Whether DEVN's leaves play better than DCVN's, as they are and made zero-sum, of the networks of one sweep."""
     dcvn, devn_, zero_sum = learned.leaves
-    said, key = learned.said, learned.key
+    said, key = f", {learned.said}" if learned.said else "", learned.key
     judged = [_better(data, f"{key}devn", f"DEVN's leaves play better than DCVN's{said}", dcvn, devn_, metric)]
     if learned.also_zero_sum:
         made = f"DEVN's leaves, made zero-sum, play better than DCVN's{said}"
@@ -233,10 +231,10 @@ def _of_other_rivers(data: pd.DataFrame, learned: Learned, metric: str) -> list[
     return [
         _better(
             data, f"{method}_{learned.sweep}",
-            f"{devn.NAMES[method]}'s leaves play better if networks learn from {learned.said.removeprefix(', ')}",
+            f"{devn.NAMES[method]}'s leaves play better if networks learn from {learned.said}",
             method, others, metric,
         )
-        for method, others in zip((DCVN, DEVN), learned.leaves, strict=False)
+        for method, others in zip((DCVN, DEVN), learned.leaves[:2], strict=True)
     ]  # fmt: skip
 
 
@@ -244,7 +242,7 @@ def _apart(data: pd.DataFrame, metric: str) -> Claim:
     """Which error goes with the networks' difference in play, judged by fresh seeds alone."""
     dcvn, devn_, _ = FRESH.leaves
     apart = [correlations_apart(data, error, devn_, dcvn, metric) for error in (OF_MATCHUP, OF_HAND)]
-    return devn.gain(
+    return claim_above_zero(
         data, f"fresh_apart_{metric}",
         "Which of DEVN and DCVN plays a turn worse goes with errors by matchup more than with those per hand: "
         f"{HOW[metric]}, fresh seeds", mean_ci(apart[0] - apart[1]), "",
@@ -258,26 +256,28 @@ def _better(data: pd.DataFrame, name: str, statement: str, worse: str, better: s
     gains = (turns(data, worse, metric) - turns(data, better, metric)).dropna(axis="columns")
     gain = mean_ci(gains.mean(axis=1))
     note = f"exploitability of {LEAVES[worse].name} minus that of {LEAVES[better].name}, on the same turns"
-    return devn.gain(data, f"{name}_{metric}", f"{statement}: {HOW[metric]}", gain, "points of the pot", note)
+    return claim_above_zero(data, f"{name}_{metric}", f"{statement}: {HOW[metric]}", gain, "points of the pot", note)
 
 
 def _loss(data: pd.DataFrame) -> Claim:
     lower = mean_ci(devn.lower_by(loss(data, DCVN), loss(data, DEVN)))
     statement = "DEVN's unbucketed loss is below DCVN's"
-    return devn.gain(data, "loss", statement, lower, "%", "relative improvement, paired by seed")
+    return claim_above_zero(data, "loss", statement, lower, "%", "relative improvement, paired by seed")
 
 
 def _sharper_loss(data: pd.DataFrame) -> Claim:
     gains = [devn.lower_by(*(loss(data, of) for of in pair)) for pair in ((DCVN, DEVN), ("sharp_dcvn", "sharp_devn"))]
     statement = "What DEVN's loss is below DCVN's is more with sharper labels"
     note = "relative improvements, each beside its own labels, paired by seed"
-    return devn.gain(data, "sharp_loss", statement, mean_ci(gains[1] - gains[0]), "percentage points", note)
+    return claim_above_zero(data, "sharp_loss", statement, mean_ci(gains[1] - gains[0]), "percentage points", note)
 
 
 def _safer(data: pd.DataFrame, method: str) -> Claim:
     gain = mean_ci(by_seed(data, method, UNSAFE) - by_seed(data, method, SAFE))
     statement = f"Safe re-solving is less exploitable than unsafe: {devn.NAMES[method]}"
-    return devn.gain(data, f"{method}_safer", statement, gain, "points of the pot", "unsafe minus safe, the same turns")
+    return claim_above_zero(
+        data, f"{method}_safer", statement, gain, "points of the pot", "unsafe minus safe, the same turns"
+    )
 
 
 _OF = {OF_MET: "of the values that are met in play", OF_MATCHUP: "by matchup"}
@@ -307,7 +307,7 @@ def _says_more(data: pd.DataFrame, name: str, favourite: str, other: str, metric
         + (", which are in % of the river's pot, not the turn's" if other == OF_HAND else "")
     )
     statement = f"Errors {_OF[favourite]} say more of play than errors {ERRORS[other]}: {HOW[metric]}"
-    return devn.gain(data, name, statement, more, "", note)
+    return claim_above_zero(data, name, statement, more, "", note)
 
 
 SUGGESTED_BY = "laptop"

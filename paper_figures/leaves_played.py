@@ -62,20 +62,21 @@ class Learned:
     def rows(self) -> dict[str, Shown]:
         """By key."""
         names = (("DCVN", DCVN), ("DEVN", DEVN), ("DEVN, zero-sum" if self.key else "DEVN, made zero-sum", ZERO_SUM))
+        differing = f", {self.shown}" if self.shown else ""
         return {
-            leaves: Shown(name + self.shown, self.sweep, readout, devn.COLOURS[readout])
+            leaves: Shown(name + differing, self.sweep, readout, devn.COLOURS[readout])
             for leaves, (name, readout) in zip(self.leaves, names, strict=True)
         }
 
 
 NETWORKS = Learned("networks")
 OTHERS = (
-    Learned("few_buckets", ", fewer buckets (half the turns)", ", fewer buckets", "few_", False),
-    Learned("met", ", rivers of play", ", rivers of play", "met_"),
-    Learned("sharp", ", sharper labels", ", sharper labels", "sharp_", False),
-    Learned("longer", ", three times as long", ", networks that learned three times as long", "longer_"),
+    Learned("few_buckets", "fewer buckets (half the turns)", "fewer buckets", "few_", False),
+    Learned("met", "rivers of play", "rivers of play", "met_"),
+    Learned("sharp", "sharper labels", "sharper labels", "sharp_", False),
+    Learned("longer", "three times as long", "networks that learned three times as long", "longer_"),
     # Judged once more, by seeds that ran after these rules had been written.
-    Learned("fresh", ", ten fresh seeds", ", fresh seeds", "fresh_"),
+    Learned("fresh", "ten fresh seeds", "fresh seeds", "fresh_"),
 )
 FRESH = OTHERS[-1]
 
@@ -84,7 +85,7 @@ LEAVES = {
     "oracle_dcvn": Shown("buckets' exact CFVs", "reference", "oracle_dcvn", "#56B4E9"),
     "oracle_devn": Shown("buckets' exact EVs", "reference", "oracle_devn", "#E69F00"),
     **NETWORKS.rows(),
-    "own_step": Shown("DEVN, by DCVN's own step", "own_step", "devn_own_step", "#AA4499"),
+    "own_step": Shown(devn.NAMES[devn.OWN_STEP], "own_step", devn.OWN_STEP, devn.COLOURS[devn.OWN_STEP]),
     **{leaves: shown for others in OTHERS for leaves, shown in others.rows().items()},
     "checked_down": Shown("checking down", "reference", "checked_down", "#999999"),
     "uniform": Shown("none: uniform turn", "reference", "uniform", "#999999"),

@@ -129,7 +129,7 @@ def _declines(data: pd.DataFrame, setting: Setting, method: str) -> Claim:
     few, many = devn.layers(data, setting)[0], devn.layers(data, setting)[-1]
     measured = mean_ci(devn.lower_by(*(losses(data, setting, method, n).validation for n in (few, many))))
     published = PAPER[setting.name][method]
-    claim = devn.gain(
+    claim = devn.claim_above_zero(
         data, f"{setting.name}_{method}_layers",
         f"{many} layers have a lower validation loss than {few}: {devn.NAMES[method]}, setting "
         f"{devn.named(data, setting)}", measured, "%", "relative improvement, paired by seed", _source(setting),

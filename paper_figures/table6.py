@@ -13,7 +13,7 @@ from paper_figures import devn_margin as margin
 from paper_figures import devn_runs as devn
 from paper_figures.claims import NOT_TESTABLE, Claim, below, within
 from paper_figures.devn_runs import DCVN, DEVN, Setting
-from paper_figures.devn_sweeps import LABELS, sweeps
+from paper_figures.devn_sweeps import LABELS, OWN_STEP, sweeps
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.page import folded
 from paper_figures.table4 import MARGIN
@@ -23,7 +23,7 @@ TITLE, GAME = "DEVN Table 3 and Supplement Table 6", "river and turn subgames"
 SHOWS = "unbucketed losses of DCVN and DEVN, settings I to VII"
 
 SETTINGS = (*devn.BUCKETED, *devn.UNABSTRACTED)
-SWEEPS = (*sweeps((1, 2), ("i", "ii", "iii", "iv", "v", "vi", "vii")), *LABELS)
+SWEEPS = (*sweeps((1, 2), ("i", "ii", "iii", "iv", "v", "vi", "vii")), *OWN_STEP.values(), *LABELS)
 
 PAPER_SPREAD = {
     DCVN: {2: 0.010, 3: 0.001, 5: 0.001, 7: 0.002}, DEVN: {2: 0.000037, 3: 0.006, 5: 0.004, 7: 0.006},
@@ -37,7 +37,7 @@ _LABELS = tuple(sweep.name for sweep in LABELS)
 
 def select(data: pd.DataFrame) -> pd.DataFrame:
     """The networks at their best, and what is known of the subgames."""
-    networks = devn.networks(data)
+    networks = devn.networks_of_settings(data)
     labels = data[data.sweep.isin(_LABELS) & (data.readout == "labels")]
     parts = (devn.best_epochs(networks), devn.bucketed_losses(networks), devn.subgames(data), labels)
     return pd.concat(parts, ignore_index=True)
@@ -133,6 +133,8 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     One that did not hold with networks that would have learned more is not testable.
     """
     first, data = data, devn.judging(data)
+    # Of all settings or of none, so that how many claims there are does not depend on how far runs have got.
+    own_step = all((data[data.sweep == s.sweep].readout == devn.OWN_STEP).any() for s in devn.BUCKETED)
     judged = []
     for setting in SETTINGS:
         judged += [_lower(data, setting, hidden) for hidden in devn.layers(data, setting)]
@@ -142,7 +144,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
         judged.append(_pooled(data, setting))
         judged.append(_larger(data, setting))
         judged.append(_zero_sum(data, setting, devn.ZERO_SUM))
-        if (data[data.sweep == setting.sweep].readout == devn.OWN_STEP).any():
+        if own_step and setting in devn.BUCKETED:
             judged.append(_zero_sum(data, setting, devn.OWN_STEP))
     judged.append(_wider(data, *devn.BUCKETED[:2]))
     # Those without buckets have the first seeds alone.
@@ -167,7 +169,7 @@ def _networks(data: pd.DataFrame, *settings: Setting, layers: Sequence[int] = ()
 
 def _lower(data: pd.DataFrame, setting: Setting, hidden: int) -> Claim:
     measured = mean_ci(devn.improvement(data, setting, hidden))
-    claim = devn.gain(
+    claim = devn.claim_above_zero(
         data, f"{setting.name}_{hidden}",
         f"DEVN's unbucketed loss is below DCVN's: setting {devn.named(data, setting)}, {hidden} layers", measured, "%",
         "relative improvement, paired by seed", _source(setting), paper_improvement(setting, hidden),
@@ -208,7 +210,7 @@ def _explained(data: pd.DataFrame, setting: Setting) -> Claim:
 def _pooled(data: pd.DataFrame, setting: Setting) -> Claim:
     improvements = (devn.improvement(data, setting, n, "pooled") for n in devn.layers(data, setting))
     measured = mean_ci(devn.mean_over(improvements))
-    claim = devn.gain(
+    claim = devn.claim_above_zero(
         data, f"{setting.name}_pooled",
         f"DEVN's error over all subgames at once is below DCVN's: setting {devn.named(data, setting)}", measured, "%",
         "relative improvement, the mean over numbers of layers, paired by seed",
@@ -224,7 +226,7 @@ def _larger(data: pd.DataFrame, setting: Setting) -> Claim:
     few, many = devn.layers(data, setting)[0], devn.layers(data, setting)[-1]
     measured = mean_ci(devn.improvement(data, setting, many) - devn.improvement(data, setting, few))
     paper_value = paper_improvement(setting, many) - paper_improvement(setting, few)
-    claim = devn.gain(
+    claim = devn.claim_above_zero(
         data, f"{setting.name}_larger",
         f"The improvement is larger with {many} layers than with {few}: setting {devn.named(data, setting)}", measured,
         "percentage points", "paired by seed", _OF_DEPTH.get(setting.name, "Sec. 7"), paper_value,
@@ -238,7 +240,7 @@ def _wider(data: pd.DataFrame, narrow: Setting, wide: Setting) -> Claim:
         devn.mean_over(devn.improvement(data, wide, n) - devn.improvement(data, narrow, n) for n in depths)
     )
     paper_value = float(np.mean([paper_improvement(wide, n) - paper_improvement(narrow, n) for n in depths]))
-    claim = devn.gain(
+    claim = devn.claim_above_zero(
         data, "wider",
         f"The improvement is larger with wider layers: setting {devn.named(data, wide)} against "
         f"{devn.named(data, narrow)}", measured, "percentage points",
@@ -296,7 +298,7 @@ def _zero_sum(data: pd.DataFrame, setting: Setting, step: str) -> Claim:
         devn.lower_by(devn.by_seed(data, setting, DEVN, n), devn.by_seed(data, setting, step, n)) for n in depths
     ]
     measured = mean_ci(devn.mean_over(improvements))
-    return devn.gain(
+    return devn.claim_above_zero(
         data, f"{setting.name}_{name}",
         f"Making predictions zero-sum{by} lowers DEVN's unbucketed loss: setting {devn.named(data, setting)}", measured,
         "%", "the same training runs, each at its own best epoch; the mean over numbers of layers",

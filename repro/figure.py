@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from repro.arguments import Parser
 from repro.elsewhere import Elsewhere, add_options, elsewhere
 from repro.errors import ReproError, StorageError
-from repro.faults import disk_faults_told
+from repro.faults import faults_told
 from repro.stopping import CAN_BE_REPEATED, stoppable
 from repro.targets import (
     ALL,
@@ -281,6 +281,7 @@ def foresee(names: Sequence[str], options: Options, sweeps: Sequence[str] = ()) 
 
 
 @stoppable(CAN_BE_REPEATED)
+@faults_told
 def main() -> int:
     """Entry point; exit status 2 for a faulty request, 1 if a run failed."""
     parser = Parser(prog="python -m repro.figure", description=__doc__)
@@ -314,11 +315,7 @@ def main() -> int:
         arguments.scale, arguments.output.absolute(), arguments.jobs, arguments.device, arguments.force,
         arguments.tracking_uri, arguments.seeds, arguments.published,
     )  # fmt: skip
-    try:
-        return _answer(arguments, options)
-    except ReproError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return _answer(arguments, options)
 
 
 def check_options(options: Options) -> None:
@@ -336,7 +333,6 @@ def check_options(options: Options) -> None:
         raise ReproError(f"--seeds is {options.seeds}; it must be at least 1.")
 
 
-@disk_faults_told()
 def _answer(arguments: argparse.Namespace, options: Options) -> int:
     if arguments.targets == ["list"]:
         from repro.published import print_targets  # noqa: PLC0415

@@ -86,8 +86,8 @@ def check_output(output_dir: Path) -> None:
     Raises:
         ReproError: as `prepare_output`.
     """
-    nearest = next(folder for folder in (output_dir, *output_dir.parents) if folder.exists())
     try:
+        nearest = next(folder for folder in (output_dir, *output_dir.parents) if folder.exists())
         with TemporaryDirectory(dir=nearest):
             pass
     except OSError as error:

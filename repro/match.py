@@ -116,7 +116,7 @@ def game_of_players(texts: Sequence[str], output: str) -> Game:
     Raises:
         ReproError: none does, or it plays none.
     """
-    for text in texts:
+    for argument, text in zip(("A", "B"), texts, strict=True):
         path = _path(text)
         if path.suffix == ".pt" and path.is_file():
             config = load_portable(path)[0]
@@ -127,7 +127,7 @@ def game_of_players(texts: Sequence[str], output: str) -> Game:
         game = game_for_checks(config)
         if isinstance(game, Game):
             return game
-        raise ReproError(f"KEY is {no_player(text, config, game.name)}")
+        raise ReproError(f"{argument} {no_player(text, config, game.name)}")
     raise ReproError(f"GAME is missing; of {' and '.join(texts)}, none is a run or a {PORTABLE} that names it.")
 
 

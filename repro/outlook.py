@@ -1,15 +1,15 @@
 """What a command would do, without doing it: the state of each training, and what it may take.
 
-Nothing is run, made or written. Minutes are of training alone, evaluations beside, and come from what is most like a
-training among finished ones in the output folder, and then among published ones: the same at another seed or length, or
-else the one of the same kind that differs in the fewest hyperparameters. One that trains more, as Deep CFR has an
-average network beside SD-CFR's value networks, says what it takes at the most. They are of the machine that made those,
-and of what else it did. Where it has other values of keys that multiply work, such as steps, nobody knows how much of
-its time went there: minutes are then a span, from none of it to all of it. What evaluations take is told where the same
-ones of the same training, at another seed perhaps, were timed. Disk is what the folder of a training takes when it is
-finished, of those in the output folder or, where that is recorded, of published ones. Where none is known that is like
-it, it is told what the folder takes at the most while it is trained, if the algorithm says what it leaves
-(`repro.disk`).
+Nothing is run, and nothing is left anywhere. Minutes are of training alone, evaluations beside, and come from what is
+most like a training among finished ones in the output folder, and then among published ones: the same at another seed
+or length, or else the one of the same kind that differs in the fewest hyperparameters. One that trains more, as Deep
+CFR has an average network beside SD-CFR's value networks, says what it takes at the most. They are of the machine that
+made those, and of what else it did. Where it has other values of keys that multiply work, such as steps, nobody knows
+how much of its time went there: minutes are then a span, from none of it to all of it. What evaluations take is told
+where the same ones of the same training, at another seed perhaps, were timed. Disk is what the folder of a training
+takes when it is finished, of those in the output folder or, where that is recorded, of published ones. Where none is
+known that is like it, it is told what the folder takes at the most while it is trained, if the algorithm says what it
+leaves (`repro.disk`).
 """
 
 from __future__ import annotations
@@ -70,17 +70,19 @@ def outlooks(runs: Sequence[Run], output: Path) -> list[Outlook]:
     What is there and cannot be read is told and left out.
 
     Raises:
-        ReproError: that folder could not be made, or written.
+        ReproError: something is to be done, and that folder could not be made, or written.
     """
-    check_output(output)
     different = union(runs)
     known = list(examples(output))
-    return [
+    found = [
         # Seeds that are trained together have one label.
         _outlook(f"{label}: seed {config.seed}" if len(run.configs) > 1 else label, config, known)
         for run, label in zip(different, labels(different), strict=True)
         for config in run.configs
     ]
+    if any(each.state != FINISHED for each in found):
+        check_output(output)
+    return found
 
 
 def _outlook(label: str, config: Config, examples: Sequence[Example]) -> Outlook:
@@ -101,7 +103,7 @@ def _outlook(label: str, config: Config, examples: Sequence[Example]) -> Outlook
     least, most = (share * sum(ends) / len(alike) for ends in zip(*spans, strict=True))
     bound = _most_bytes(config, state)
     # One of another deck, or of fewer buckets, may be off by any factor.
-    of_size = (e for e, likeness in alike if not likeness.more and (bound is None or not likeness.settings))
+    of_size = (e for e, likeness in alike if not likeness.more and not likeness.settings)
     folders = ((example, example.bytes(config)) for example in of_size)
     sizes = [size * iterations / max(example.known) for example, size in folders if size is not None]
     disk = min(sum(sizes) / len(sizes), math.inf if bound is None else bound) if sizes else None

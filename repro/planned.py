@@ -306,8 +306,9 @@ def labels(runs: Sequence[Run]) -> list[str]:
 
 
 def _written(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """With null, as on a command line."""
-    return {key: "null" if value is None else value for key, value in flat.items()}
+    """With null, true and false as on a command line."""
+    named = {"None": "null", "True": "true", "False": "false"}
+    return {key: named.get(str(value), value) for key, value in flat.items()}
 
 
 def _player(flat: Mapping[str, Any]) -> str:

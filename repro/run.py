@@ -28,7 +28,7 @@ from repro.config.declared import check_early
 from repro.config.jobs import is_about_launching
 from repro.elsewhere import Elsewhere, add_options, elsewhere
 from repro.errors import ReproError
-from repro.faults import disk_faults_told
+from repro.faults import disk_faults_told, faults_told
 from repro.importing import quicker_imports
 from repro.stopping import CAN_BE_REPEATED, stoppable
 from repro.suggestions import did_you_mean
@@ -96,6 +96,7 @@ def _check_options(words: Sequence[str]) -> None:
 
 
 @stoppable(CAN_BE_REPEATED)
+@faults_told
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, 1 if a run failed, 2 if the request was at fault."""
     # With this set, Hydra hands its exceptions on instead of printing and exiting.

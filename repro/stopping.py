@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import os
-import select
 import signal
 import sys
 import threading
@@ -176,17 +175,8 @@ def hangups_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _is_unread() -> bool:
-    """Whether nobody reads standard output any more."""
-    poll = select.poll()
-    poll.register(sys.stdout, 0)
-    return any(event & select.POLLERR for _, event in poll.poll(0))
-
-
 def stoppable(advice: str) -> Callable[[Callable[P, int]], Callable[P, int]]:
     """An entry point that Ctrl-C, SIGTERM and SIGHUP end in one sentence and with the usual exit status.
-
-    It ends in silence if what reads its output has ended, as `head` does.
 
     Args:
         advice: what can be done then; may be empty.
@@ -197,15 +187,7 @@ def stoppable(advice: str) -> Callable[[Callable[P, int]], Callable[P, int]]:
         def wrapped(*arguments: P.args, **options: P.kwargs) -> int:
             with stopped_by_signals():
                 try:
-                    status = main(*arguments, **options)
-                    sys.stdout.flush()
-                    return status
-                except BrokenPipeError:
-                    if not _is_unread():
-                        raise
-                    # What is still buffered would be written at the end, and fail once more.
-                    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                    return 128 + signal.SIGPIPE
+                    return main(*arguments, **options)
                 except KeyboardInterrupt:
                     with suppress(OSError):  # The terminal may be gone.
                         print(f"interrupted; {advice}." if advice else "interrupted.", file=sys.stderr)

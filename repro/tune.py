@@ -82,9 +82,10 @@ class Tuning:
         changes: dict[str, list[str]] = {DEFAULT: [], BEST: self._study.changes(best.params)}
         configs = {n: runs(self._config, c, self._config.fresh_seeds, self._config_dir) for n, c in changes.items()}
         due: dict[str, Task] = {}  # By keys: the best may be the default.
-        for name, config in ((name, config) for name, of_seeds in configs.items() for config in of_seeds):
-            if not is_done(config):
-                due.setdefault(training_key(config), self._task(None, [config], name))
+        for name, of_seeds in configs.items():
+            for config in of_seeds:
+                if not is_done(config):
+                    due.setdefault(training_key(config), self._task(None, [config], name))
         waiting = list(due.values())
         print(f"{len(waiting)} training(s) of {DEFAULT} and {BEST} on fresh seeds", flush=True)
         while waiting or self._workers.are_busy:
@@ -247,6 +248,7 @@ def _foresee(config: StudyConfig, default: Sequence[Config], config_dir: str | N
     """Print what is left of a study, without doing or writing anything; returns the exit status."""
     from repro.outlook import outlooks, show  # noqa: PLC0415
     from repro.planned import Run  # noqa: PLC0415
+    from repro.planning import lacking_a_gpu  # noqa: PLC0415
     from repro.tuning.config import runs  # noqa: PLC0415
     from repro.tuning.study import counts  # noqa: PLC0415
 
@@ -257,7 +259,10 @@ def _foresee(config: StudyConfig, default: Sequence[Config], config_dir: str | N
     then = f", and what is not done of the best and the default on {len(fresh)} fresh seed(s)" if fresh else ""
     print(f"left: {left} trial(s) of {len(config.seeds)} training(s) each{then}.")
     print("Of these it is not known how long they take; the default's trainings alone, which need not take as long:")
-    show(outlooks([Run([each], {}) for each in [*default, *compared]], Path(config.output_dir).absolute()), config.jobs)
+    trainings = [Run([each], {}) for each in [*default, *compared]]
+    show(outlooks(trainings, Path(config.output_dir).absolute()), config.jobs)
+    if lacking := lacking_a_gpu(trainings):
+        print(lacking)
     return 0
 
 

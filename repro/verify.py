@@ -16,13 +16,14 @@ from pathlib import Path
 
 from repro.arguments import Parser
 from repro.errors import ReproError
-from repro.faults import disk_faults_told
+from repro.faults import faults_told
 from repro.figure import check_options
 from repro.stopping import CAN_BE_REPEATED, stoppable
 from repro.targets import SCALES, Options, check_target, targets
 
 
 @stoppable(CAN_BE_REPEATED)
+@faults_told
 def main() -> int:
     """Entry point; returns the exit status.
 
@@ -46,14 +47,9 @@ def main() -> int:
         "--refresh", action="store_true", help="with --stale: bring what the pages say of it up to date"
     )
     arguments = parser.parse_args()
-    try:
-        return _answer(arguments)
-    except ReproError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return _answer(arguments)
 
 
-@disk_faults_told()
 def _answer(arguments: argparse.Namespace) -> int:
     target = arguments.target
     if target:

@@ -12,7 +12,8 @@ from matplotlib.container import ErrorbarContainer
 from paper_figures import devn_samples, devn_steps, figure10, figure11, table5, table6
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from paper_figures.devn_runs import AT, BUCKETED, UNABSTRACTED, all_above
-from paper_figures.devn_sweeps import DATA, SETTINGS
+from paper_figures.devn_sweeps import DATA, FRESH, FRESH_SEEDS, OWN_STEP, SETTINGS
+from repro.config.keys import training_key
 from repro.config.schema import Config
 from repro.evaluation.statistics import mean_ci
 from repro.planned import stages
@@ -49,11 +50,13 @@ def test_table6_judges_losses_of_the_best_networks():
 @pytest.mark.parametrize("module", [table6, table5, figure10, figure11])
 def test_fresh_seeds_judge_alone_once_all_settings_have_them(module):
     """Of the first seeds DEVN is worse, of fresh ones better; the latter judge, and tables are of both."""
-    first, fresh = runs(better=-3.0), runs(better=3.0)
+    first, fresh = runs(better=-3.0), runs(better=3.0, seeds=len(FRESH_SEEDS))
     # Settings VI and VII have no fresh seeds.
     alone = {name: verdict for name, verdict in judged(module, fresh).items() if not name.startswith("vi")}
     partial = judged(module, with_fresh_seeds(first, fresh, "i ii iii"))
     assert partial == judged(module, first)
+    lacking = fresh[(fresh.sweep != "setting_v") | (fresh.seed != 6) | (fresh.network_layers != 7)]
+    assert judged(module, with_fresh_seeds(first, lacking)) == partial, "one network of one seed lacks"
     found = judged(module, with_fresh_seeds(first, fresh))
     for name, (verdict, measured) in alone.items():
         expect(found[name], verdict, measured)
@@ -66,18 +69,31 @@ def test_fresh_seeds_judge_alone_once_all_settings_have_them(module):
 
 def test_dcvns_own_step_is_judged_where_it_was_read_out():
     """Made zero-sum, DEVN's loss is 10% lower, of its best epochs; by DCVN's own step 19."""
-    fresh = finished(runs())
-    found = judged(table6, with_fresh_seeds(finished(runs()), fresh))
+    fresh = runs(seeds=len(FRESH_SEEDS))
+    found = judged(table6, with_fresh_seeds(runs(), fresh))
     for setting in BUCKETED:
         expect(found[f"{setting.name}_zero_sum"], HELD, 10.0)
         expect(found[f"{setting.name}_own_step"], HELD, 19.0)
-    assert not {name for name in judged(table6, fresh) if name.endswith("own_step")}
+    some = with_fresh_seeds(runs(), fresh)
+    some = some[some.sweep != "own_step_iv"]
+    for fewer in (fresh, some):
+        assert not {name for name in judged(table6, fewer) if name.endswith("own_step")}, "of all settings or of none"
+
+
+def test_dcvns_own_step_is_read_out_of_trainings_that_are_there():
+    for setting, sweep in OWN_STEP.items():
+        keys = [
+            {training_key(c) for c in configs(*s.arguments("laptop")) if c.algorithm.name == "devn"}
+            for s in (sweep, FRESH[setting])
+        ]
+        assert keys[0] == keys[1]
+        assert len(keys[0]) == 4 * len(FRESH_SEEDS)
 
 
 def test_a_title_says_how_many_seeds_there_are():
-    data = table6.select(with_fresh_seeds(runs(), runs()))
+    data = table6.select(with_fresh_seeds(runs(), runs(seeds=len(FRESH_SEEDS))))
     assert table6.draw(data).get_suptitle().startswith("DEVN's improvement over DCVN in unbucketed loss, ")
-    assert "over 3 to 6 seeds" in table6.draw(data).get_suptitle()
+    assert "over 3 to 10 seeds" in table6.draw(data).get_suptitle()
     assert "over 3 seeds" in table6.draw(table6.select(runs())).get_suptitle()
 
 

@@ -338,6 +338,14 @@ def test_faulty_requests_of_a_sweep(done, monkeypatch, capsys, tmp_path, argumen
     assert sentence in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["/dev/null/x", "a" * 300])
+def test_a_plan_refuses_a_folder_that_cannot_be(name, tmp_path):
+    with pytest.raises(ReproError, match="it must be a folder that can be written"):
+        launching.check_output(tmp_path / name)
+    launching.check_output(tmp_path / "deep" / "er")
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_unknown_target_is_refused():
     with pytest.raises(
         ReproError,

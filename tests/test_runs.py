@@ -92,6 +92,9 @@ def test_a_gpu_that_lacks_is_told_beforehand(outputs, capsys, monkeypatch):
     assert capsys.readouterr().out.endswith("1 training(s) need a GPU, and torch finds none here\n")
     assert run.main([*SMALL, "seed=9", f"output_dir={outputs}", "--dry-run"]) == 0
     assert "GPU" not in capsys.readouterr().out
+    monkeypatch.setattr("repro.planning.is_to_train", lambda _: False)
+    assert run.main([*SMALL, "seed=9", "device=cuda", f"output_dir={outputs}", "--dry-run"]) == 0
+    assert "GPU" not in capsys.readouterr().out, "what is trained is measured anywhere"
 
 
 def test_a_run_that_another_process_does_is_seen(outputs):
@@ -154,14 +157,19 @@ def test_a_run_that_cannot_be_read_is_told_and_left_out_and_one_found_finished_i
     assert "abd000000000" not in told.out
 
 
-@pytest.mark.parametrize("module", ["compare", "runs"])
-def test_what_nobody_reads_to_its_end_ends_in_silence(outputs, module):
-    keys = [key_of(*SMALL, f"seed={seed}") for seed in (0, 1)]
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("compare", [key_of(*SMALL, f"seed={seed}") for seed in (0, 1)]), ("runs", []),
+        ("figure", ["kuhn", "--plan", "--scale", "smoke"]),
+    ],
+)  # fmt: skip
+def test_what_nobody_reads_to_its_end_ends_in_silence(outputs, module, words):
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as unread:
         listing = subprocess.Popen(
-            command("--output", str(outputs), *keys, module=module), stdout=unread, stderr=subprocess.PIPE, text=True
+            command("--output", str(outputs), *words, module=module), stdout=unread, stderr=subprocess.PIPE, text=True
         )
     assert listing.communicate()[1] == ""
     assert listing.returncode == 128 + signal.SIGPIPE
@@ -275,6 +283,8 @@ def test_a_run_is_named_by_what_tells_it_from_the_others_of_the_command():
     # Values are written as on a command line.
     focused = names(("algorithm.value.focus=null,0.5",))
     assert focused == [f"kuhn sd_cfr_and_deep_cfr seed=0 value.focus={value}" for value in ("null", "0.5")]
+    divided = names(("algorithm.divide_by_legal=true,false",))
+    assert [name.rpartition("=")[2] for name in divided] == ["true", "false"]
 
 
 # -- comparisons -----------------------------------------------------------------------------------------------------

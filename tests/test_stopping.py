@@ -13,7 +13,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,25 +105,6 @@ def test_making_figures_and_playing_matches_end(tmp_path, monkeypatch, capsys, n
     monkeypatch.setattr(match, "play_match", sent(number))
     assert match.main(["kuhn", "uniform", "uniform"]) == SIGNALS[number]
     assert capsys.readouterr().err == ("interrupted; repeat the command to continue from what is kept.\ninterrupted.\n")
-
-
-def test_a_command_whose_output_nobody_reads_any_more_ends_in_silence():
-    read, write = os.pipe()
-    os.close(read)
-    process = subprocess.run(
-        [sys.executable, "-m", "repro.figure", "list"], stdout=write, stderr=subprocess.PIPE, check=False
-    )
-    os.close(write)
-    assert process.stderr == b""
-    assert process.returncode == 128 + signal.SIGPIPE
-
-
-def test_another_pipe_that_breaks_is_no_reason_for_silence():
-    def broken() -> int:
-        raise BrokenPipeError
-
-    with Path(os.devnull).open("w") as read, redirect_stdout(read), pytest.raises(BrokenPipeError):
-        stopping.stoppable("")(broken)()
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -129,8 +129,6 @@ def one_sentence(error: BaseException) -> str:
             return f"{key.lstrip('+')} is {value}; it must be a list, in brackets."
     # Hydra explains itself over several lines.
     texts = [str(fault) for fault in faults if not isinstance(fault, ReproError)]
-    if any("Key 'tune' not in 'StudyConfig'" in text for text in texts):
-        texts = ["the first line of a study's file must be # @package _global_ (docs/tuning.md)."]
     lines = [line.strip() for text in texts for line in text.splitlines()]
     kept = [line for line in dict.fromkeys(lines) if line and not line.startswith(_DROPPED)]
     about = [fault.full_key for fault in faults if isinstance(fault, OmegaConfBaseException) and fault.full_key]

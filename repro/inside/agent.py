@@ -17,9 +17,9 @@ from repro.trained import Trained, load_portable, portable_readout
 
 
 def no_player(text: str, config: Config, game: str) -> str:
-    """What a run is that plays no game, and what shows it."""
+    """What is said of a run that plays no game, after the name of the argument."""
     return (
-        f"{text}, a run of {config.algorithm.name} about {game}, which plays no game; python -m repro.predict shows "
+        f"is {text}, a run of {config.algorithm.name} about {game}, which plays no game; python -m repro.predict shows "
         "what it predicts."
     )
 
@@ -56,7 +56,7 @@ class Agent:
         # On the CPU, wherever it was trained.
         name, game = _chosen(trained.config, readout), game_for_checks(trained.config)
         if not isinstance(game, Game):
-            raise ReproError(f"KEY is {no_player(text, trained.config, game.name)}")
+            raise ReproError(f"KEY {no_player(text, trained.config, game.name)}")
         number = max(trained.snapshots.iterations, default=0) if iteration is None else iteration
         seats = trained.read_out(game, name).seats(number)
         return cls(f"{name} of {trained.folder.name} after iteration {number}", game, seats)

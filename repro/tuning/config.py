@@ -171,7 +171,14 @@ def read(overrides: Sequence[str], config_dir: str | None = None) -> StudyConfig
     Raises:
         ReproError: it cannot be composed, or a value is missing or impossible.
     """
-    cfg = composed_study(overrides, config_dir)
+    try:
+        cfg = composed_study(overrides, config_dir)
+    except ReproError as error:
+        if "Key 'tune' not in 'StudyConfig'" in str(error):
+            raise ReproError(
+                "the first line of a study's file must be # @package _global_ (docs/tuning.md)."
+            ) from error
+        raise
     # Texts, as on a command line: what they interpolate is of the runs, not of the study.
     of_runs: Any = OmegaConf.to_container(cfg.overrides, resolve=False)
     cfg.overrides = []

@@ -93,7 +93,8 @@ def labels(scale: str) -> list[dict[str, object]]:
 
 
 def with_fresh_seeds(data: pd.DataFrame, fresh: pd.DataFrame, settings: str = "i ii iii iv v") -> pd.DataFrame:
-    """The same, and beside it seeds 3 to 5 of some settings; DEVN made zero-sum is there by DCVN's own step."""
+    """The same, and beside it the seeds of `fresh`, counted from 3, of some settings; DEVN made zero-sum is there by
+    DCVN's own step."""
     more = fresh[fresh.sweep.isin([f"setting_{name}" for name in settings.split()])].assign(seed=fresh.seed + 3)
     own = more.readout == "devn_zero_sum"
     read_out = more[own].assign(
