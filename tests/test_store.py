@@ -13,18 +13,20 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Timer
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
 from mlflow.environment_variables import MLFLOW_DISABLE_TELEMETRY
 from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import BAD_REQUEST
 
 import repro
 from repro.errors import ReproError, StorageError
 from repro.launching import Command
 from repro.tracking import record as records
 from repro.tracking import store
-from repro.tracking.mlflow_runs import ATTEMPT_TAG, READOUT_TAG, MLflowRuns
+from repro.tracking.mlflow_runs import ATTEMPT_TAG, READOUT_TAG, MLflowRuns, _tell_data
 from repro.tracking.record import RunRecord
 from repro.tracking.store import Store, default_uri, experiment_id, open_store
 from tests.helpers.commands import SMALL, call_here, executed
@@ -255,6 +257,28 @@ def test_a_database_that_is_locked_does_not_keep_from_stopping(tmp_path, monkeyp
     monkeypatch.setattr(MlflowClient, "get_run", failing(*[("database is locked", sqlite3.SQLITE_BUSY)] * 1000))
     with pytest.raises(StorageError, match="locked"):
         client.get_run("7")
+
+
+def test_two_runs_may_tell_of_the_same_data_at_once(tmp_path, monkeypatch):
+    """As MLflow does, which looks for a dataset before it adds it, and has the database refuse the later of two."""
+    client, tell = open_store(default_uri(tmp_path)), MlflowClient.log_inputs
+    ours, theirs = (client.create_run("0").info.run_id for _ in range(2))
+    refused = ["UNIQUE constraint failed: datasets.experiment_id, datasets.name, datasets.digest"]
+
+    def told_meanwhile(self: MlflowClient, run_id: str, **named: Any) -> None:
+        if refused:
+            tell(self, theirs, **named)
+            raise MlflowException(refused.pop(), error_code=BAD_REQUEST)
+        tell(self, run_id, **named)
+
+    monkeypatch.setattr(MlflowClient, "log_inputs", told_meanwhile)
+    _tell_data(client, ours, tmp_path / "river-52-0123456789ab")
+    for run_id in (ours, theirs):
+        (used,) = client.get_run(run_id).inputs.dataset_inputs
+        assert (used.dataset.name, used.dataset.digest) == ("river-52", "0123456789ab")
+    assert not refused
+    with pytest.raises(MlflowException, match="not found"):
+        _tell_data(client, "no run", tmp_path / "river-52-0123456789ab")
 
 
 def test_an_empty_file_is_no_obstacle(tmp_path):

@@ -100,7 +100,7 @@ class MLflowRuns:
             curve = {CURVE_TAG: curves[readout]} if curves and has_new_curve else {}
             self._bring_up_to_date(readout, run, params[readout], {**tags, **curve})
             if data is not None and not (run.inputs and run.inputs.dataset_inputs):
-                client.log_inputs(self._ids[readout], datasets=[_dataset(data)])
+                _tell_data(client, self._ids[readout], data)
 
     def _active_run(self, run_id: str | None) -> MlflowRun | None:
         """The run of an id; None if this store has none, or it was deleted in the UI."""
@@ -207,6 +207,16 @@ class MLflowLater:
 
     def finish(self, status: str, message: str = "") -> None:
         """Nobody is told."""
+
+
+def _tell_data(client: Store, run_id: str, folder: Path) -> None:
+    """Say in MLflow which stored data a run has."""
+    told = {"run_id": run_id, "datasets": [_dataset(folder)]}
+    try:
+        client.log_inputs(**told)
+    except MlflowException:
+        # Of two processes that tell a store of the same data at once it refuses one, which then finds them there.
+        client.log_inputs(**told)
 
 
 def _dataset(folder: Path) -> DatasetInput:
