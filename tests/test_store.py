@@ -235,7 +235,7 @@ def failing(*errors: tuple[str, int]):
 def test_a_database_that_fails_later_is_told_in_one_sentence(tmp_path, monkeypatch):
     client = open_store(default_uri(tmp_path))
     monkeypatch.setattr(store, "_LOOK_EVERY_SECONDS", 0.01)
-    with pytest.raises(MlflowException, match="not found"):
+    with pytest.raises(MlflowException, match="no run"):
         client.get_run("0" * 32)
     busy = ("database is locked", sqlite3.SQLITE_BUSY)
     monkeypatch.setattr(MlflowClient, "get_run", failing(*[busy] * 3))
@@ -277,7 +277,7 @@ def test_two_runs_may_tell_of_the_same_data_at_once(tmp_path, monkeypatch):
         (used,) = client.get_run(run_id).inputs.dataset_inputs
         assert (used.dataset.name, used.dataset.digest) == ("river-52", "0123456789ab")
     assert not refused
-    with pytest.raises(MlflowException, match="not found"):
+    with pytest.raises(MlflowException, match="no run"):
         _tell_data(client, "no run", tmp_path / "river-52-0123456789ab")
 
 
