@@ -235,7 +235,7 @@ def failing(*errors: tuple[str, int]):
 def test_a_database_that_fails_later_is_told_in_one_sentence(tmp_path, monkeypatch):
     client = open_store(default_uri(tmp_path))
     monkeypatch.setattr(store, "_LOOK_EVERY_SECONDS", 0.01)
-    with pytest.raises(MlflowException, match="no run"):
+    with pytest.raises(MlflowException, match="not found"):
         client.get_run("0" * 32)
     busy = ("database is locked", sqlite3.SQLITE_BUSY)
     monkeypatch.setattr(MlflowClient, "get_run", failing(*[busy] * 3))
