@@ -53,7 +53,7 @@ def told(output: Path, *overrides: str) -> list[str]:
 # -- an array --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_an_array_is_preempted_killed_completed_and_collected_once(tmp_path):
     """Seed 0 is preempted, and goes on by itself; seed 1 is killed, and is submitted again."""
     output, straight = tmp_path / "cluster", tmp_path / "here"

@@ -258,7 +258,7 @@ def older_data(sweep: str, **columns: Any) -> pd.DataFrame:
     return pd.DataFrame([{**common, "seed": 0, "buckets": 5, **columns, "metric": "error", "step": 1, "value": 2.0}])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_sweep_alone_is_drawn_beside_what_was_exported(tmp_path):
     """Two shards of rivers of a small deck are solved; everything else is as it was."""
     given = options("smoke", tmp_path)

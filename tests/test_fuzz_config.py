@@ -148,14 +148,14 @@ def unknown() -> list[tuple[tuple[str, ...], str, str]]:
 # -- the tests -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_any_value_is_accepted_or_refused_in_one_sentence(quickly):
     judged = [quickly(*case) for case in cases(values(), 500)]
     assert any(judged)
     assert not all(judged)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_no_unknown_key_is_accepted(quickly):
     for base, override, key in cases(unknown(), 300):
         assert not quickly(base, override), f"{override} was accepted beside {key}"

@@ -122,6 +122,7 @@ def test_what_is_finished_is_told_before_lightning_is_imported(straight):
 
 
 @pytest.mark.usefixtures("_with_database")
+@pytest.mark.exhaustive
 def test_killed_and_repeated_equals_never_stopped(straight, tmp_path):
     """SIGKILL at several points, in the same MLflow run, with the same numbers to the last bit."""
     overrides = (*SMALL, f"output_dir={tmp_path}", "checkpoint_every_seconds=0")

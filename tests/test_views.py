@@ -298,6 +298,7 @@ def test_a_repeated_sweep_makes_no_mean_twice_and_what_a_kill_left_half_made_aga
     ]  # fmt: skip
 
 
+@pytest.mark.exhaustive
 def test_means_follow_runs_that_were_done_anew_and_other_seeds_have_their_own(averaged):
     before = means_in(averaged)
     sweep_here(averaged, "seed=range(2)")
