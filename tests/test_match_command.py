@@ -13,7 +13,7 @@ from repro.games import load
 from repro.games.betting import CALL, FOLD, RAISE
 from repro.policies import random_policy, save_strategy, uniform
 from repro.tracking import record as records
-from tests.helpers.commands import SMALL, planned
+from tests.helpers.commands import SMALL, executed, key_of, planned
 from tests.helpers.deep_cfr import portable_model
 from tests.helpers.draws import seeded
 from tests.helpers.policies import preferring
@@ -135,3 +135,11 @@ def test_command_refuses_in_one_sentence_before_playing(arguments, told, tmp_pat
     assert shown.err.count("\n") == 1
     for part in told:
         assert part in shown.err
+
+
+def test_command_refuses_a_run_that_plays_no_game(tmp_path, capsys):
+    run = ("game=river_subgames", "algorithm=reference_leaves", "evaluation=[]", f"output_dir={tmp_path}")
+    assert executed(*run) == "finished"
+    capsys.readouterr()
+    assert match.main([key_of(*run), "uniform", "--output", str(tmp_path)]) == 2
+    assert f"A is {key_of(*run)}, a run of reference_leaves about river_subgames, which" in capsys.readouterr().err
