@@ -24,7 +24,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from rich.table import Table
 from repro import durable, leftovers
 from repro.config.checks import check, check_settings
 from repro.config.composed import one_sentence
-from repro.config.fields import at_least, between, one_of
+from repro.config.fields import above, at_least, between, label, one_of
 from repro.config.keys import training_key
 from repro.config.lightning import processes_of
 from repro.config.schema import LATER
@@ -48,6 +48,7 @@ from repro.measuring import is_done, is_measured
 from repro.planned import Run, labels, stages, union
 from repro.planning import check_here, check_sizes, composed_cluster
 from repro.stopping import asked_by, hangups_held_back, received, stop_if_asked, stopped_by_signals
+from repro.suggestions import did_you_mean
 from repro.tracking import record as records
 from repro.tracking.progress import console
 from repro.tracking.record import INVOCATION
@@ -69,8 +70,26 @@ class ClusterConfig:
     most_jobs: int | None = between(1, 100_000, None)
     # How many times a job goes on after its time limit. A preempted one always does.
     max_num_timeout: int = at_least(0, 3)
-    # All other keys: of submitit's AutoExecutor.
-    parameters: dict[str, Any] | None = None
+    # What each job is called, and asks for; null: what the cluster gives by itself.
+    name: str = label("repro")
+    timeout_min: int = at_least(1, 1440)
+    mem_gb: float | None = above(0, None)
+    # null: as many as a run has threads, in all of its processes; and a GPU if runs are to have one.
+    cpus_per_task: int | None = at_least(1, None)
+    gpus_per_node: int | None = at_least(0, None)
+    # Seconds before the time limit at which a job of SLURM is told to leave a checkpoint.
+    slurm_signal_delay_s: int = at_least(1, 300)
+    # Further options of SLURM's, `slurm_NAME`, which submitit and SLURM check.
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def parameters(self) -> dict[str, Any]:
+        """Of submitit's AutoExecutor."""
+        ours = ("executor", "most_jobs", "max_num_timeout", "options")
+        return {key: value for key, value in vars(self).items() if key not in ours} | self.options
+
+
+_OPTION = "slurm_"
+"""How keys of a cluster begin that have no schema here."""
 
 
 # -- a job -----------------------------------------------------------------------------------------------------------
@@ -139,11 +158,10 @@ def submit(runs: Sequence[Run], where: Elsewhere, jobs: int, again: str, config_
     output = prepare_output(runs[0].config.output_dir, cleans=False)
     due, waiting = _due([_by_a_job(run, output) for run in runs])
     if due:
-        memory: Any = (settings.parameters or {}).get("mem_gb")
         if settings.executor == "local":
             check_here(due)
-        elif isinstance(memory, int | float):  # Otherwise what jobs get is not known here, or submitit refuses it.
-            check_sizes(due, given=float(memory) * _GIB)
+        elif settings.mem_gb is not None:  # Otherwise what jobs get is not known here.
+            check_sizes(due, given=settings.mem_gb * _GIB)
     going = _going(_latest_jobs(output))
     is_going = [any(training_key(config) in going for config in run.configs) for run in due]
     due = [run for run, goes in zip(due, is_going, strict=True) if not goes]
@@ -183,19 +201,23 @@ def _due(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
 
 
 def settings_of(where: Elsewhere, config_dir: str | None) -> ClusterConfig:
-    """What is asked of a cluster, checked as far as it is ours.
+    """What is asked of a cluster, checked but for options of SLURM's.
 
     Raises:
         ReproError: it is at fault.
     """
     given = composed_cluster(where.on, where.cluster, config_dir)
-    ours = {f.name for f in fields(ClusterConfig)} - {"parameters"}
-    named = {key: value for key, value in given.items() if key in ours}
+    known = {f.name for f in fields(ClusterConfig)} - {"options"}
+    options = {key: value for key, value in given.items() if key not in known}
+    for key in options:
+        if not key.startswith(_OPTION):
+            hint = did_you_mean(key, [*known, *(other for other in given if other != key)])
+            raise ReproError(f"{key} is no key of a cluster; see conf/cluster/slurm.yaml{hint}.")
     with told_as(one_sentence):
-        merged = OmegaConf.merge(OmegaConf.structured(ClusterConfig), named)
+        merged = OmegaConf.merge(OmegaConf.structured(ClusterConfig), {key: given[key] for key in known & given.keys()})
         settings: ClusterConfig = OmegaConf.to_object(merged)  # type: ignore[assignment]
     check(settings)
-    settings.parameters = {key: value for key, value in given.items() if key not in ours}
+    settings.options = options
     return settings
 
 
@@ -236,15 +258,10 @@ def _executor(folder: Path, settings: ClusterConfig, on: str, jobs: int, runs: S
             f"--on is {on!r}, which needs the package submitit: pip install -c constraints.txt -e '.[cluster]'"
         ) from error
     kind = settings.executor
-    parameters = dict(settings.parameters or {})
-    for key in ("timeout_min", "mem_gb", "cpus_per_task", "slurm_signal_delay_s"):
-        value = parameters.get(key)
-        if isinstance(value, int | float) and value <= 0:
-            raise ReproError(f"--cluster is '{key}={value}'; it must be above 0.")
-    parameters["cpus_per_task"] = parameters.get("cpus_per_task") or max(
-        run.config.threads * processes_of(run.config) for run in runs
-    )
-    if parameters.get("gpus_per_node") is None and any(run.config.device == "cuda" for run in runs):
+    parameters = settings.parameters()
+    if parameters["cpus_per_task"] is None:
+        parameters["cpus_per_task"] = max(run.config.threads * processes_of(run.config) for run in runs)
+    if parameters["gpus_per_node"] is None and any(run.config.device == "cuda" for run in runs):
         parameters["gpus_per_node"] = 1
     if kind == "slurm":
         parameters.setdefault("slurm_array_parallelism", jobs)
@@ -344,11 +361,11 @@ def _show(runs: Sequence[Run], output: Path) -> None:
     jobs = _latest_jobs(output)
     going = _going(jobs)
     table = Table("run", "key", "state", "iteration", "", box=None)
-    for label, run in zip(labels(runs), runs, strict=True):
+    for called, run in zip(labels(runs), runs, strict=True):
         record = records.read(run.folder)
         state, why = _state(run, jobs.get(run.key), going.get(run.key, ""))
         reached = f"{record.iteration}/{run.config.algorithm.iterations}"
-        table.add_row(label, run.key, state, reached, escape(why))
+        table.add_row(called, run.key, state, reached, escape(why))
     console(sys.stdout).print(table)
 
 
