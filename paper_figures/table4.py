@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures import devn_range
+from paper_figures import devn_labels, devn_range
 from paper_figures.claims import Claim, above, all_of, within
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import curves, swept
@@ -87,6 +87,16 @@ SWEEPS = (
         "evaluation=[encoding_error,encoding_readings] seed=range(3)",
         {"laptop": "algorithm.iterations=4", "smoke": "algorithm.iterations=2 algorithm.buckets=5 seed=0"},
     ),
+    # How far labels are from the same subgames solved further; at laptop scale 40.
+    Sweep(
+        "turn_label_errors",
+        "experiment=devn_data evaluation=[label_errors] algorithm.first=0 algorithm.iterations=20 seed=0",
+        {
+            "laptop": "game.name=turn_subgames algorithm.iterations=4 algorithm.snapshot_every=4 "
+            "algorithm.solver.tolerance=0.005,0.001 evaluation.label_errors.truth=0.0001",
+            "smoke": "algorithm.iterations=1 evaluation.label_errors.subgames=5",
+        },
+    ),
     *devn_range.SWEEPS,
 )  # fmt: skip
 
@@ -132,7 +142,7 @@ READINGS = {
     "predicted_values": "code: errors of CFVs for DCVN, of EVs for DEVN",
 }
 """Of `repro.subgames.readings`, in words; "code": what the authors' public code does, or may be read to do."""
-_OF_READINGS = "turn_readings"
+_OF_READINGS, _OF_LABEL_ERRORS = "turn_readings", "turn_label_errors"
 
 MARGIN = 5.0
 """Percentage points up to which a relative improvement is "about" another; the number is ours."""
@@ -416,6 +426,9 @@ def table(data: pd.DataFrame) -> str:
         "Errors in % of the pot, with 95% intervals over shards of subgames.",
         folded("every way to read the definition, on the same subgames", "\n".join(_readings(data)), always=True),
     ]
+    if (data.sweep == _OF_LABEL_ERRORS).any():
+        errors = devn_labels.table(data, {_OF_LABEL_ERRORS: "turns, dataset 1"})
+        parts.append(folded("how accurate labels of turns are", errors, always=True))
     if ranges := devn_range.table(data):
         parts.append(folded("how far counterfactual values range", ranges, always=True))
     return "\n\n".join(parts)

@@ -9,11 +9,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from paper_figures import devn_labels
 from paper_figures import devn_margin as margin
 from paper_figures import devn_runs as devn
 from paper_figures.claims import NOT_TESTABLE, Claim, below, within
 from paper_figures.devn_runs import DCVN, DEVN, Setting
-from paper_figures.devn_sweeps import LABELS, OWN_STEP, sweeps
+from paper_figures.devn_sweeps import DATA, LABELS, OWN_STEP, sweeps
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.page import folded
 from paper_figures.table4 import MARGIN
@@ -317,7 +318,7 @@ def table(data: pd.DataFrame) -> str:
         folded("how losses without buckets change with more layers", "\n".join(_deeper(data)), always=True),
         folded("how far each network learned", "\n".join(_learned(data))),
         "\n".join(_labels(data)),
-        folded("how accurate the labels are", "\n".join(_label_errors(data)), always=True),
+        folded("how accurate the labels are", devn_labels.table(data, _labels_of(data)), always=True),
     ]
     return "\n\n".join(parts)
 
@@ -437,31 +438,9 @@ def _labels(data: pd.DataFrame) -> list[str]:
     return sentences
 
 
-def _label_errors(data: pd.DataFrame) -> list[str]:
-    """Labels beside the same subgames solved further, a row per dataset and tolerance; the paper's is first."""
-    lines = [
-        "| subgames | exploitability at most [%] | compared | with solutions to [%] | below 0.5% of the pot [%] | "
-        "below 1% [%] | mean | median | most |",
-        "|---|---|---|---|---|---|---|---|---|",
-        "| paper, turns: what it asks of its labels | not given | – | 0.01 | 90 | 98 | – | – | – |",
-    ]
-    of_labels = data[data.sweep.isin(_LABELS)].sort_values(["sweep", "solver_tolerance"], ascending=[True, False])
-    for (sweep, _), rows in of_labels.groupby(["sweep", "solver_tolerance"], sort=False):
-        tolerance, found = rows.solver_tolerance.iloc[0], rows.set_index("metric").value
-        of_errors = ("/below_0.5", "/below_1", "", "/median", "/most")
-        cells_ = " | ".join(digits(found[f"label_error{metric}"]) for metric in of_errors)
-        lines.append(
-            f"| {_of_dataset(data, str(sweep))} | {digits(100 * float(tolerance))} | {found['compared']:.0f} | "
-            f"{digits(found['truth/most'])} | {cells_} |"
-        )
-    note = (
-        f"Root mean square errors of the CFVs of both players' hands, a number per subgame, in {devn.UNIT}, beside the "
-        "same subgames solved further; the paper names no unit, and is taken to mean the same."
-    )
-    return [*lines, "", note]
-
-
-def _of_dataset(data: pd.DataFrame, sweep: str) -> str:
-    """A dataset, and what it is at the data's scale."""
-    number, reduced = int(sweep.removeprefix("labels_")), devn.AT.get(str(data.scale.iloc[0]))
-    return f"dataset {number}, {reduced.subgames[number] if reduced else 'turns'}"
+def _labels_of(data: pd.DataFrame) -> dict[str, str]:
+    """The sweeps that measure labels, and what datasets these are of at the data's scale."""
+    reduced = devn.AT.get(str(data.scale.iloc[0]))
+    return {
+        f"labels_{number}": f"dataset {number}, {reduced.subgames[number] if reduced else 'turns'}" for number in DATA
+    }

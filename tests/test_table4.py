@@ -14,6 +14,7 @@ from paper_figures import table4
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from repro.evaluation.statistics import mean_ci
 from repro.subgames.readings import READINGS
+from tests.helpers.devn import labels
 from tests.helpers.figures import cells, number, verdicts
 
 LABELS = ("turn_labels", "river_small_pots")
@@ -148,3 +149,15 @@ def test_every_reading_has_its_row():
     assert [row[0] for row in of_readings] == list(table4.READINGS.values())
     assert [number(row[3]) for row in of_readings] == pytest.approx(range(len(READINGS)), abs=0.01)
     assert {number(row[1]) for row in of_readings} == {2.0}
+
+
+def test_table4_has_the_errors_of_labels_of_turns():
+    assert "how accurate labels" not in table4.table(table4_data(30.0))
+    measured = labels("laptop")
+    of_turns = pd.DataFrame(measured).query("sweep == 'labels_1'").assign(sweep="turn_label_errors", target="table4")
+    rows = cells(table4.table(pd.concat([table4_data(30.0), of_turns], ignore_index=True)))
+    start = next(i for i, row in enumerate(rows) if row[0].startswith("paper, turns"))
+    assert rows[start + 1 :][:2] == [
+        ["turns, dataset 1", "0.1", "200", "0.001", "80", "89", "0.6", "0.5", "9"],
+        ["turns, dataset 1", "0.02", "200", "0.001", "88", "97", "0.12", "0.1", "1.8"],
+    ]

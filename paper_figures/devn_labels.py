@@ -1,0 +1,41 @@
+"""How accurate labels of subgames are, beside what DEVN asks of its own (Sec. 6).
+
+The paper's criterion is in `repro.subgames.labels`, which measures it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from repro.evaluation.statistics import digits
+
+
+def table(data: pd.DataFrame, called: Mapping[str, str]) -> str:
+    """Labels beside the same subgames solved further, a row per sweep and tolerance; what the paper asks is first.
+
+    Args:
+        called: sweeps that measure labels, and what their subgames are called.
+    """
+    lines = [
+        "| subgames | exploitability at most [%] | compared | with solutions to [%] | below 0.5% of the pot [%] | "
+        "below 1% [%] | mean | median | most |",
+        "|---|---|---|---|---|---|---|---|---|",
+        "| paper, turns: what it asks of its labels | not given | – | 0.01 | 90 | 98 | – | – | – |",
+    ]
+    of_labels = data[data.sweep.isin(list(called)) & (data.readout == "labels")]
+    of_labels = of_labels.sort_values(["sweep", "solver_tolerance"], ascending=[True, False])
+    for (sweep, _), rows in of_labels.groupby(["sweep", "solver_tolerance"], sort=False):
+        tolerance, found = float(rows.solver_tolerance.iloc[0]), rows.set_index("metric").value
+        of_errors = ("/below_0.5", "/below_1", "", "/median", "/most")
+        cells = " | ".join(digits(found[f"label_error{metric}"]) for metric in of_errors)
+        lines.append(
+            f"| {called[str(sweep)]} | {digits(100 * tolerance)} | {found['compared']:.0f} | "
+            f"{digits(found['truth/most'])} | {cells} |"
+        )
+    note = (
+        "Root mean square errors of the CFVs of both players' hands, a number per subgame, in % of the pot, beside "
+        "the same subgames solved further; the paper names no unit, and is taken to mean the same."
+    )
+    return "\n".join([*lines, "", note])
