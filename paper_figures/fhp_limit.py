@@ -66,7 +66,7 @@ SWEEPS = (
         # Of the same trainings; at scale paper all flops are measured anyway, and at others seconds count.
         _ON_ALL_FLOPS, "experiment=fhp_limit seed=1,2,0 evaluation=exploitability evaluation.exploitability.at=last "
         "evaluation.exploitability.boards=null evaluation.exploitability.readouts=[sd_cfr]",
-        only=("night",),
+        only=("night",), if_asked=("night",),
     ),
     Sweep(
         # The later version's 40,000, 368,000 and 3,644,000 clusters (169 x 21 and 182 a bucket), and lossless, which

@@ -65,7 +65,7 @@ SWEEPS = (
         "few_buckets",
         f"{_NETWORKS} algorithm.buckets=200",
         {"laptop": f"{_FEW} evaluation.play.turns=20", "night": _FEW, "smoke": "algorithm.buckets=5 seed=0"},
-        if_asked=_LONG,
+        if_asked=(*_LONG, "night"),
     ),
     Sweep("own_step", _OWN_STEP, {"smoke": "seed=0"}, only=("laptop", "smoke"), if_asked=_LONG),
     # Half of the rivers as play meets them: at the other scales hours of turns that are solved for their ranges.

@@ -9,7 +9,7 @@ how much of its time went there: minutes are then a span, from none of it to all
 where the same ones of the same training, at another seed perhaps, were timed. Disk is what the folder of a training
 takes when it is finished, of those in the output folder or, where that is recorded, of published ones. Where none is
 known that is like it, it is told what the folder takes at the most while it is trained, if the algorithm says what it
-leaves (`repro.disk`).
+leaves (`repro.disk`). What trainings store beside their folders, such as solved subgames, is named and not counted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import math
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from repro import leftovers
@@ -39,6 +39,8 @@ _UNKNOWN = "?"
 _AS_ABOVE = "as above"
 _SHOWN = 0.1
 """Of minutes, the least that is told."""
+_LEAST_IN_GB = 1e7
+"""Fewer bytes are told in MB."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Outlook:
         source: what these come from; empty where nothing is to be trained or known.
         most_bytes: where `bytes` is unknown, those that its folder takes at the most at any moment; None: unknown, too.
         evaluating: minutes of all its evaluations, those among them that are made; 0 if all are; None: unknown.
+        store: the folder of stored data that it reads or adds to; None: it has none.
     """
 
     key: str
@@ -62,6 +65,7 @@ class Outlook:
     source: str
     most_bytes: float | None = None
     evaluating: float | None = None
+    store: Path | None = None
 
 
 def outlooks(runs: Sequence[Run], output: Path) -> list[Outlook]:
@@ -76,7 +80,10 @@ def outlooks(runs: Sequence[Run], output: Path) -> list[Outlook]:
     known = list(examples(output))
     found = [
         # Seeds that are trained together have one label.
-        _outlook(f"{label}: seed {config.seed}" if len(run.configs) > 1 else label, config, known)
+        replace(
+            _outlook(f"{label}: seed {config.seed}" if len(run.configs) > 1 else label, config, known),
+            store=config.algorithm.stored_data(config),
+        )
         for run, label in zip(different, labels(different), strict=True)
         for config in run.configs
     ]
@@ -183,8 +190,8 @@ def totals(planned: Sequence[Outlook], jobs: int) -> str:
         state = each.state.partition(" from iteration")[0]
         states[state] = states.get(state, 0) + 1
     if set(states) == {FINISHED}:
-        held = sum(each.bytes or 0.0 for each in planned) / 1e9
-        return f"{len(planned)} training(s): all are finished, nothing is to be done; they take {held:.2f} GB of disk"
+        held = _size(sum(each.bytes or 0.0 for each in planned))
+        return f"{len(planned)} training(s): all are finished, nothing is to be done; they take {held} of disk"
     counted = ", ".join(f"{count} {state}" for state, count in states.items())
     known = [each.minutes for each in planned if each.minutes is not None]
     all_left, at_once = _sum(known, 1), _sum(known, jobs)
@@ -212,13 +219,20 @@ def _disk(planned: Sequence[Outlook]) -> str:
     parts = []
     if sizes:
         at_least = "at least " if unknown and not bounds else ""
-        parts.append(f"{at_least}{sum(sizes) / 1e9:.2f} GB of disk when all are done")
+        parts.append(f"{at_least}{_size(sum(sizes))} of disk when all are done")
     if bounds:
-        of = f"at most {sum(bounds) / 1e9:.2f} GB"
+        of = f"at most {_size(sum(bounds))}"
         parts.append(f"{of} for {len(bounds)} other(s)" if sizes else f"{of} of disk")
         if unknown:
             parts.append(f"unknown for {unknown}")
-    return ", ".join(parts) or "disk unknown"
+    # All of one kind have one folder.
+    stores = sorted({str(each.store.parent) for each in planned if each.store is not None})
+    beside = [f"and beside it what is stored in {', '.join(stores)}"] if stores else []
+    return ", ".join([*(parts or ["disk unknown"]), *beside])
+
+
+def _size(size: float) -> str:
+    return f"{size / 1e9:.2f} GB" if size >= _LEAST_IN_GB else f"{size / 1e6:.1f} MB"
 
 
 def _sum(spans: Sequence[Span], jobs: int) -> Span:

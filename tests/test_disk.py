@@ -295,6 +295,8 @@ def test_a_plan_shows_a_bound_as_one(tmp_path, capsys, monkeypatch):
 MEASURED = outlook.Outlook("a", "a", outlook.NEW, (1.0, 1.0), 2e9, "run b")
 BOUNDED = outlook.Outlook("b", "b", outlook.NEW, (1.0, 1.0), None, "", 12_345e6)
 UNKNOWN = outlook.Outlook("c", "c", outlook.NEW, (1.0, 1.0), None, "")
+SMALL_ONE = replace(MEASURED, bytes=2.5e6)
+STORING = replace(MEASURED, store=Path("out/subgames/of-a-recipe"))
 
 
 @pytest.mark.parametrize(
@@ -310,6 +312,8 @@ UNKNOWN = outlook.Outlook("c", "c", outlook.NEW, (1.0, 1.0), None, "")
             "2.00 GB of disk when all are done, at most 12.35 GB for 1 other(s), unknown for 1",
         ),
         ([UNKNOWN], "disk unknown"),
+        ([SMALL_ONE, UNKNOWN], "at least 2.5 MB of disk when all are done"),
+        ([STORING, STORING], "4.00 GB of disk when all are done, and beside it what is stored in out/subgames"),
     ],
 )
 def test_a_sum_tells_apart_what_is_measured_bounded_and_unknown(planned, disk):

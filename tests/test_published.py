@@ -118,6 +118,8 @@ def test_pages_have_the_commands(result):
 
 # -- findings --------------------------------------------------------------------------------------------------------
 
+_INTERVAL = re.compile(r"-?[\d.,]+ \[[^]]+\](?!\()")
+
 
 @pytest.mark.parametrize("target", EVERY, ids=lambda target: target.name)
 def test_a_finding_is_of_the_most_advanced_scale(target):
@@ -139,8 +141,18 @@ def test_intervals_in_a_finding_are_published(target):
         text.index(f"<!-- results {target.finding.scale} -->") : text.index(f"<!-- end {target.finding.scale} -->")
     ]
     for sentence in target.finding.sentences.values():
-        for interval in re.findall(r"-?[\d.,]+ \[[^]]+\](?!\()", sentence):
+        for interval in _INTERVAL.findall(sentence):
             assert interval in computed, interval
+
+
+def test_intervals_in_the_readme_are_published():
+    """Each stands on a page that is linked to in the same point."""
+    points = re.findall(r"^- \*\*.*$", README.read_text(), re.MULTILINE)
+    found = [(interval, point) for point in points for interval in _INTERVAL.findall(point)]
+    assert len(found) >= 2
+    for interval, point in found:
+        pages = [page.page_of(name).read_text() for name in re.findall(r"\(paper_figures/(\w+)\.md\)", point)]
+        assert any(interval in text for text in pages), interval
 
 
 @pytest.mark.parametrize(
