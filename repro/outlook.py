@@ -41,6 +41,8 @@ _SHOWN = 0.1
 """Of minutes, the least that is told."""
 _LEAST_IN_GB = 1e7
 """Fewer bytes are told in MB."""
+_LEAST_IN_MB = 1e5
+"""That all take at least fewer bytes says nothing."""
 
 
 @dataclass(frozen=True)
@@ -217,8 +219,8 @@ def _disk(planned: Sequence[Outlook]) -> str:
     bounds = [each.most_bytes for each in planned if each.bytes is None and each.most_bytes is not None]
     unknown = len(planned) - len(sizes) - len(bounds)
     parts = []
-    if sizes:
-        at_least = "at least " if unknown and not bounds else ""
+    at_least = "at least " if unknown and not bounds else ""
+    if sizes and (sum(sizes) >= _LEAST_IN_MB or not at_least):
         parts.append(f"{at_least}{_size(sum(sizes))} of disk when all are done")
     if bounds:
         of = f"at most {_size(sum(bounds))}"

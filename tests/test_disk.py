@@ -289,7 +289,7 @@ def test_a_plan_shows_a_bound_as_one(tmp_path, capsys, monkeypatch):
     assert most is not None
     shown = capsys.readouterr().out.splitlines()
     assert sum(f" < {most / 1e6:,.1f} " in line for line in shown) == 2
-    assert shown[-1].endswith(f"; at most {2 * most / 1e9:.2f} GB of disk")
+    assert shown[-1].endswith(f"; at most {outlook._size(2 * most)} of disk")
 
 
 MEASURED = outlook.Outlook("a", "a", outlook.NEW, (1.0, 1.0), 2e9, "run b")
@@ -313,6 +313,7 @@ STORING = replace(MEASURED, store=Path("out/subgames/of-a-recipe"))
         ),
         ([UNKNOWN], "disk unknown"),
         ([SMALL_ONE, UNKNOWN], "at least 2.5 MB of disk when all are done"),
+        ([replace(MEASURED, bytes=100.0), UNKNOWN], "disk unknown"),
         ([STORING, STORING], "4.00 GB of disk when all are done, and beside it what is stored in out/subgames"),
     ],
 )
