@@ -31,22 +31,23 @@ DATA = {
 }  # fmt: skip
 """By the number of a dataset, the sweep that solves it."""
 
-_LABELS = "experiment=devn_data evaluation=[label_errors] algorithm.first=0 algorithm.iterations=20"
-_FEW_LABELS = "algorithm.iterations=1 evaluation.label_errors.subgames=5"
+OF_LABELS = "experiment=devn_data evaluation=[label_errors] algorithm.first=0 algorithm.iterations=20"
+FEW_LABELS = "algorithm.iterations=1 evaluation.label_errors.subgames=5"
+"""What a sweep has that measures labels, and what it has at smoke scale."""
 
 LABELS = (
     # How accurate the datasets' values are, and those of their subgames solved more exactly: at laptop scale 200 rivers
     # and 100 turns.
     Sweep(
-        "labels_1", f"{_LABELS} seed=0",
-        {"laptop": "algorithm.iterations=1 algorithm.solver.tolerance=0.001,0.0002", "smoke": _FEW_LABELS},
+        "labels_1", f"{OF_LABELS} seed=0",
+        {"laptop": "algorithm.iterations=1 algorithm.solver.tolerance=0.001,0.0002", "smoke": FEW_LABELS},
     ),
     Sweep(
-        "labels_2", f"{_LABELS} seed=1",
+        "labels_2", f"{OF_LABELS} seed=1",
         {
             # Beside the paper's own ground truth, which is quick.
             "laptop": f"{SMALL_DECK_TURNS} algorithm.iterations=10 evaluation.label_errors.truth=0.0001",
-            "smoke": _FEW_LABELS,
+            "smoke": FEW_LABELS,
         },
     ),
 )  # fmt: skip

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from paper_figures import devn_labels, devn_range
 from paper_figures.claims import Claim, above, all_of, within
+from paper_figures.devn_sweeps import FEW_LABELS, OF_LABELS
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.frame import curves, swept
 from paper_figures.page import folded
@@ -90,11 +91,11 @@ SWEEPS = (
     # How far labels are from the same subgames solved further; at laptop scale 40.
     Sweep(
         "turn_label_errors",
-        "experiment=devn_data evaluation=[label_errors] algorithm.first=0 algorithm.iterations=20 seed=0",
+        f"{OF_LABELS} seed=0",
         {
             "laptop": "game.name=turn_subgames algorithm.iterations=4 algorithm.snapshot_every=4 "
             "algorithm.solver.tolerance=0.005,0.001 evaluation.label_errors.truth=0.0001",
-            "smoke": "algorithm.iterations=1 evaluation.label_errors.subgames=5",
+            "smoke": FEW_LABELS,
         },
     ),
     *devn_range.SWEEPS,
@@ -110,7 +111,7 @@ LABELS = {
     "river_small_pots": "river, all pots (ours)",
 }
 """The sweeps, and what subgames they are of."""
-OF_LABELS, OF_RANGES = ("turn_labels", "river_small_pots"), ("turn_ranges",)
+OF_ACCURACY, OF_RANGES = ("turn_labels", "river_small_pots"), ("turn_ranges",)
 """Those that differ in the labels' accuracy and in the order of hands for ranges; the others do in buckets."""
 METHODS = {"dcvn": ("DCVN", "#0072B2", -0.15), "devn": ("DEVN", "#D55E00", 0.15)}
 """Name, colour, and place beside the middle of a row."""
@@ -189,7 +190,7 @@ class Setting:
     def of(cls, row: Mapping[Hashable, Any]) -> Setting:
         """That of a row of the data."""
         sweep, dataset = row["sweep"], int(row["seed"]) + 1
-        if sweep in OF_LABELS:
+        if sweep in OF_ACCURACY:
             return cls(sweep, dataset, tolerance=float(row["solver_tolerance"]))
         if sweep in OF_RANGES:
             return cls(sweep, dataset, sorting=(row["game_strength"], row["game_ties"]))

@@ -441,6 +441,5 @@ def _labels(data: pd.DataFrame) -> list[str]:
 def _labels_of(data: pd.DataFrame) -> dict[str, str]:
     """The sweeps that measure labels, and what datasets these are of at the data's scale."""
     reduced = devn.AT.get(str(data.scale.iloc[0]))
-    return {
-        f"labels_{number}": f"dataset {number}, {reduced.subgames[number] if reduced else 'turns'}" for number in DATA
-    }
+    numbered = zip(_LABELS, DATA, strict=True)
+    return {sweep: f"dataset {n}, {reduced.subgames[n] if reduced else 'turns'}" for sweep, n in numbered}

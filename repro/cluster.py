@@ -70,9 +70,10 @@ class ClusterConfig:
     most_jobs: int | None = between(1, 100_000, None)
     # How many times a job goes on after its time limit. A preempted one always does.
     max_num_timeout: int = at_least(0, 3)
-    # What each job is called, and asks for; null: what the cluster gives by itself.
+    # What each job is called, and asks for.
     name: str = label("repro")
     timeout_min: int = at_least(1, 1440)
+    # null: what the cluster gives by itself.
     mem_gb: float | None = above(0, None)
     # null: as many as a run has threads, in all of its processes; and a GPU if runs are to have one.
     cpus_per_task: int | None = at_least(1, None)
@@ -90,6 +91,8 @@ class ClusterConfig:
 
 _OPTION = "slurm_"
 """How keys of a cluster begin that have no schema here."""
+_OF_A_JOB = ("nodes", "tasks_per_node", "stderr_to_stdout")
+"""What submitit takes and is not anybody's choice: a job is one process, whose logs are looked for."""
 
 
 # -- a job -----------------------------------------------------------------------------------------------------------
@@ -208,13 +211,18 @@ def settings_of(where: Elsewhere, config_dir: str | None) -> ClusterConfig:
     """
     given = composed_cluster(where.on, where.cluster, config_dir)
     known = {f.name for f in fields(ClusterConfig)} - {"options"}
+    # null says nothing.
+    named = {key: value for key, value in given.items() if key in known and value is not None}
     options = {key: value for key, value in given.items() if key not in known}
-    for key in options:
-        if not key.startswith(_OPTION):
+    for key, value in options.items():
+        name = key.removeprefix(_OPTION)
+        if name in known:  # submitit would take it instead of the one that is checked.
+            raise ReproError(f"{key} is {value!r}; it must be given as {name}.")
+        if name == key or name in _OF_A_JOB:
             hint = did_you_mean(key, [*known, *(other for other in given if other != key)])
             raise ReproError(f"{key} is no key of a cluster; see conf/cluster/slurm.yaml{hint}.")
     with told_as(one_sentence):
-        merged = OmegaConf.merge(OmegaConf.structured(ClusterConfig), {key: given[key] for key in known & given.keys()})
+        merged = OmegaConf.merge(OmegaConf.structured(ClusterConfig), named)
         settings: ClusterConfig = OmegaConf.to_object(merged)  # type: ignore[assignment]
     check(settings)
     settings.options = options

@@ -39,10 +39,10 @@ _UNKNOWN = "?"
 _AS_ABOVE = "as above"
 _SHOWN = 0.1
 """Of minutes, the least that is told."""
-_LEAST_IN_GB = 1e7
+_LEAST_IN_GB = 1e9
 """Fewer bytes are told in MB."""
-_LEAST_IN_MB = 1e5
-"""That all take at least fewer bytes says nothing."""
+_LEAST_BYTES = 1e5
+"""The least that is told."""
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,8 @@ def totals(planned: Sequence[Outlook], jobs: int) -> str:
         state = each.state.partition(" from iteration")[0]
         states[state] = states.get(state, 0) + 1
     if set(states) == {FINISHED}:
-        held = _size(sum(each.bytes or 0.0 for each in planned))
-        return f"{len(planned)} training(s): all are finished, nothing is to be done; they take {held} of disk"
+        held = f"{_size(sum(each.bytes or 0.0 for each in planned))} of disk{_stores(planned)}"
+        return f"{len(planned)} training(s): all are finished, nothing is to be done; they take {held}"
     counted = ", ".join(f"{count} {state}" for state, count in states.items())
     known = [each.minutes for each in planned if each.minutes is not None]
     all_left, at_once = _sum(known, 1), _sum(known, jobs)
@@ -220,20 +220,25 @@ def _disk(planned: Sequence[Outlook]) -> str:
     unknown = len(planned) - len(sizes) - len(bounds)
     parts = []
     at_least = "at least " if unknown and not bounds else ""
-    if sizes and (sum(sizes) >= _LEAST_IN_MB or not at_least):
+    if sizes and (sum(sizes) >= _LEAST_BYTES or not at_least):
         parts.append(f"{at_least}{_size(sum(sizes))} of disk when all are done")
     if bounds:
         of = f"at most {_size(sum(bounds))}"
         parts.append(f"{of} for {len(bounds)} other(s)" if sizes else f"{of} of disk")
         if unknown:
             parts.append(f"unknown for {unknown}")
-    # All of one kind have one folder.
+    return (", ".join(parts) or "disk unknown") + _stores(planned)
+
+
+def _stores(planned: Sequence[Outlook]) -> str:
+    """Names what is not counted. All stores of one kind are in one folder."""
     stores = sorted({str(each.store.parent) for each in planned if each.store is not None})
-    beside = [f"and beside it what is stored in {', '.join(stores)}"] if stores else []
-    return ", ".join([*(parts or ["disk unknown"]), *beside])
+    return f" (without what is stored in {', '.join(stores)})" if stores else ""
 
 
 def _size(size: float) -> str:
+    if size < _LEAST_BYTES:
+        return f"less than {_LEAST_BYTES / 1e6} MB"
     return f"{size / 1e9:.2f} GB" if size >= _LEAST_IN_GB else f"{size / 1e6:.1f} MB"
 
 

@@ -221,7 +221,7 @@ def test_an_array_of_slurm(tmp_path, slurm):
     output = tmp_path / "out"
     runs = ("-m", *QUICK, "seed=range(3)", f"output_dir={output}", *TWO_AT_ONCE)
     assert executed(*QUICK, "seed=1", f"output_dir={output}", LATER) == records.FINISHED
-    on = ("--on", "slurm", "--cluster", "slurm_partition=long", "--cluster", "timeout_min=60")
+    on = ("--on", "slurm", "--cluster", "slurm_partition=long", "--cluster", "timeout_min=60", "--cluster", "name=null")
     submitted = call_here(*runs, *on, "--cluster", "slurm_constraint=zen4")
     assert submitted.returncode == 0, submitted.stderr
     assert "submitted 2 run(s) in 2 job(s), 7_0 to 7_1" in submitted.stdout
@@ -316,6 +316,11 @@ def test_the_file_for_skypilot_has_its_keys_and_does_a_part():
         (["--on", "local", "--cluster", "gpus_per_node=-1"], "gpus_per_node is -1; it must be at least 0."),
         (["--on", "local", "--cluster", "mem_gb=much"], "mem_gb is 'much'; it must be a number."),
         (["--on", "slurm", "--cluster", "timeout_mim=5", "--dry-run"], "(did you mean timeout_min?)."),
+        (
+            ["--on", "slurm", "--cluster", "slurm_mem_gb=-1", "--dry-run"],
+            "slurm_mem_gb is -1; it must be given as mem_gb.",
+        ),
+        (["--on", "slurm", "--cluster", "slurm_nodes=2", "--dry-run"], "slurm_nodes is no key of a cluster; see conf/"),
         (["--on", "local", "--cluster", "nodes=2"], "nodes is no key of a cluster; see conf/cluster/slurm.yaml."),
         (["--on", "local", "system_metrics=true"], "system_metrics is true, which is told while a run goes on, but"),
         (["--on", "local", "--cluster", "mem_gb"], "++cluster.mem_gb is no KEY=VALUE"),

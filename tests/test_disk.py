@@ -296,6 +296,7 @@ MEASURED = outlook.Outlook("a", "a", outlook.NEW, (1.0, 1.0), 2e9, "run b")
 BOUNDED = outlook.Outlook("b", "b", outlook.NEW, (1.0, 1.0), None, "", 12_345e6)
 UNKNOWN = outlook.Outlook("c", "c", outlook.NEW, (1.0, 1.0), None, "")
 SMALL_ONE = replace(MEASURED, bytes=2.5e6)
+WITHOUT = " (without what is stored in out/subgames)"
 STORING = replace(MEASURED, store=Path("out/subgames/of-a-recipe"))
 
 
@@ -314,7 +315,10 @@ STORING = replace(MEASURED, store=Path("out/subgames/of-a-recipe"))
         ([UNKNOWN], "disk unknown"),
         ([SMALL_ONE, UNKNOWN], "at least 2.5 MB of disk when all are done"),
         ([replace(MEASURED, bytes=100.0), UNKNOWN], "disk unknown"),
-        ([STORING, STORING], "4.00 GB of disk when all are done, and beside it what is stored in out/subgames"),
+        ([STORING, STORING], f"4.00 GB of disk when all are done{WITHOUT}"),
+        ([replace(STORING, state=outlook.FINISHED)], f"they take 2.00 GB of disk{WITHOUT}"),
+        ([replace(MEASURED, bytes=0.0)], "less than 0.1 MB of disk when all are done"),
+        ([replace(MEASURED, bytes=999.9e6)], "999.9 MB of disk when all are done"),
     ],
 )
 def test_a_sum_tells_apart_what_is_measured_bounded_and_unknown(planned, disk):
