@@ -8,6 +8,7 @@ published seeds, and where they have none, be the same but for rounding.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ _EXPECTED = 0.99
 """Share of further runs whose numbers the spread of the published seeds is to hold."""
 
 _BY_CHANCE = 0.05
-"""Share of numbers that may lie outside a spread: one in 100 is expected to, and one run's go together."""
+"""Share of many numbers that may lie outside a spread: one in 100 is expected to, and one run's go together."""
 
 _ROUNDING = 1e-6
 """Relative difference that is rounding."""
@@ -180,7 +181,22 @@ def agree(both: pd.DataFrame) -> bool | None:
     judged = both[both.verdict != OPEN]
     if judged.empty:
         return None
-    return not (judged.verdict == DIFFERS).any() and bool((judged.verdict == OUTSIDE).mean() <= _BY_CHANCE)
+    return not (judged.verdict == DIFFERS).any() and _outside(judged) <= _explained(len(_different(judged)))
+
+
+def _different(judged: pd.DataFrame) -> pd.DataFrame:
+    """Without what is the same number again: read-outs with and without a cap are one until it is reached."""
+    return judged.drop_duplicates(["algorithm", "seed", "metric", "step", "value_published", "value_new"])
+
+
+def _outside(judged: pd.DataFrame) -> int:
+    return int((_different(judged).verdict == OUTSIDE).sum())
+
+
+def _explained(numbers: int) -> float:
+    """How many of so many numbers may lie outside: as many as in 99 of 100 runs do if each does by itself, or more,
+    because those of a run do not."""
+    return max(float(stats.binom.ppf(_EXPECTED, numbers, 1 - _EXPECTED)), _BY_CHANCE * numbers)
 
 
 def told(both: pd.DataFrame, most: int = 10) -> Iterator[str]:
@@ -189,6 +205,13 @@ def told(both: pd.DataFrame, most: int = 10) -> Iterator[str]:
     other = len(both) - int(counts.get(SAME, 0))
     digits = f"{other} differ in digits" if other else "none differs in digits"
     yield f"{len(both)} numbers, {digits}: " + ", ".join(f"{counts[v]} {v}" for v in VERDICTS if v in counts)
+    judged = both[both.verdict != OPEN]
+    if outside := _outside(judged):
+        different = len(_different(judged))
+        yield (
+            f"  of {different} different numbers {outside} outside, where chance explains "
+            f"{math.floor(_explained(different))}"
+        )
     # The earliest say most: what follows a first difference differs, too.
     wrong = both[both.verdict.isin((DIFFERS, OUTSIDE))].sort_values("step", kind="stable")
     apart = [c for c in wrong.columns if c not in _SHOWN and wrong[c].nunique() > 1]

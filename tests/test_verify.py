@@ -74,6 +74,21 @@ def test_a_few_numbers_may_lie_outside_by_chance_on_another_machine():
     assert agreement.agree(compared(one, rows({0: [101.0] + [100.0] * 39}), False)) is False
 
 
+def test_the_same_number_again_counts_once():
+    """Read-outs with and without a cap are the same until it is reached."""
+    names = ("sd_cfr", "sd_cfr_50", "sd_cfr_100", "sd_cfr_500", "sd_cfr_1000")
+    published = rows({seed: [100.0 + 10 * seed] * 4 for seed in range(3)})
+    new = rows({0: [500.0, 110.0, 111.0, 112.0]})
+    both = pd.concat([compared(published, new, False).assign(readout=name) for name in names])
+    assert (both.verdict == OUTSIDE).sum() == 5
+    assert agreement.agree(both) is True
+    lines = list(agreement.told(both))
+    assert lines[1] == "  of 4 different numbers 1 outside, where chance explains 1"
+    # Read-outs that are none the same are as many numbers.
+    apart = pd.concat([b.assign(value_new=b.value_new + i) for i, (_, b) in enumerate(both.groupby("readout"))])
+    assert agreement.agree(apart) is False
+
+
 def test_where_seeds_agree_only_rounding_may_differ():
     counts = rows({0: [1000.0], 1: [1000.0]})
     assert judged(rows({0: [1000.0005]}), False, counts) == [ROUNDING]
