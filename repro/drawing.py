@@ -21,6 +21,7 @@ from repro import agreement, durable, published
 from repro.errors import ReproError, told_as
 from repro.evaluation.statistics import digits
 from repro.targets import ROOT, Options, module_of
+from repro.tracking.provenance import hardware
 
 
 def draw(target: str, data: pd.DataFrame, provenance: dict[str, Any], folder: Path) -> None:
@@ -96,13 +97,20 @@ def _print_published_beside(claims: Sequence[claims_of.Claim], results: Path) ->
     where = f"paper_figures/results/{results.name}"
     try:
         before = agreement.published_verdicts(results)
-    except (ValueError, TypeError, LookupError) as error:
-        print(f"published verdicts, {where}/claims.json, cannot be read ({type(error).__name__}: {error})")
+        sweeps = json.loads((results / "provenance.json").read_text())["sweeps"]
+        made_on = {str(cpu) for sweep in sweeps for cpu in sweep["cpu"]}
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        print(f"published verdicts, {where}, cannot be read ({type(error).__name__}: {error})")
         return
     found = agreement.differing({"here": agreement.verdicts(claims), "published": before})
     print(f"claims that are judged otherwise than in {where}: {len(found) or 'none'}")
     for claim, (here, then) in found.items():
         print(f"  {claim}: here {here}, published {then}")
+    this = hardware()["cpu"]
+    if found and made_on - {this}:
+        print(
+            f"  made on {', '.join(sorted(made_on))}; on another processor ({this}) numbers round otherwise, and drift"
+        )
 
 
 def draw_again(target: str, options: Options) -> None:
