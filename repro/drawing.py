@@ -108,9 +108,8 @@ def _print_published_beside(claims: Sequence[claims_of.Claim], results: Path) ->
         print(f"  {claim}: here {here}, published {then}")
     this = hardware()["cpu"]
     if found and made_on - {this}:
-        print(
-            f"  made on {', '.join(sorted(made_on))}; on another processor ({this}) numbers round otherwise, and drift"
-        )
+        there = ", ".join(sorted(made_on))
+        print(f"  that was made on {there}; on another processor ({this}) numbers round otherwise, and drift")
 
 
 def draw_again(target: str, options: Options) -> None:

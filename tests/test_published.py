@@ -338,9 +338,12 @@ def test_who_draws_is_told_what_is_judged_otherwise_than_published(tmp_path, mon
     (results / "claims.json").write_text(json.dumps(claims))
     drawing.draw_again("figure9", options)
     assert f"{where}1\n  more_is_better: here {judged}, published of another time\n" in capsys.readouterr().out
+    monkeypatch.setattr(drawing, "hardware", lambda: {"cpu": "another"})
+    drawing.draw_again("figure9", options)
+    assert "; on another processor (another) numbers round otherwise" in capsys.readouterr().out
     (results / "claims.json").write_text("{")
     drawing.draw_again("figure9", options)
-    assert "results/figure9-laptop/claims.json, cannot be read (JSONDecodeError: " in capsys.readouterr().out
+    assert "results/figure9-laptop, cannot be read (JSONDecodeError: " in capsys.readouterr().out
 
 
 # -- what is folded --------------------------------------------------------------------------------------------------
