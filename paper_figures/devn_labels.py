@@ -16,6 +16,7 @@ def table(data: pd.DataFrame, called: Mapping[str, str]) -> str:
     """Labels beside the same subgames solved further, a row per sweep and tolerance; what the paper asks is first.
 
     Args:
+        data: of one seed of each of these sweeps, with the column `solver_tolerance`.
         called: sweeps that measure labels, and what their subgames are called.
     """
     lines = [

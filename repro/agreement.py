@@ -184,9 +184,9 @@ def agree(both: pd.DataFrame) -> bool | None:
     return not (judged.verdict == DIFFERS).any() and _outside(judged) <= _explained(len(_different(judged)))
 
 
-def _different(judged: pd.DataFrame) -> pd.DataFrame:
+def _different(numbers: pd.DataFrame) -> pd.DataFrame:
     """Without what is the same number again: read-outs with and without a cap are one until it is reached."""
-    return judged.drop_duplicates(["algorithm", "seed", "metric", "step", "value_published", "value_new"])
+    return numbers.drop_duplicates(["algorithm", "seed", "metric", "step", "value_published", "value_new"])
 
 
 def _outside(judged: pd.DataFrame) -> int:
@@ -213,7 +213,7 @@ def told(both: pd.DataFrame, most: int = 10) -> Iterator[str]:
             f"{math.floor(_explained(different))}"
         )
     # The earliest say most: what follows a first difference differs, too.
-    wrong = both[both.verdict.isin((DIFFERS, OUTSIDE))].sort_values("step", kind="stable")
+    wrong = _different(both[both.verdict.isin((DIFFERS, OUTSIDE))]).sort_values("step", kind="stable")
     apart = [c for c in wrong.columns if c not in _SHOWN and wrong[c].nunique() > 1]
     for _, row in wrong.head(most).iterrows():
         setting = "".join(f", {column} {row[column]}" for column in apart)

@@ -106,8 +106,7 @@ def _print_published_beside(claims: Sequence[claims_of.Claim], results: Path) ->
     print(f"claims that are judged otherwise than in {where}: {len(found) or 'none'}")
     for claim, (here, then) in found.items():
         print(f"  {claim}: here {here}, published {then}")
-    this = hardware()["cpu"]
-    if found and made_on - {this}:
+    if found and made_on - {this := hardware()["cpu"]}:
         there = ", ".join(sorted(made_on))
         print(f"  that was made on {there}; on another processor ({this}) numbers round otherwise, and drift")
 

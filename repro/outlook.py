@@ -18,7 +18,8 @@ import math
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from repro import leftovers
@@ -82,10 +83,7 @@ def outlooks(runs: Sequence[Run], output: Path) -> list[Outlook]:
     known = list(examples(output))
     found = [
         # Seeds that are trained together have one label.
-        replace(
-            _outlook(f"{label}: seed {config.seed}" if len(run.configs) > 1 else label, config, known),
-            store=config.algorithm.stored_data(config),
-        )
+        _outlook(f"{label}: seed {config.seed}" if len(run.configs) > 1 else label, config, known)
         for run, label in zip(different, labels(different), strict=True)
         for config in run.configs
     ]
@@ -97,15 +95,16 @@ def outlooks(runs: Sequence[Run], output: Path) -> list[Outlook]:
 def _outlook(label: str, config: Config, examples: Sequence[Example]) -> Outlook:
     state, begun = _state(config)
     folder = folder_of(config)
+    outlook = partial(Outlook, training_key(config), label, state, store=config.algorithm.stored_data(config))
     if state in (FINISHED, TO_COLLECT):
-        return Outlook(training_key(config), label, state, (0.0, 0.0), folder_bytes(folder), "", evaluating=0.0)
+        return outlook((0.0, 0.0), folder_bytes(folder), "", evaluating=0.0)
     alike = nearest(config, examples)
     evaluating = _evaluating(config, alike)
     if state == TO_MEASURE:
         held = folder_bytes(folder)
-        return Outlook(training_key(config), label, state, (0.0, 0.0), held, "", evaluating=evaluating)
+        return outlook((0.0, 0.0), held, "", evaluating=evaluating)
     if not alike:
-        return Outlook(training_key(config), label, state, None, None, "", _most_bytes(config, state))
+        return outlook(None, None, "", _most_bytes(config, state))
     iterations, work = config.algorithm.iterations, config.algorithm.work
     share = 1 - work(begun) / work(iterations)
     spans = [[factor * example.taken(config) / 60 for factor in likeness.factors] for example, likeness in alike]
@@ -120,7 +119,7 @@ def _outlook(label: str, config: Config, examples: Sequence[Example]) -> Outlook
     more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
     source = f"{first.name}{more}{likeness.told}"
     known = None if sizes else bound
-    return Outlook(training_key(config), label, state, (least, most), disk, source, known, evaluating)
+    return outlook((least, most), disk, source, known, evaluating)
 
 
 def _evaluating(config: Config, alike: Sequence[tuple[Example, Likeness]]) -> float | None:
