@@ -197,7 +197,7 @@ def totals(planned: Sequence[Outlook], jobs: int) -> str:
     known = [each.minutes for each in planned if each.minutes is not None]
     all_left, at_once = _sum(known, 1), _sum(known, jobs)
     unknown = len(planned) - len(known)
-    about = "" if 0 < all_left[1] < _SHOWN else "about "
+    about = "" if _has_no_least(all_left) else "about "
     left = f"{about}{_long(all_left)} of training left, {_long(at_once)} with {jobs} at once, and {_beside(planned)}"
     lengths = [*([left] if known or not unknown else []), *([f"{unknown} of unknown length"] if unknown else [])]
     return f"{len(planned)} training(s): {counted}; {', and '.join(lengths)}; {_disk(planned)}"
@@ -252,19 +252,21 @@ def _sum(spans: Sequence[Span], jobs: int) -> Span:
 def _number(minutes: Span | None) -> str:
     if minutes is None:
         return _UNKNOWN
-    if 0 < minutes[1] < _SHOWN:
-        return f"< {_SHOWN}"
+    if _has_no_least(minutes):
+        return f"< {max(minutes[1], _SHOWN):.1f}"
     return " to ".join(dict.fromkeys(f"{end:.1f}" for end in minutes))
+
+
+def _has_no_least(minutes: Span) -> bool:
+    """Whether it goes from what rounds to nothing to something."""
+    return minutes[0] < _SHOWN / 2 and minutes[1] > 0
 
 
 def _long(minutes: Span) -> str:
     """A span of minutes, or where these are many, of hours or days."""
-    if 0 < minutes[1] < _SHOWN:
-        return f"less than {_SHOWN} minutes"
-    per, unit = next(
-        (p, u) for p, u in ((1440, "days"), (60, "hours"), (1, "minutes")) if minutes[0] >= 2 * p or p == 1
-    )
-    return f"{_number((minutes[0] / per, minutes[1] / per))} {unit}"
+    decides = minutes[_has_no_least(minutes)]
+    per, unit = next((p, u) for p, u in ((1440, "days"), (60, "hours"), (1, "minutes")) if decides >= 2 * p or p == 1)
+    return f"{_number((minutes[0] / per, minutes[1] / per)).replace('<', 'less than')} {unit}"
 
 
 def _megabytes(planned: Outlook) -> str:

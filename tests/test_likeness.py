@@ -69,7 +69,15 @@ def test_what_the_first_iteration_compiles_is_not_multiplied():
 
 @pytest.mark.parametrize(
     ("minutes", "told"),
-    [((20.0, 160.0), "20.0 to 160.0 minutes"), ((187.4, 1806.3), "3.1 to 30.1 hours"), ((9e4, 9e4), "62.5 days")],
+    [
+        ((20.0, 160.0), "20.0 to 160.0 minutes"),
+        ((187.4, 1806.3), "3.1 to 30.1 hours"),
+        ((9e4, 9e4), "62.5 days"),
+        ((0.0, 4.9), "less than 4.9 minutes"),
+        ((0.01, 0.02), "less than 0.1 minutes"),
+        ((0.0, 0.0), "0.0 minutes"),
+        ((0.0, 600.0), "less than 10.0 hours"),
+    ],
 )
 def test_long_spans_are_told_in_hours_or_days(minutes, told):
     assert outlook._long(minutes) == told
