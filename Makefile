@@ -127,13 +127,13 @@ stale: $(VENV)/runtime  ## list what code has changed since results were made; R
 	@$(RUN) -m repro.verify $(TARGET) --stale $(if $(filter-out 0 no false,$(REFRESH)),--refresh) $(PUBLISHED_SCALE)
 
 test: $(VENV)/test  ## run the tests but those of half a minute, twenty minutes on two cores
-	@$(RUN) -m pytest -m "not exhaustive" -n $(JOBS) tests
+	@$(RUN) -m pytest -m "not exhaustive" -n $(JOBS) --dist loadfile tests
 
 test-all: $(VENV)/test  ## run all of them, those of half a minute each as well
-	@$(RUN) -m pytest -n $(JOBS) tests
+	@$(RUN) -m pytest -n $(JOBS) --dist loadfile tests
 
 test-quick: $(VENV)/test  ## the quick subset, some minutes
-	@$(RUN) -m pytest -m "not slow and not exhaustive" -n $(JOBS) tests
+	@$(RUN) -m pytest -m "not slow and not exhaustive" -n $(JOBS) --dist loadfile tests
 
 chaos: $(VENV)/test  ## kill and disturb all kinds of run 200 times, and see what is left of it (KILLS=200)
 	@$(RUN) -m tests.chaos --kills '$(KILLS)' --report "$$REPRO_OUTPUT/chaos.json"

@@ -41,14 +41,23 @@ _FEW = 4
 def text_of(path: str, commit: str | None) -> str | None:
     """What a file holds in a commit, or on the disk; None if it is not there."""
     if commit is not None:
-        return _in_commit(path, commit)
+        blob = _blobs(commit).get(path)
+        return None if blob is None else _text(blob)
     file = provenance.REPOSITORY / path
     return file.read_text() if file.is_file() else None
 
 
 @cache
-def _in_commit(path: str, commit: str) -> str | None:
-    return provenance.git("show", f"{commit}:{path}")
+def _blobs(commit: str) -> dict[str, str]:
+    """The package's files in a commit, by their paths, and which contents git has of them: most are of many commits."""
+    listed = provenance.git("ls-tree", "-r", "-z", "--full-tree", commit, f"{PACKAGE}/") or ""
+    parts = (line.split("\t") for line in listed.split("\0") if line)
+    return {path: about.split()[2] for about, path in parts}
+
+
+@cache
+def _text(blob: str) -> str | None:
+    return provenance.git("cat-file", "blob", blob)
 
 
 def changed_files(then: str, now: str | None, among: Container[str]) -> set[str] | None:

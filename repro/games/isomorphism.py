@@ -8,7 +8,7 @@ canonical board. A *code* packs a canonical deal into one integer.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from math import comb
 
 import torch
@@ -99,8 +99,11 @@ class Coding:
         return torch.cat(parts[::-1], 1)
 
 
+@lru_cache(maxsize=8)
 def canonical_boards(ranks: int, suits: int, cards: int) -> tuple[Tensor, Tensor]:
     """All boards of one street, one of each isomorphism class: `[boards, cards]`, and how many are in it `[boards]`.
+
+    Every caller gets the same tensors.
 
     Of 52 cards there are 1,755 flops, 16,432 boards of four cards and 134,459 of five.
     """
