@@ -263,13 +263,13 @@ def name_of(telling: Sequence[str], who: str, which: str, others: Sequence[str] 
     Args:
         telling: words `key=value` that tell it from others.
         who: a read-out, or a training; a read-out that ends with a number, or with greedy, begins with it, as
-            `1000_sd_cfr`.
+            `1000_sd_cfr`, unless what comes before is as short as in `post_greedy`.
         which: of several such, or empty.
         others: more words.
     """
     # An algorithm that is called like its read-out is not said twice.
     values = [_value(word) for word in telling if word != f"algorithm={who.removeprefix(f'{TRAINING} ')}"]
-    player = re.sub(r"^(\w+)_(\d+|greedy)$", r"\2_\1", who)
+    player = re.sub(r"^(\w{6,})_(\d+|greedy)$", r"\2_\1", who)
     words = [word for word in (*telling, *others) if not _is_choice(word)]
     return " ".join(filter(None, [*values, player, which, *words]))[:_LONGEST_NAME]
 

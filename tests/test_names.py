@@ -96,6 +96,8 @@ def test_names_differ_in_their_first_characters():
     # An experiment is named where nothing else tells its runs apart.
     assert {"openspiel_leduc deep_cfr", "sd_cfr_leduc deep_cfr"} < set(names_of("d2cfr_baselines", "laptop"))
     assert {"dcvn", "devn", "devn_own_step", "exact"} < set(names_of("figure13", "laptop"))
+    # Of the names of groups the list shows six characters or fewer.
+    assert {"post", "post_greedy", "corrected", "greedy_corrected"} < set(names_of("kuhn", "laptop"))
     # Of yes and no the key says more.
     assert "no muon 0.2 sd_cfr value.muon=null value.focus=0.2" in names_of("fhp_fits", "laptop")
 
