@@ -1,20 +1,26 @@
-"""What targets ask for: their sweeps, the settings and departures in conf/, and the trainings that they share."""
+"""What targets ask for: their sweeps, the names of their runs, the settings and departures in conf/, the trainings that
+they share; and what published commands ask for today. All are planned here, in one process, which takes long."""
 
 from __future__ import annotations
 
 import importlib
 import re
+import shlex
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from itertools import combinations
 from pathlib import Path
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from paper_figures.sweeps import Sweep, against
-from repro.config.keys import training_key
-from repro.planned import Run
+from repro.agreement import other_settings
+from repro.config.keys import hyperparameters, training_config, training_key
+from repro.planned import Run, curve_name, titled_together
 from repro.planning import CONF, plan
+from repro.published import command_of, published
 from tests.helpers.commands import configs
 
 TARGETS = sorted(path.stem for path in (CONF.parent / "paper_figures").glob("*.md"))
@@ -36,9 +42,22 @@ def planned(*arguments: str) -> Sequence[Run]:
     return plan(arguments, multirun=True).runs
 
 
+def of_one_seed(words: Sequence[str]) -> tuple[Sequence[Run], list[int]]:
+    """What a command asks for with the first of its seeds, and all of these: runs of others differ in nothing else."""
+    (seed,) = (word for word in words if word.startswith("seed="))
+    said = OverridesParser.create().parse_override(seed)
+    values = said.sweep_string_iterator() if said.is_sweep_override() else [str(said.value())]
+    seeds = list(map(int, values))
+    told = ("target=", "hydra/launcher=")
+    return planned(*(f"seed={seeds[0]}" if w == seed else w for w in words if not w.startswith(told))), seeds
+
+
 def first_seeds(sweep: Sweep, scale: str) -> Sequence[Run]:
-    """A sweep's runs, of `range(...)` of seeds only those of the first: others differ in nothing else."""
-    return planned(*(re.sub(r"^seed=range\(\d+\)$", "seed=0", argument) for argument in sweep.arguments(scale)))
+    return of_one_seed(sweep.arguments(scale))[0]
+
+
+def sweeps_at(target: str, scale: str) -> list[Sweep]:
+    return [sweep for sweep in sweeps(target) if not sweep.only or scale in sweep.only]
 
 
 def keys(target: str, scale: str, name: str = "") -> set[str]:
@@ -74,10 +93,13 @@ def test_sweeps_of_a_target_have_names(target):
     assert all(set(sweep.at) <= {scale for of, scale in PLANNED if of == target} for sweep in sweeps(target))
 
 
-@pytest.mark.parametrize(("target", "scale"), PLANNED)
+@pytest.mark.parametrize(
+    ("target", "scale"),
+    [pytest.param(*each, marks=[] if each[1] == "smoke" else pytest.mark.exhaustive) for each in PLANNED],
+)
 def test_every_target_can_be_planned(target, scale):
     made: set[str] = set()
-    for sweep in (sweep for sweep in sweeps(target) if not sweep.only or scale in sweep.only):
+    for sweep in sweeps_at(target, scale):
         found = first_seeds(sweep, scale)
         assert all(set(run.labels.values()) == {scale} for run in found)
         mine = {run.key for run in found}
@@ -85,6 +107,89 @@ def test_every_target_can_be_planned(target, scale):
         # What a run is measured against is made before it, for the same target.
         assert all(run.needs <= made for run in found)
         made |= mine
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+
+def named(target: str, scale: str) -> dict[tuple[str, str], set[str]]:
+    """A target's settings by MLflow's experiment and the names of their read-outs."""
+    runs = titled_together([run for sweep in sweeps_at(target, scale) for run in first_seeds(sweep, scale)])
+    settings: dict[tuple[str, str], set[str]] = {}
+    for run in runs:
+        alike = str({**hyperparameters(run.config), "seed": None})
+        for name in run.config.algorithm.readouts:
+            whole = run.config.game["name"], curve_name(run.title, run.config, name)
+            settings.setdefault(whole, set()).add(alike)
+    return settings
+
+
+def names_of(target: str, scale: str) -> list[str]:
+    return [name for _, name in named(target, scale)]
+
+
+CUT_AT = 10
+"""Characters of a name that the UI's list of runs shows at the least."""
+BEGIN_ALIKE = {
+    "d2cfr_baselines": 9, "d2cfr_choices": 4, "deep_cfr_ablations": 23, "devn_pipelines": 6, "devn_samples": 2,
+    "devn_settings": 66, "fhp_fits": 2, "figure10": 24, "figure11": 24, "figure13": 2, "table4": 22, "table5": 24,
+    # Of each network with buckets but setting I's two or three read-outs of DEVN, which its name comes before.
+    "table6": 54,
+}  # fmt: skip
+"""How many names of a target begin like another one; of all other targets none does."""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_two_settings_share_a_name_and_few_names_begin_alike(target):
+    settings = named(target, "laptop")
+    assert [name for name, found in settings.items() if len(found) > 1] == []
+    beginnings = Counter((game, name[:CUT_AT].rstrip()) for game, name in settings)
+    assert sum(many for many in beginnings.values() if many > 1) == BEGIN_ALIKE.get(target, 0)
+
+
+def test_names_differ_in_their_first_characters():
+    """Legends and lists cut what follows."""
+    swept = [50, 100, 150, 200, 300, 500, 800, 1000]
+    assert [name.split()[0] for name in names_of("figure9", "laptop")] == list(map(str, swept))
+    names = names_of("figure1", "paper")
+    assert {"sd_cfr", "deep_cfr", "1000_sd_cfr", "aggregated sd_cfr memory=aggregated"} < set(names)
+    assert not any("figure1" in name for name in names)
+    # An experiment is named where nothing else tells its runs apart.
+    assert {"openspiel_leduc deep_cfr", "sd_cfr_leduc deep_cfr"} < set(names_of("d2cfr_baselines", "laptop"))
+    assert {"dcvn", "devn", "devn_own_step", "exact"} < set(names_of("figure13", "laptop"))
+    # Of the names of groups the list shows six characters or fewer.
+    assert {"post", "post_greedy", "corrected", "greedy_corrected"} < set(names_of("kuhn", "laptop"))
+    # Of yes and no the key says more.
+    assert "no muon 0.2 sd_cfr value.muon=null value.focus=0.2" in names_of("fhp_fits", "laptop")
+
+
+def test_runs_of_different_algorithms_are_different_curves_though_their_read_outs_have_one_name():
+    """D2CFR's baselines: Deep CFR by two experiments, each read as `deep_cfr`."""
+    settings = named("d2cfr_baselines", "smoke")
+    assert [name for name, found in settings.items() if len(found) > 1] == []
+    assert len(settings) > 5
+
+
+# -- what is published -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "result", [result for target in published() for result in target.results], ids=lambda r: f"{r.target}-{r.scale}"
+)
+def test_the_command_of_every_published_sweep_asks_for_the_runs_that_were_done(result):
+    for sweep in result.provenance["sweeps"]:
+        words = shlex.split(command_of(sweep))
+        assert words[:4] == ["python", "-m", "repro.run", "-m"]
+        runs, seeds = of_one_seed(words[4:])
+        configs = [config for run in runs for config in run.configs]
+        assert len(configs) * len(seeds) == len(sweep["wall_seconds"]), words
+        assert sorted(seeds) == sweep["seeds"]
+        now, then = training_config(configs[0]), sweep["config"]
+        assert [change for change in other_settings(then, now) if " then, " in change] == []
+        assert now["algorithm"]["iterations"] == then["algorithm"]["iterations"]
+        assert ("command_now" in sweep) == ("+experiment=" in sweep["command"]), "where it is not understood any more"
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

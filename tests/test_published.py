@@ -5,27 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shlex
 import shutil
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import pytest
 import yaml
-from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from paper_figures import page
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, Verdict, after_holm
 from repro import drawing
 from repro import published as published_module
-from repro.agreement import other_settings
-from repro.config.keys import training_config
-from repro.config.schema import Config
 from repro.errors import ReproError
-from repro.planning import plan
 from repro.published import (
     README,
     RESULTS,
@@ -95,37 +87,6 @@ RESULTS_OF_ALL = [result for target in EVERY for result in target.results]
 
 def name_of(result: Result) -> str:
     return f"{result.target}-{result.scale}"
-
-
-def of_one_seed(words: Sequence[str]) -> tuple[list[Config], list[int]]:
-    """What a command asks for with the first of its seeds, and all of these: runs of others differ in nothing else."""
-    (seed,) = (word for word in words if word.startswith("seed="))
-    said = OverridesParser.create().parse_override(seed)
-    values = said.sweep_string_iterator() if said.is_sweep_override() else [str(said.value())]
-    seeds = sorted(map(int, values))
-    others = (word for word in words if word != seed and not word.startswith("target="))
-    return of_settings(*others, f"seed={seeds[0]}"), seeds
-
-
-@cache
-def of_settings(*words: str) -> list[Config]:
-    """Several targets publish the same sweeps."""
-    return [config for run in plan(words, multirun=True).runs for config in run.configs]
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("result", RESULTS_OF_ALL, ids=name_of)
-def test_the_command_of_every_published_sweep_asks_for_the_runs_that_were_done(result):
-    for sweep in result.provenance["sweeps"]:
-        words = shlex.split(command_of(sweep))
-        assert words[:4] == ["python", "-m", "repro.run", "-m"]
-        configs, seeds = of_one_seed(words[4:])
-        assert len(configs) * len(seeds) == len(sweep["wall_seconds"]), words
-        assert seeds == sweep["seeds"]
-        now, then = training_config(configs[0]), sweep["config"]
-        assert [change for change in other_settings(then, now) if " then, " in change] == []
-        assert now["algorithm"]["iterations"] == then["algorithm"]["iterations"]
-        assert ("command_now" in sweep) == ("+experiment=" in sweep["command"]), "where it is not understood any more"
 
 
 @pytest.mark.parametrize("result", RESULTS_OF_ALL, ids=name_of)
