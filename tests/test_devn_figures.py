@@ -46,7 +46,7 @@ def test_table6_judges_losses_of_the_best_networks():
     assert {v for v, _ in judged(table6, runs(seeds=1)).values()} == {UNDECIDED}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("module", [table6, table5, figure10, figure11])
 def test_fresh_seeds_judge_alone_once_all_settings_have_them(module):
     """Of the first seeds DEVN is worse, of fresh ones better; the latter judge, and tables are of both."""

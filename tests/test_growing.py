@@ -61,6 +61,7 @@ def test_seeds_that_are_left_out(tmp_path):
     assert seeds_of(plan_target("figure1", options(tmp_path, seeds=1), but=but)[0]) == {"aggregated": [0]}
 
 
+@pytest.mark.exhaustive
 def test_what_is_made_only_if_asked_for(tmp_path):
     """Left out by default, there by name, and where published results grow; everything at another scale."""
     long = {sweep.name for sweep in module_of("figure13").SWEEPS if "laptop" in sweep.if_asked}
@@ -137,7 +138,7 @@ def published(made, tmp_path, monkeypatch) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_published_result_grows_by_a_seed(made, published, tmp_path, capsys):
     """Of both seeds' runs the same is drawn whether one of them is taken from what is published or not."""
     grown = tmp_path / "outputs"
@@ -159,7 +160,7 @@ def test_a_published_result_grows_by_a_seed(made, published, tmp_path, capsys):
     assert [name for sweep in sweeps for name in page.names_of_runs(sweep)] == page.names_of_runs(of_all)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_each_seed_has_its_own_provenance(made, published, tmp_path):
     shutil.copytree(made / "runs", tmp_path / "outputs" / "runs")
     given = options(tmp_path / "outputs", published=True)
@@ -171,7 +172,7 @@ def test_each_seed_has_its_own_provenance(made, published, tmp_path):
     assert departures == list(page._departures(sweeps[:1])), "what both depart in is told once"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("change", "seeds", "why"),
     [
@@ -196,7 +197,7 @@ def test_what_is_of_other_runs_is_not_taken(published, tmp_path, capsys, change,
     assert [run.key for run in plan.new_runs] == [run.key for run in plan.runs]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("part", ["evaluation", "readouts", "rerun"])
 def test_what_earlier_files_say_of_measurements_is_compared(published, tmp_path, part):
     """They name the first run's evaluations and read-outs; before that, no runs."""
@@ -233,7 +234,7 @@ def test_what_is_measured_has_one_name():
         assert measurements_key(changed) != measurements_key(one), other
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_publishing_loses_neither_seeds_nor_repetitions(made, published, tmp_path, monkeypatch):
     """Of fewer seeds than are published nothing is published, unless that is asked for."""
     source, results = tmp_path / "outputs" / "figures" / f"figure3-{SCALE}", published

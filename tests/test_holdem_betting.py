@@ -334,7 +334,7 @@ class PlayOut:
                     assert to == state.min_completion_betting_or_raising_to_amount
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "parameters", "times"),
     [

@@ -292,7 +292,7 @@ def on_forked_ranks(*overrides: str) -> list[int]:
     return on_ranks(part)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_run_of_two_processes_is_one_run(straight):
     client, everything = tracked(straight)
     assert len(everything) == 3

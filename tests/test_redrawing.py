@@ -16,7 +16,7 @@ ALIKE = 3e-3
 """Mean difference of pixels, of 1, that another version of a font makes; other data make several times as much."""
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("published", PUBLISHED, ids=lambda folder: folder.name)
 def test_pictures_and_verdicts_are_what_their_data_give(published, tmp_path):
     target, _, scale = published.name.rpartition("-")

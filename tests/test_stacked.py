@@ -83,6 +83,7 @@ def test_networks_trained_together_are_those_trained_alone(name, build, schedule
         assert float((stacked.flat[i] - optimizer.flat).detach().abs().max()) < 1e-3 * float(moved)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "build", "options"),
     [
