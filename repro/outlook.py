@@ -197,7 +197,7 @@ def totals(planned: Sequence[Outlook], jobs: int) -> str:
     known = [each.minutes for each in planned if each.minutes is not None]
     all_left, at_once = _sum(known, 1), _sum(known, jobs)
     unknown = len(planned) - len(known)
-    about = "" if _has_no_least(all_left) else "about "
+    about = "" if 0 < all_left[1] < _SHOWN else "about "
     left = f"{about}{_long(all_left)} of training left, {_long(at_once)} with {jobs} at once, and {_beside(planned)}"
     lengths = [*([left] if known or not unknown else []), *([f"{unknown} of unknown length"] if unknown else [])]
     return f"{len(planned)} training(s): {counted}; {', and '.join(lengths)}; {_disk(planned)}"
@@ -253,7 +253,8 @@ def _number(minutes: Span | None) -> str:
     if minutes is None:
         return _UNKNOWN
     if _has_no_least(minutes):
-        return f"< {max(minutes[1], _SHOWN):.1f}"
+        # Up, but for what a float adds to 4.9.
+        return f"< {math.ceil(round(minutes[1] / _SHOWN, 6)) * _SHOWN:.1f}"
     return " to ".join(dict.fromkeys(f"{end:.1f}" for end in minutes))
 
 
@@ -264,7 +265,7 @@ def _has_no_least(minutes: Span) -> bool:
 
 def _long(minutes: Span) -> str:
     """A span of minutes, or where these are many, of hours or days."""
-    decides = minutes[_has_no_least(minutes)]
+    decides = minutes[1] if _has_no_least(minutes) else minutes[0]
     per, unit = next((p, u) for p, u in ((1440, "days"), (60, "hours"), (1, "minutes")) if decides >= 2 * p or p == 1)
     return f"{_number((minutes[0] / per, minutes[1] / per)).replace('<', 'less than')} {unit}"
 

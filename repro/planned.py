@@ -19,6 +19,8 @@ from repro.folders import run_folder
 
 _LONGEST_NAME = 250
 """Of a run in MLflow: what databases have room for."""
+_SHOWN_OF_GROUPS = 6
+"""Characters of a group's name that the UI's list of runs shows at the least."""
 
 WHO = "<who>"
 """In a run's title, the place of its seed and read-out."""
@@ -262,14 +264,14 @@ def name_of(telling: Sequence[str], who: str, which: str, others: Sequence[str] 
 
     Args:
         telling: words `key=value` that tell it from others.
-        who: a read-out, or a training; a read-out that ends with a number, or with greedy, begins with it, as
-            `1000_sd_cfr`, unless what comes before is as short as in `post_greedy`.
+        who: a read-out, or a training; a read-out that ends with a number begins with it, as `1000_sd_cfr`, and one
+            that is played greedily with that, where no more than the beginning of its name would be shown.
         which: of several such, or empty.
         others: more words.
     """
     # An algorithm that is called like its read-out is not said twice.
     values = [_value(word) for word in telling if word != f"algorithm={who.removeprefix(f'{TRAINING} ')}"]
-    player = re.sub(r"^(\w{6,})_(\d+|greedy)$", r"\2_\1", who)
+    player = re.sub(rf"^(\w+)_(\d+)$|^(\w{{{_SHOWN_OF_GROUPS},}})_(greedy)$", r"\2\4_\1\3", who)
     words = [word for word in (*telling, *others) if not _is_choice(word)]
     return " ".join(filter(None, [*values, player, which, *words]))[:_LONGEST_NAME]
 

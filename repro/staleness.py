@@ -39,7 +39,7 @@ _FEW = 4
 
 
 def text_of(path: str, commit: str | None) -> str | None:
-    """What a file holds in a commit, or on the disk; None if it is not there."""
+    """What a file of the package holds in a commit, or on the disk; None if it is not there."""
     if commit is not None:
         blob = _blobs(commit).get(path)
         return None if blob is None else _text(blob)
@@ -51,7 +51,7 @@ def text_of(path: str, commit: str | None) -> str | None:
 def _blobs(commit: str) -> dict[str, str]:
     """The package's files in a commit, by their paths, and which contents git has of them: most are of many commits."""
     listed = provenance.git("ls-tree", "-r", "-z", "--full-tree", commit, f"{PACKAGE}/") or ""
-    parts = (line.split("\t") for line in listed.split("\0") if line)
+    parts = (line.split("\t", 1) for line in listed.split("\0") if line)
     return {path: about.split()[2] for about, path in parts}
 
 

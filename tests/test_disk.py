@@ -88,7 +88,7 @@ def bound(*overrides: str) -> float | None:
     return most_bytes(planned(*overrides).config)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [

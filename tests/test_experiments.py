@@ -1,5 +1,5 @@
 """What targets ask for: their sweeps, the names of their runs, the settings and departures in conf/, the trainings that
-they share; and what published commands ask for today. All are planned here, in one process, which takes long."""
+they share; and what published commands ask for today. All are planned in this file, since a process plans each once."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from paper_figures.sweeps import Sweep, against
 from repro.agreement import other_settings
 from repro.config.keys import hyperparameters, training_config, training_key
-from repro.planned import Run, curve_name, titled_together
+from repro.planned import Run, curve_name, name_of, titled_together
 from repro.planning import CONF, plan
 from repro.published import command_of, published
+from repro.targets import Options, plan_target
 from tests.helpers.commands import configs
 
 TARGETS = sorted(path.stem for path in (CONF.parent / "paper_figures").glob("*.md"))
@@ -43,13 +44,16 @@ def planned(*arguments: str) -> Sequence[Run]:
 
 
 def of_one_seed(words: Sequence[str]) -> tuple[Sequence[Run], list[int]]:
-    """What a command asks for with the first of its seeds, and all of these: runs of others differ in nothing else."""
+    """What a command asks for with the first of its seeds, and all of these: runs of others differ in nothing else.
+
+    Without what is no setting, target and launcher, a sweep and its published command are planned as one.
+    """
     (seed,) = (word for word in words if word.startswith("seed="))
     said = OverridesParser.create().parse_override(seed)
     values = said.sweep_string_iterator() if said.is_sweep_override() else [str(said.value())]
     seeds = list(map(int, values))
-    told = ("target=", "hydra/launcher=")
-    return planned(*(f"seed={seeds[0]}" if w == seed else w for w in words if not w.startswith(told))), seeds
+    others = ("target=", "hydra/launcher=")
+    return planned(*(f"seed={seeds[0]}" if w == seed else w for w in words if not w.startswith(others))), seeds
 
 
 def first_seeds(sweep: Sweep, scale: str) -> Sequence[Run]:
@@ -154,6 +158,7 @@ def test_names_differ_in_their_first_characters():
     assert [name.split()[0] for name in names_of("figure9", "laptop")] == list(map(str, swept))
     names = names_of("figure1", "paper")
     assert {"sd_cfr", "deep_cfr", "1000_sd_cfr", "aggregated sd_cfr memory=aggregated"} < set(names)
+    assert name_of([], "d2cfr_20", "s1") == "20_d2cfr s1"
     assert not any("figure1" in name for name in names)
     # An experiment is named where nothing else tells its runs apart.
     assert {"openspiel_leduc deep_cfr", "sd_cfr_leduc deep_cfr"} < set(names_of("d2cfr_baselines", "laptop"))
@@ -162,6 +167,19 @@ def test_names_differ_in_their_first_characters():
     assert {"post", "post_greedy", "corrected", "greedy_corrected"} < set(names_of("kuhn", "laptop"))
     # Of yes and no the key says more.
     assert "no muon 0.2 sd_cfr value.muon=null value.focus=0.2" in names_of("fhp_fits", "laptop")
+
+
+@pytest.mark.parametrize("target", ["d2cfr_baselines", "kuhn"])
+def test_names_are_told_apart_over_all_sweeps_of_a_target(target):
+    """Which is what tests of names take for granted."""
+    _, runs = plan_target(target, Options("smoke", Path("outputs"), 1, "cpu", False, seeds=1))
+    names = {
+        (r.config.game["name"], curve_name(r.title, r.config, name))
+        for r in runs
+        for name in r.config.algorithm.readouts
+    }
+    assert names == named(target, "smoke").keys()
+    assert not any(target in name for _, name in names)
 
 
 def test_runs_of_different_algorithms_are_different_curves_though_their_read_outs_have_one_name():
@@ -190,6 +208,19 @@ def test_the_command_of_every_published_sweep_asks_for_the_runs_that_were_done(r
         assert [change for change in other_settings(then, now) if " then, " in change] == []
         assert now["algorithm"]["iterations"] == then["algorithm"]["iterations"]
         assert ("command_now" in sweep) == ("+experiment=" in sweep["command"]), "where it is not understood any more"
+
+
+def test_published_commands_are_understood_as_they_are():
+    (kuhn,) = (
+        result
+        for target in published()
+        for result in target.results
+        if (target.name, result.scale) == ("kuhn", "paper")
+    )
+    for sweep in kuhn.provenance["sweeps"]:
+        runs = plan(shlex.split(command_of(sweep))[4:], multirun=True).runs
+        assert sorted(config.seed for run in runs for config in run.configs) == sorted(sweep["seeds"])
+        assert {str(run.labels) for run in runs} == {"{'kuhn': 'paper'}"}
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

@@ -77,6 +77,7 @@ def test_what_the_first_iteration_compiles_is_not_multiplied():
         ((0.01, 0.02), "less than 0.1 minutes"),
         ((0.0, 0.0), "0.0 minutes"),
         ((0.0, 600.0), "less than 10.0 hours"),
+        ((0.0, 0.14), "less than 0.2 minutes"),
     ],
 )
 def test_long_spans_are_told_in_hours_or_days(minutes, told):
