@@ -197,7 +197,7 @@ def totals(planned: Sequence[Outlook], jobs: int) -> str:
     known = [each.minutes for each in planned if each.minutes is not None]
     all_left, at_once = _sum(known, 1), _sum(known, jobs)
     unknown = len(planned) - len(known)
-    about = "" if 0 < all_left[1] < _SHOWN else "about "
+    about = "by estimate " if _has_no_least(all_left) else "about "
     left = f"{about}{_long(all_left)} of training left, {_long(at_once)} with {jobs} at once, and {_beside(planned)}"
     lengths = [*([left] if known or not unknown else []), *([f"{unknown} of unknown length"] if unknown else [])]
     return f"{len(planned)} training(s): {counted}; {', and '.join(lengths)}; {_disk(planned)}"

@@ -88,8 +88,7 @@ TAKES = re.compile(
 """But for what a plan lists, and what each of several tests takes."""
 NOT_KNOWN = (
     "source .venv/bin/activate",  # Takes no time.
-    "make bench ", "python -m repro.predict ", "python -m repro.match hunl_pot ", "python -m repro.match fhp snapshot",
-    "python -m repro.run game=river_subgames game.least_pot=2000 algorithm=reference_leaves ",
+    "make bench ", "python -m repro.match hunl_pot ", "python -m repro.match fhp snapshot",
     "for part in 1 2 3 4; do sky ",  # Has not been run.
     "python -m repro.run -m game=leduc algorithm=sd_cfr_and_deep_cfr ",  # Written by repro.bench.scaling.
 )  # fmt: skip
