@@ -249,12 +249,12 @@ def _sum(spans: Sequence[Span], jobs: int) -> Span:
     return least, most
 
 
-def _number(minutes: Span | None) -> str:
+def _number(minutes: Span | None, less: str = "<") -> str:
     if minutes is None:
         return _UNKNOWN
     if _has_no_least(minutes):
         # Up, but for what a float adds to 4.9.
-        return f"< {math.ceil(round(minutes[1] / _SHOWN, 6)) * _SHOWN:.1f}"
+        return f"{less} {math.ceil(round(minutes[1] / _SHOWN, 6)) * _SHOWN:.1f}"
     return " to ".join(dict.fromkeys(f"{end:.1f}" for end in minutes))
 
 
@@ -267,7 +267,7 @@ def _long(minutes: Span) -> str:
     """A span of minutes, or where these are many, of hours or days."""
     decides = minutes[1] if _has_no_least(minutes) else minutes[0]
     per, unit = next((p, u) for p, u in ((1440, "days"), (60, "hours"), (1, "minutes")) if decides >= 2 * p or p == 1)
-    return f"{_number((minutes[0] / per, minutes[1] / per)).replace('<', 'less than')} {unit}"
+    return f"{_number((minutes[0] / per, minutes[1] / per), 'less than')} {unit}"
 
 
 def _megabytes(planned: Outlook) -> str:

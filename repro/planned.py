@@ -271,9 +271,15 @@ def name_of(telling: Sequence[str], who: str, which: str, others: Sequence[str] 
     """
     # An algorithm that is called like its read-out is not said twice.
     values = [_value(word) for word in telling if word != f"algorithm={who.removeprefix(f'{TRAINING} ')}"]
-    player = re.sub(rf"^(\w+)_(\d+)$|^(\w{{{_SHOWN_OF_GROUPS},}})_(greedy)$", r"\2\4_\1\3", who)
     words = [word for word in (*telling, *others) if not _is_choice(word)]
-    return " ".join(filter(None, [*values, player, which, *words]))[:_LONGEST_NAME]
+    return " ".join(filter(None, [*values, _beginning(who), which, *words]))[:_LONGEST_NAME]
+
+
+def _beginning(who: str) -> str:
+    found = re.fullmatch(r"(\w+)_(\d+|greedy)", who)
+    if found is None or (found[2] == "greedy" and len(found[1]) < _SHOWN_OF_GROUPS):
+        return who
+    return f"{found[2]}_{found[1]}"
 
 
 def _value(word: str) -> str:

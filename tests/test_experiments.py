@@ -17,6 +17,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from paper_figures.sweeps import Sweep, against
 from repro.agreement import other_settings
+from repro.config.jobs import is_about_launching
 from repro.config.keys import hyperparameters, training_config, training_key
 from repro.planned import Run, curve_name, name_of, titled_together
 from repro.planning import CONF, plan
@@ -200,6 +201,8 @@ def test_the_command_of_every_published_sweep_asks_for_the_runs_that_were_done(r
     for sweep in result.provenance["sweeps"]:
         words = shlex.split(command_of(sweep))
         assert words[:4] == ["python", "-m", "repro.run", "-m"]
+        # With which `test_published_commands_are_understood_as_they_are` plans all that it does.
+        assert [word for word in words[4:] if is_about_launching(word)] == ["hydra/launcher=joblib"]
         runs, seeds = of_one_seed(words[4:])
         configs = [config for run in runs for config in run.configs]
         assert len(configs) * len(seeds) == len(sweep["wall_seconds"]), words

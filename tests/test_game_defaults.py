@@ -68,8 +68,6 @@ def test_a_first_iteration_with_defaults_runs(algorithm, game, tmp_path):
     """Such as a minibatch that one iteration's samples fill."""
     first = ["algorithm.iterations=1", "algorithm.snapshot_every=1", "evaluation=costs", f"output_dir={tmp_path}"]
     first += ["algorithm.policy_every=1"] if algorithm == "d2cfr" else []
-    # Fewer steps of a fit than by default, but more than one: the last is taken otherwise.
-    first += ["algorithm.value.steps=20"] if algorithm in ("sd_cfr", "d2cfr") else []
     assert executed(f"game={game}", f"algorithm={algorithm}", *first) == FINISHED
 
 
