@@ -198,7 +198,8 @@ def totals(planned: Sequence[Outlook], jobs: int) -> str:
     all_left, at_once = _sum(known, 1), _sum(known, jobs)
     unknown = len(planned) - len(known)
     about = "by estimate " if _has_no_least(all_left) else "about "
-    left = f"{about}{_long(all_left)} of training left, {_long(at_once)} with {jobs} at once, and {_beside(planned)}"
+    several = f", {_long(at_once)} with {jobs} at once" if jobs > 1 else ""
+    left = f"{about}{_long(all_left)} of training left{several}, and {_beside(planned)}"
     lengths = [*([left] if known or not unknown else []), *([f"{unknown} of unknown length"] if unknown else [])]
     return f"{len(planned)} training(s): {counted}; {', and '.join(lengths)}; {_disk(planned)}"
 

@@ -57,7 +57,8 @@ def test_a_dry_run_says_the_state_of_every_run_and_touches_nothing(outputs, caps
     assert " new " in new
     assert "and 2 more" in of_key[key_of(*SMALL, "seed=7")], "known from three finished seeds"
     assert new.split()[-2:] == ["as", "above"]
-    assert re.match(r"3 training\(s\): 1 finished, 1 to continue, 1 new; (about|less than) [\d.]+", lines[-1])
+    left = r"(about|by estimate less than) [\d.]+ minutes of training left, and "
+    assert re.match(rf"3 training\(s\): 1 finished, 1 to continue, 1 new; {left}", lines[-1])
 
 
 def test_of_what_is_finished_it_is_said_that_nothing_is_to_be_done(outputs, capsys):
