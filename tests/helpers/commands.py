@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
@@ -97,7 +98,9 @@ def killed_after(checkpoints: int, *overrides: str) -> None:
     assert in_a_child(killed) == -signal.SIGKILL
 
 
+@cache
 def key_of(*overrides: str) -> str:
+    """A training's; composing its configuration takes a third of a second, and tests ask for the same ones often."""
     (config,) = configs(*overrides, multirun=False)
     return training_key(config)
 
