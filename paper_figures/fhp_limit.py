@@ -123,9 +123,19 @@ def exploitability(data: pd.DataFrame, readout: str) -> pd.DataFrame:
 
 
 def end(data: pd.DataFrame, readout: str) -> pd.Series:
-    """Exploitability at the end in mbb/g, by seed: on all flops, if that was measured."""
-    on_all = curves(data, "exploitability", sweep=_ON_ALL_FLOPS, readout=readout)
-    return (on_all if on_all.size else exploitability(data, readout)).iloc[:, -1]
+    """Exploitability at the end in mbb/g, by seed: on all flops, if that was measured of every seed."""
+    is_apart = readout == "sd_cfr" and _has_all_flops(data)
+    return (_on_all_flops(data) if is_apart else exploitability(data, readout)).iloc[:, -1]
+
+
+def _on_all_flops(data: pd.DataFrame) -> pd.DataFrame:
+    """Exploitability of SD-CFR on all flops `[seeds, iterations]`, of those seeds that it was measured of apart."""
+    return curves(data, "exploitability", sweep=_ON_ALL_FLOPS, readout="sd_cfr")
+
+
+def _has_all_flops(data: pd.DataFrame) -> bool:
+    """Whether every seed's SD-CFR was measured on all flops apart: of some seeds alone nothing is judged."""
+    return len(_on_all_flops(data)) == len(exploitability(data, "sd_cfr"))
 
 
 def _of(data: pd.DataFrame, metric: str, readout: str) -> pd.DataFrame:
@@ -172,9 +182,10 @@ def draw_curves(axes: Axes, data: pd.DataFrame) -> None:
         steps = [float(str(step)) for step in runs.columns]
         colour, label = style.COLOURS[readout], f"{style.NAMES[readout]}, ours"
         style.curve(axes, steps, runs.to_numpy(), colour=colour, label=label, floor=1.0)
-    ends = curves(data, "exploitability", sweep=_ON_ALL_FLOPS, readout="sd_cfr")
+    ends = _on_all_flops(data)
     if ends.size:
-        colour, label = style.COLOURS["sd_cfr"], f"{style.NAMES['sd_cfr']}, ours, all flops"
+        seeds = "" if _has_all_flops(data) else f", seed {', '.join(map(str, ends.index))}"
+        colour, label = style.COLOURS["sd_cfr"], f"{style.NAMES['sd_cfr']}, ours, all flops{seeds}"
         axes.plot(ends.columns, ends.mean(), "o", color=colour, markersize=5, label=label)
     exact = shown[-1]
     axes.plot(exact.columns, exact.to_numpy()[0], "k--", linewidth=1.2, label="Linear CFR on tables, ours")
@@ -283,7 +294,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 
 def _of_sd_cfr(data: pd.DataFrame, verdict: Verdict) -> str:
     """A verdict that its exploitability is low, which random flops make look higher: on these it can hold only."""
-    on_all = data.scale.iloc[0] == "paper" or (data.sweep == _ON_ALL_FLOPS).any()
+    on_all = data.scale.iloc[0] == "paper" or _has_all_flops(data)
     return verdict if on_all or verdict == HELD else NOT_TESTABLE
 
 

@@ -143,6 +143,16 @@ def test_what_sd_cfr_ends_with_on_all_flops_is_judged_and_the_ratio_is_of_the_sa
     assert "SD-CFR, ours, all flops" in module.draw(measured).axes[0].get_legend_handles_labels()[1]
 
 
+def test_of_one_seed_on_all_flops_a_point_is_drawn_and_nothing_judged():
+    data = made_up(60.0, 50.0)
+    where: dict[str, Any] = {"sweep": "sd_cfr_on_all_flops", "algorithm": "deep_cfr"}
+    on_all = rows("sd_cfr", "exploitability", {450: 45.0}, **where)
+    measured = pd.concat([data, on_all[on_all.seed == 1]], ignore_index=True)
+    assert verdicts(module, measured) == verdicts(module, data)
+    assert module.table(measured) == module.table(data)
+    assert "SD-CFR, ours, all flops, seed 1" in module.draw(measured).axes[0].get_legend_handles_labels()[1]
+
+
 def with_abstractions(deep_cfr: float, bucketed: dict[float, float], lossless: dict[int, float]) -> pd.DataFrame:
     """Deep CFR ends after 60 nodes (`read_out`); abstractions have a value throughout, to 100 nodes."""
     of = {buckets: {1: value, 100: value} for buckets, value in bucketed.items()} | {inf: lossless}
