@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -328,8 +329,8 @@ def _composed(jobs: Sequence[Sequence[str]]) -> tuple[list[DictConfig], list[str
     for job in jobs:
         shared = tuple(override for override in job if override not in values)
         if shared not in composed:
-            check_choices(shared)
-            composed[shared], note = with_defaults([*_SEARCHED, *shared], [CONF, *_FOLDERS])
+            # A folder of the user's may have changed since.
+            composed[shared], note = (_composed_of_folders if _FOLDERS else _composed_once)(shared)
             notes |= dict.fromkeys([note] if note else [])
         config = composed[shared].copy()
         try:
@@ -340,6 +341,18 @@ def _composed(jobs: Sequence[Sequence[str]]) -> tuple[list[DictConfig], list[str
             raise
         configs.append(config)
     return configs, list(notes)
+
+
+def _composed_of_folders(overrides: tuple[str, ...]) -> tuple[DictConfig, str]:
+    """A configuration with its game's defaults, and what is to be said of them."""
+    check_choices(overrides)
+    return with_defaults([*_SEARCHED, *overrides], [CONF, *_FOLDERS])
+
+
+@lru_cache(maxsize=128)
+def _composed_once(overrides: tuple[str, ...]) -> tuple[DictConfig, str]:
+    """The same of the package's own files, not to be changed: trials, targets and references ask for it repeatedly."""
+    return _composed_of_folders(overrides)
 
 
 def _run(cfg: DictConfig, job: Sequence[str]) -> Run:

@@ -7,6 +7,7 @@ import shlex
 from dataclasses import replace
 
 import pytest
+from hydra import compose
 
 from repro.config.jobs import jobs_of
 from repro.config.keys import as_plain, evaluation_key, from_plain, training_key
@@ -15,7 +16,7 @@ from repro.errors import ReproError
 from repro.evaluation.base import Costs
 from repro.evaluation.measures import Exploitability, Match
 from repro.planned import Run, stages
-from repro.planning import _composing, check_scale, plan
+from repro.planning import _composing, _run, check_scale, plan
 from tests.helpers.commands import SMALL, call_here, configs, key_of
 
 # -- keys ------------------------------------------------------------------------------------------------------------
@@ -98,12 +99,26 @@ def test_a_sweep_plans_what_its_runs_alone_would_be():
     ("+algorithm.readouts.mine={kind: ensemble, capacity: 5}", "algorithm.readouts.mine.capacity=3,null"),
     ("evaluation=[exploitability]", "evaluation.exploitability.boards=null,30"),
 ])  # fmt: skip
-def test_values_of_a_sweep_are_what_they_would_be_alone(swept):
-    fixed = ("experiment=fhp_limit", "scale=laptop")
+def test_values_of_a_sweep_are_what_hydra_alone_composes(swept):
+    fixed = ("experiment=fhp_limit", "scale=laptop", "algorithm.iterations=20", "output_dir=/tmp/a")
     with _composing(None):
         jobs = jobs_of([*fixed, *swept], True)
-    together = [as_plain(config) for config in configs(*fixed, *swept)]
-    assert together == [as_plain(config) for job in jobs for config in configs(*job, multirun=False)]
+        alone = [as_plain(_run(compose("config", job), job).config) for job in jobs]
+    assert [as_plain(config) for config in configs(*fixed, *swept)] == alone
+
+
+def test_what_was_composed_before_changes_nothing():
+    """Choices are composed once in a process; what one run sets in them no other has."""
+    first = configs("experiment=fhp_limit", "scale=laptop", "algorithm.iterations=20", "output_dir=/tmp/a", "seed=3")
+    (other,) = configs("experiment=fhp_limit", "scale=laptop", multirun=False)
+    with _composing(None):
+        alone = _run(compose("config", chosen := ["experiment=fhp_limit", "scale=laptop"]), chosen).config
+    assert as_plain(other) == as_plain(alone) != as_plain(first[0])
+
+
+def test_defaults_of_a_game_are_told_of_every_run():
+    notes = [plan([*SMALL[:2], f"seed={seed}", f"output_dir=/tmp/{seed}"], False).notes for seed in (0, 1)]
+    assert notes[0] == notes[1] != []
 
 
 @pytest.mark.parametrize("bad", ["algorithm.value.steps=10,x", "algorithm.value.step=10,20", "network.none=1,2"])

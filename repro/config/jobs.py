@@ -20,7 +20,8 @@ MOST_RUNS = 10_000
 MOST_AT_ONCE = 1024
 """Runs that can be done at once."""
 
-_SEED = re.compile("seed=(0|[1-9][0-9]*)")
+_OF_A_RUN = re.compile("seed=(0|[1-9][0-9]*)|output_dir=/[A-Za-z0-9_./-]*")
+"""Keys that neither a game has defaults of nor any choice depends on, with one plain value."""
 _VALUE = re.compile(r"[a-z_]+(\.[a-z_0-9]+)+=[-+.\w]+")
 """A key that is no group, with one plain value."""
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./-]*")
@@ -86,14 +87,13 @@ def is_about_launching(override: str) -> bool:
 
 
 def set_afterwards(jobs: Sequence[Sequence[str]], settled: bool) -> frozenset[str]:
-    """Overrides by which jobs differ, and which choose nothing: setting their keys is all that Hydra would do.
+    """Overrides that choose nothing: setting their keys in what is composed without them is all that Hydra would do.
 
     Args:
         settled: whether nothing is looked for that a game has by default, of which is said what no override has; else
-            these are seeds alone.
+            these are seeds and folders alone.
     """
     everything = set().union(*jobs)
-    swept = everything - set(jobs[0]).intersection(*jobs)
     spelled = {override: override.partition("=")[0] for override in everything}
 
     def stands_alone(override: str) -> bool:
@@ -104,8 +104,8 @@ def set_afterwards(jobs: Sequence[Sequence[str]], settled: bool) -> frozenset[st
 
     return frozenset(
         override
-        for override in swept
-        if (_SEED.fullmatch(override) or (settled and _VALUE.fullmatch(override))) and stands_alone(override)
+        for override in everything
+        if (_OF_A_RUN.fullmatch(override) or (settled and _VALUE.fullmatch(override))) and stands_alone(override)
     )
 
 
