@@ -1,6 +1,6 @@
 """How accurate labels of subgames are, beside what DEVN asks of its own (Sec. 6).
 
-The paper's criterion is in `repro.subgames.labels`, which measures it.
+`repro.subgames.labels` measures them, in how many subgames they are below the paper's limits, too.
 """
 
 from __future__ import annotations

@@ -135,7 +135,8 @@ def _on_all_flops(data: pd.DataFrame) -> pd.DataFrame:
 
 def _has_all_flops(data: pd.DataFrame) -> bool:
     """Whether every seed's SD-CFR was measured on all flops apart: of some seeds alone nothing is judged."""
-    return len(_on_all_flops(data)) == len(exploitability(data, "sd_cfr"))
+    seeds = exploitability(data, "sd_cfr").index
+    return len(seeds) > 0 and bool(seeds.isin(_on_all_flops(data).index).all())
 
 
 def _of(data: pd.DataFrame, metric: str, readout: str) -> pd.DataFrame:
@@ -184,7 +185,7 @@ def draw_curves(axes: Axes, data: pd.DataFrame) -> None:
         style.curve(axes, steps, runs.to_numpy(), colour=colour, label=label, floor=1.0)
     ends = _on_all_flops(data)
     if ends.size:
-        seeds = "" if _has_all_flops(data) else f", seed {', '.join(map(str, ends.index))}"
+        seeds = "" if _has_all_flops(data) else f", seed(s) {', '.join(map(str, ends.index))}"
         colour, label = style.COLOURS["sd_cfr"], f"{style.NAMES['sd_cfr']}, ours, all flops{seeds}"
         axes.plot(ends.columns, ends.mean(), "o", color=colour, markersize=5, label=label)
     exact = shown[-1]

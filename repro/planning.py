@@ -57,9 +57,7 @@ _PUBLISHED = ("custom", "paper")
 _LAUNCHED_WITH = ("plan", "number", "folder", "hydra")
 """Keys of `conf/launch.yaml`, and Hydra's own."""
 _KEYS: dict[tuple[str, ...], str] = {}
-_REFERENCED: dict[tuple[str, ...], DictConfig] = {}
-"""Keys and configurations of referenced runs. A reference is resolved many times while its run is planned, and
-composing takes long."""
+"""Of referenced runs: a reference is resolved many times while its run is planned."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ def plan(overrides: Sequence[str], multirun: bool, config_dir: str | None = None
         config_dir: a folder of further configurations, whose algorithms and games may be files outside the package.
 
     Raises:
-        ReproError: one sentence about the first thing that is wrong.
+        ReproError: one sentence about one thing that is wrong.
     """
     with _composing(config_dir, overrides):
         _check_launching(overrides)
@@ -281,6 +279,10 @@ def _composing(config_dir: str | None, overrides: Sequence[str] = ()) -> Iterato
     global _SEARCHED, _FOLDERS
     _SEARCHED = [] if config_dir is None else [_searchpath(config_dir)]
     _FOLDERS = [] if config_dir is None else [Path(config_dir).absolute()]
+    if _FOLDERS:
+        # Its files may have changed since.
+        _chosen.cache_clear()
+        _KEYS.clear()
     with initialize_config_dir(str(CONF), version_base="1.3"):
         try:
             yield
@@ -319,20 +321,16 @@ def _searchpath(config_dir: str) -> str:
 def _composed(jobs: Sequence[Sequence[str]]) -> tuple[list[DictConfig], list[str]]:
     """A configuration per job, and what is to be said of them.
 
-    Jobs that differ by values alone are composed once, which takes time, and are given theirs afterwards.
+    What they choose is composed once, which takes time; values that choose nothing are set afterwards.
     """
     values = set_afterwards(jobs, all(map(is_settled, jobs)))
     parser = OverridesParser.create()
-    composed: dict[tuple[str, ...], DictConfig] = {}
     notes: dict[str, None] = {}
     configs = []
     for job in jobs:
-        shared = tuple(override for override in job if override not in values)
-        if shared not in composed:
-            # A folder of the user's may have changed since.
-            composed[shared], note = (_composed_of_folders if _FOLDERS else _composed_once)(shared)
-            notes |= dict.fromkeys([note] if note else [])
-        config = composed[shared].copy()
+        cfg, note = _chosen((*_SEARCHED, *(override for override in job if override not in values)))
+        notes |= dict.fromkeys([note] if note else [])
+        config = cfg.copy()
         try:
             for override in parser.parse_overrides([override for override in job if override in values]):
                 OmegaConf.update(config, override.key_or_group, override.value())
@@ -343,16 +341,15 @@ def _composed(jobs: Sequence[Sequence[str]]) -> tuple[list[DictConfig], list[str
     return configs, list(notes)
 
 
-def _composed_of_folders(overrides: tuple[str, ...]) -> tuple[DictConfig, str]:
-    """A configuration with its game's defaults, and what is to be said of them."""
+@lru_cache(maxsize=256)
+def _chosen(overrides: tuple[str, ...]) -> tuple[DictConfig, str]:
+    """A configuration with its game's defaults, not to be changed, and what is to be said of these.
+
+    It is composed once as long as the files are the package's: runs of a sweep, sweeps of a target, and references to
+    runs ask for the same ones.
+    """
     check_choices(overrides)
-    return with_defaults([*_SEARCHED, *overrides], [CONF, *_FOLDERS])
-
-
-@lru_cache(maxsize=128)
-def _composed_once(overrides: tuple[str, ...]) -> tuple[DictConfig, str]:
-    """The same of the package's own files, not to be changed: trials, targets and references ask for it repeatedly."""
-    return _composed_of_folders(overrides)
+    return with_defaults(overrides, [CONF, *_FOLDERS])
 
 
 def _run(cfg: DictConfig, job: Sequence[str]) -> Run:
@@ -473,10 +470,9 @@ def _key_of(*overrides: Any, _root_: DictConfig) -> str:
     composed = (*_SEARCHED, *overrides)
     named = (*composed, *(f"{key}={value}" for key, value in same.items()))
     if named not in _KEYS:
-        if composed not in _REFERENCED:
-            with nullcontext() if GlobalHydra().is_initialized() else _composing(None):
-                _REFERENCED[composed], _ = with_defaults(composed, [CONF, *_FOLDERS])
-        _KEYS[named] = training_key(settings(OmegaConf.merge(_REFERENCED[composed], same)))  # type: ignore[arg-type]
+        with nullcontext() if GlobalHydra().is_initialized() else _composing(None):
+            cfg, _ = _chosen(composed)
+        _KEYS[named] = training_key(settings(OmegaConf.merge(cfg, same)))  # type: ignore[arg-type]
     return _KEYS[named]
 
 

@@ -150,7 +150,7 @@ def test_of_one_seed_on_all_flops_a_point_is_drawn_and_nothing_judged():
     measured = pd.concat([data, on_all[on_all.seed == 1]], ignore_index=True)
     assert verdicts(module, measured) == verdicts(module, data)
     assert module.table(measured) == module.table(data)
-    assert "SD-CFR, ours, all flops, seed 1" in module.draw(measured).axes[0].get_legend_handles_labels()[1]
+    assert "SD-CFR, ours, all flops, seed(s) 1" in module.draw(measured).axes[0].get_legend_handles_labels()[1]
 
 
 def with_abstractions(deep_cfr: float, bucketed: dict[float, float], lossless: dict[int, float]) -> pd.DataFrame:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from hydra import compose
 
+from repro.config.game_defaults import with_defaults
 from repro.config.jobs import jobs_of
 from repro.config.keys import as_plain, evaluation_key, from_plain, training_key
 from repro.config.schema import ReadoutConfig
@@ -16,8 +17,8 @@ from repro.errors import ReproError
 from repro.evaluation.base import Costs
 from repro.evaluation.measures import Exploitability, Match
 from repro.planned import Run, stages
-from repro.planning import _composing, _run, check_scale, plan
-from tests.helpers.commands import SMALL, call_here, configs, key_of
+from repro.planning import CONF, _composing, _run, check_scale, plan
+from tests.helpers.commands import SMALL, call_here, configs, key_of, planned
 
 # -- keys ------------------------------------------------------------------------------------------------------------
 
@@ -105,6 +106,34 @@ def test_values_of_a_sweep_are_what_hydra_alone_composes(swept):
         jobs = jobs_of([*fixed, *swept], True)
         alone = [as_plain(_run(compose("config", job), job).config) for job in jobs]
     assert [as_plain(config) for config in configs(*fixed, *swept)] == alone
+
+
+@pytest.mark.parametrize("typed", [
+    ("experiment=figure1", "scale=laptop", "output_dir=/tmp/a", "output_dir=b"),
+    ("game=kuhn", "output_dir=/tmp/a", "output_dir='/tmp/my runs'"), ("game=kuhn", "output_dir=b", "output_dir=/tmp/a"),
+    ("game=kuhn", "seed=5", "seed=07"), ("game=kuhn", "seed=07", "seed=5"), ("game=kuhn", "seed=5", "seed=6"),
+    ("experiment=figure1", "scale=laptop", "algorithm.value.steps=5", "algorithm.value.steps= 6"),
+    ("experiment=figure1", "algorithm.value.steps=5", "algorithm.value.steps='${algorithm.average.steps}'"),
+    ("experiment=figure1", "algorithm.value.steps='${algorithm.average.steps}'", "algorithm.value.steps=5"),
+])  # fmt: skip
+def test_of_a_key_that_is_typed_twice_the_last_value_counts_as_hydra_has_it(typed):
+    with _composing(None):
+        alone = _run(with_defaults(typed, [CONF])[0], typed).config
+    assert as_plain(planned(*typed).config) == as_plain(alone)
+
+
+def test_of_values_typed_twice_one_that_cannot_be_is_told():
+    with pytest.raises(ReproError, match="seed is -1; it must be at least 0"):
+        planned("game=kuhn", "seed=5", "seed=-1")
+
+
+def test_files_of_a_folder_of_ones_own_may_change_in_a_process(tmp_path):
+    file = tmp_path / "experiment" / "mine.yaml"
+    file.parent.mkdir()
+    for steps in (7, 8):
+        file.write_text(f"# @package _global_\nalgorithm: {{value: {{steps: {steps}}}}}\n")
+        (run,) = plan(["experiment=mine", "seed=1"], False, str(tmp_path)).runs
+        assert run.config.algorithm.value.steps == steps
 
 
 def test_what_was_composed_before_changes_nothing():

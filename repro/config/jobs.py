@@ -90,23 +90,25 @@ def set_afterwards(jobs: Sequence[Sequence[str]], settled: bool) -> frozenset[st
     """Overrides that choose nothing: setting their keys in what is composed without them is all that Hydra would do.
 
     Args:
-        settled: whether nothing is looked for that a game has by default, of which is said what no override has; else
-            these are seeds and folders alone.
+        settled: whether no defaults of a game are looked for; else a note names those that are taken and nobody typed,
+            so that all values must be composed, and only seeds and folders are set afterwards.
     """
     everything = set().union(*jobs)
+    plain = {o for o in everything if _OF_A_RUN.fullmatch(o) or (settled and _VALUE.fullmatch(o))}
     spelled = {override: override.partition("=")[0] for override in everything}
 
     def stands_alone(override: str) -> bool:
-        """Whether no other is about the same key, a part of it, or what it is a part of."""
+        """Whether no other that is composed, or of another key, is about this key, a part of it, or what it is a part
+        of: of values that are all set afterwards the last counts."""
         key = f"{spelled[override]}."
-        others = {f"{other.lstrip('+~')}." for other in set(spelled.values()) - {spelled[override]}}
+        others = {
+            f"{spelled[other].lstrip('+~')}."
+            for other in everything
+            if other not in plain or spelled[other] != spelled[override]
+        }
         return not any(key.startswith(other) or other.startswith(key) for other in others)
 
-    return frozenset(
-        override
-        for override in everything
-        if (_OF_A_RUN.fullmatch(override) or (settled and _VALUE.fullmatch(override))) and stands_alone(override)
-    )
+    return frozenset(override for override in plain if stands_alone(override))
 
 
 def quoted(text: str) -> str:
