@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -71,7 +71,7 @@ class Learned:
 
 NETWORKS = Learned("networks")
 OTHERS = (
-    Learned("few_buckets", "fewer buckets (half the turns)", "fewer buckets", "few_", False),
+    Learned("few_buckets", "fewer buckets", "fewer buckets", "few_", False),
     Learned("met", "rivers of play", "rivers of play", "met_"),
     Learned("sharp", "sharper labels", "sharper labels", "sharp_", False),
     Learned("longer", "three times as long", "networks that learned three times as long", "longer_"),
@@ -94,8 +94,16 @@ LEAVES = {
 
 
 def present(data: pd.DataFrame) -> dict[str, Shown]:
-    """The rows that were played: not all are at every scale."""
-    return {leaves: shown for leaves, shown in LEAVES.items() if shown.sweep in set(data.sweep)}
+    """The rows that were played, which not all are at every scale; of fewer turns than others are the name says so."""
+    there = {leaves: shown for leaves, shown in LEAVES.items() if shown.sweep in set(data.sweep)}
+    played = {leaves: turns(data, leaves, UNSAFE).shape[1] for leaves in there}
+    most = max(played.values())
+    return {
+        leaves: shown
+        if played[leaves] == most
+        else replace(shown, name=f"{shown.name} ({played[leaves]} of {most} turns)")
+        for leaves, shown in there.items()
+    }
 
 
 def turns(data: pd.DataFrame, leaves: str, metric: str) -> pd.DataFrame:
