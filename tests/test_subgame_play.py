@@ -313,6 +313,15 @@ def test_figure13_judges_by_fresh_seeds_what_the_others_suggested():
     assert len(more) == len(before) + 4
 
 
+def test_rows_of_fewer_turns_say_of_how_many():
+    names = {leaves: shown.name for leaves, shown in leaves_played.present(figures_data()).items()}
+    assert names["devn"] == "DEVN"
+    assert names["few_devn"] == "DEVN, fewer buckets (2 of 4 turns)"
+    data = figures_data()
+    as_many = data[~data.metric.str.endswith(("turn_002", "turn_003"))]
+    assert leaves_played.present(as_many)["few_devn"].name == "DEVN, fewer buckets"
+
+
 def test_figure13_is_drawn_and_tabulated():
     data = figure13.select(figures_data())
     assert len(figure13.draw(data).axes) == 3
