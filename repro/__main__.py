@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+from repro.suggestions import did_you_mean
 
 _PACKAGE = Path(__file__).parent
 _INNER = ("processes",)
@@ -23,8 +26,14 @@ def commands() -> dict[str, str]:
     return said
 
 
-def main() -> int:
-    """Entry point; returns the exit status."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status: 0, or 2 if it was given words, which it takes none of."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if words and words[0] not in ("-h", "--help"):
+        hint = did_you_mean(f"repro.{words[0]}", [f"repro.{name}" for name in commands()])
+        hint = f"; the command is python -m repro.{words[0]}" if words[0] in commands() else hint
+        print(f"error: python -m repro takes no {words[0]!r}{hint}; alone it lists the commands.", file=sys.stderr)
+        return 2
     for name, line in commands().items():
         print(f"  {name:10} {line.replace('`', '')}")
     print("`python -m repro.NAME --help` says more; figures are made by `make`, which lists them.")

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m repro.compare", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("A", help="key of a run, or several seeds: KEY,KEY")
-    parser.add_argument("B", help="likewise")
+    parser.add_argument("B", help="what it is compared with, likewise")
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder (default: %(default)s)")
     parser.add_argument("--all", action="store_true", help="show metrics of the trainings themselves, too")
     options = parser.parse_args(arguments)

@@ -90,9 +90,9 @@ def _check_options(words: Sequence[str]) -> None:
     known = [*_HYDRAS, *_parser().options()]
     for word in (word.partition("=")[0] for word in words if word.startswith("--")):
         if word not in known:
-            raise ReproError(
-                f"{word} is unknown{did_you_mean(word, known)}; --help and --hydra-help list what there is."
-            )
+            # As other commands have it.
+            hint = " (a run's is output_dir=FOLDER)" if word == "--output" else did_you_mean(word, known)
+            raise ReproError(f"{word} is unknown{hint}; --help and --hydra-help list what there is.")
 
 
 @stoppable(CAN_BE_REPEATED)

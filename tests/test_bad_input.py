@@ -327,6 +327,7 @@ print(status, *({"torch", "pandas", "mlflow", "numba", "matplotlib"} & sys.modul
             "compare", "evaluate", "figure", "predict", "report.__main__", "rerun", "runs", "tune", "ui", "verify",
         )),
         ("runs --otput x", "--otput is unknown (did you mean --output?)"),
+        ("run --output x", "--output is unknown (a run's is output_dir=FOLDER); "),
         ("rerun abc --output .", "there is no run with the key 'abc'."),
         ("compare abc abd --output .", "A: in "),
         ("compare abc abd --output none", "A: --output is 'none'; there is no such folder."),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from repro import __main__ as list_of_commands
 from repro.games import load
 from repro.planning import plan
 from repro.policies import save_strategy, uniform
@@ -64,6 +65,15 @@ def test_the_list_of_commands_has_those_that_they_name():
     named = set(re.findall(r"python -m repro\.(\w+)", TEXT))
     assert {"run", "compare", "bench"} <= named <= listed
     assert all(line[13:].strip() for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [("run", "; the command is python -m repro.run; "), ("comparee", " (did you mean repro.compare?); ")],
+)
+def test_a_command_after_a_space_is_told_how_it_is_written(word, hint, capsys):
+    assert list_of_commands.main([word]) == 2
+    assert capsys.readouterr().err == f"error: python -m repro takes no {word!r}{hint}alone it lists the commands.\n"
 
 
 def test_make_knows_the_variables_that_they_name():
