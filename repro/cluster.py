@@ -69,7 +69,7 @@ class ClusterConfig:
     # Jobs of an array, among which runs are dealt. null: as many as go on at once (--jobs).
     most_jobs: int | None = between(1, 100_000, None)
     # How many times a job goes on after its time limit. A preempted one always does.
-    max_num_timeout: int = at_least(0, 3)
+    max_num_timeout: int = at_least(0, 100)
     # What each job is called, and asks for.
     name: str = label("repro")
     timeout_min: int = at_least(1, 1440)
