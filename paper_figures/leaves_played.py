@@ -98,12 +98,8 @@ def present(data: pd.DataFrame) -> dict[str, Shown]:
     there = {leaves: shown for leaves, shown in LEAVES.items() if shown.sweep in set(data.sweep)}
     played = {leaves: turns(data, leaves, UNSAFE).shape[1] for leaves in there}
     most = max(played.values())
-    return {
-        leaves: shown
-        if played[leaves] == most
-        else replace(shown, name=f"{shown.name} ({played[leaves]} of {most} turns)")
-        for leaves, shown in there.items()
-    }
+    fewer = {leaves: f" ({count} of {most} turns)" for leaves, count in played.items() if count < most}
+    return {leaves: replace(shown, name=shown.name + fewer.get(leaves, "")) for leaves, shown in there.items()}
 
 
 def turns(data: pd.DataFrame, leaves: str, metric: str) -> pd.DataFrame:

@@ -29,12 +29,14 @@ def commands() -> dict[str, str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, or 2 if it was given words, which it takes none of."""
     words = sys.argv[1:] if arguments is None else arguments
+    known = commands()
     if words and words[0] not in ("-h", "--help"):
-        hint = did_you_mean(f"repro.{words[0]}", [f"repro.{name}" for name in commands()])
-        hint = f"; the command is python -m repro.{words[0]}" if words[0] in commands() else hint
+        meant = f"repro.{words[0]}"
+        is_one = words[0] in known
+        hint = f"; the command is python -m {meant}" if is_one else did_you_mean(meant, [f"repro.{n}" for n in known])
         print(f"error: python -m repro takes no {words[0]!r}{hint}; alone it lists the commands.", file=sys.stderr)
         return 2
-    for name, line in commands().items():
+    for name, line in known.items():
         print(f"  {name:10} {line.replace('`', '')}")
     print("`python -m repro.NAME --help` says more; figures are made by `make`, which lists them.")
     return 0

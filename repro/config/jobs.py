@@ -20,11 +20,11 @@ MOST_RUNS = 10_000
 MOST_AT_ONCE = 1024
 """Runs that can be done at once."""
 
-_OF_A_RUN = re.compile("seed=(0|[1-9][0-9]*)|output_dir=/[A-Za-z0-9_./-]*")
+_PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./-]*")
+_OF_A_RUN = re.compile(f"seed=(0|[1-9][0-9]*)|output_dir={_PLAIN_PATH.pattern}")
 """Keys that neither a game has defaults of nor any choice depends on, with one plain value."""
 _VALUE = re.compile(r"[a-z_]+(\.[a-z_0-9]+)+=[-+.\w]+")
 """A key that is no group, with one plain value."""
-_PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./-]*")
 _A_LIST = "a list is one value, in brackets, such as [0,1]"
 
 
