@@ -125,12 +125,23 @@ class Seed:
         self.rows.begin(after)
         self.catch_up()
 
-    def report(self, training: Training, measured: Measured) -> None:
-        """Note an epoch: in the training's folder, then in MLflow."""
+    def note(self, training: Training) -> Snapshot | None:
+        """Note an epoch, in the training's folder and in MLflow; what is left of it, where a snapshot is due."""
+        self.record.wall_seconds, self.record.iteration = training.wall_seconds, training.iteration
+        self.record.cpu_seconds = training.cpu_seconds or 0.0
         self.rows.append(training.iteration, training.metrics)
         self.mlflow.log(TRAINING, training.metrics, training.iteration)
+        if not training.is_due:
+            return None
+        snapshot = training.snapshot()
+        assert training.snapshots is not None
+        training.snapshots.write(snapshot)
+        return snapshot
+
+    def report(self, measured: Measured, iteration: int) -> None:
+        """Log in MLflow what was measured of an iteration."""
         for readout, metrics in measured.items():
-            self.mlflow.log(readout, metrics, training.iteration)
+            self.mlflow.log(readout, metrics, iteration)
 
     def catch_up(self) -> None:
         """Log in MLflow what the folder has of the training and its read-outs, and MLflow lacks."""

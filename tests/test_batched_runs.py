@@ -120,18 +120,22 @@ def test_what_is_finished_together_is_finished_alone(straight):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "moment", ["after an iteration", "trained, none noted", "trained, one noted", "one exported", "one closed"]
-)
+    "moment",
+    [
+        "after an iteration", "one measured after the last", "trained, none noted", "trained, one noted",
+        "one exported", "one closed",
+    ],
+)  # fmt: skip
 def test_a_batched_run_that_dies_is_continued(straight, tmp_path, monkeypatch, moment):
     calls: list[object] = []
     write = records.write
 
-    def die_at_the_second_call(done: Any) -> Any:
-        def called(*arguments: Any) -> None:
+    def die_at_call(number: int, done: Any) -> Any:
+        def called(*arguments: Any) -> Any:
             calls.append(arguments)
-            if len(calls) > 1:
+            if len(calls) == number:
                 os._exit(9)
-            done(*arguments)
+            return done(*arguments)
 
         return called
 
@@ -147,13 +151,15 @@ def test_a_batched_run_that_dies_is_continued(straight, tmp_path, monkeypatch, m
 
     with monkeypatch.context() as patched:
         if moment == "after an iteration":
-            patched.setattr(training.Reporting, "_report", die_at_the_second_call(training.Reporting._report))
+            patched.setattr(training.Reporting, "_report", die_at_call(2, training.Reporting._report))
+        elif moment == "one measured after the last":
+            patched.setattr(training.Reporting, "_measured", die_at_call(4, training.Reporting._measured))
         elif moment.startswith("trained"):
             patched.setattr(records, "write", die_with_so_many_trained(int("one" in moment.split(", ")[1].split())))
         elif moment == "one exported":
-            patched.setattr(Seed, "_leave_files", die_at_the_second_call(Seed._leave_files))
+            patched.setattr(Seed, "_leave_files", die_at_call(2, Seed._leave_files))
         else:
-            patched.setattr(MLflowRuns, "finish", die_at_the_second_call(MLflowRuns.finish))
+            patched.setattr(MLflowRuns, "finish", die_at_call(2, MLflowRuns.finish))
         assert done_in_a_child(tmp_path, "seeds=[0,1]") == 9
     with monkeypatch.context() as patched:
         if moment != "after an iteration":

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 
+from repro.evaluation import averages
 from repro.measuring import Measuring
 from repro.tracking import record as records
 from repro.tracking.progress import Job, Watcher, console
@@ -65,20 +67,42 @@ def test_that_a_snapshot_is_being_measured_is_said_while_it_is(tmp_path, capsys,
     assert "[first 1/4 measuring iteration 2]" in watcher._summary([running])
 
 
-def test_what_is_being_measured_is_said(tmp_path, monkeypatch):
-    """While training, and of what is measured later."""
-    seen: list[str] = []
+@pytest.fixture
+def seen(monkeypatch):
+    """What records of runs say while they are done."""
+    messages: list[str] = []
     write = records.write
 
     def written(folder, record, sync=False):
         write(folder, record, sync)
-        seen.append(record.message)
+        messages.append(record.message)
 
-    overrides = ["game=kuhn", "algorithm=cfr", "algorithm.iterations=4", "algorithm.snapshot_every=2"]
     monkeypatch.setattr(records, "write", written)
+    return messages
+
+
+def test_what_is_being_measured_is_said(tmp_path, seen):
+    """While training, and of what is measured later."""
+    overrides = ["game=kuhn", "algorithm=cfr", "algorithm.iterations=4", "algorithm.snapshot_every=2"]
     assert executed(*overrides, f"output_dir={tmp_path}") == records.FINISHED
     assert "measuring iteration 2: exploitability of cfr" in seen
     later = ["evaluation=[exploitability,strategy]"]
     assert executed(*overrides, *later, f"output_dir={tmp_path}") == records.FINISHED
     assert "measured 0 of 2 snapshots, now strategy of cfr" in seen
     assert "measured 1 of 2 snapshots, now strategy of cfr" in seen
+
+
+def test_of_a_large_game_it_is_said_how_many_members_are_averaged(tmp_path, seen, monkeypatch):
+    monkeypatch.setattr(averages, "_MOST_KEPT_ROWS", 0)
+    overrides = ["game=kuhn", "algorithm=sd_cfr", "algorithm.iterations=4", "algorithm.snapshot_every=2"]
+    assert executed(*overrides, f"output_dir={tmp_path}") == records.FINISHED
+    members = [f"sd_cfr, player {player}, member {number} of 4" for player in (0, 1) for number in (3, 4)]
+    said = [message for message in seen if message.startswith("measuring iteration 4: ")]
+    assert said == [f"measuring iteration 4: exploitability of {words}" for words in ("sd_cfr", *members)]
+
+
+def test_nothing_is_said_to_be_left_where_only_the_last_iteration_is_measured(tmp_path):
+    watcher = Watcher([Job("run", tmp_path)], "", parallel=1)
+    last = RunRecord(state=records.RUNNING, iteration=10, iterations=10, seconds_per_iteration=2.0, message="measuring")
+    assert "left" not in watcher._summary([last])
+    assert "left" in watcher._summary([replace(last, iteration=9)])

@@ -16,8 +16,10 @@ import pytorch_lightning as pl
 from omegaconf import OmegaConf
 
 from repro import executing
+from repro.algorithms.deep_cfr import DeepCFR
 from repro.evaluation import nash_conv
 from repro.games import load
+from repro.measuring import Measuring
 from repro.one_seed import Seed
 from repro.planning import plan
 from repro.policies import load_strategy
@@ -264,12 +266,16 @@ def test_a_sweep_goes_on_when_one_run_fails(tmp_path):
     assert any(run.data.tags.get("repro.message", "").startswith("iteration 1: the value network") for run in trainings)
 
 
-@pytest.mark.parametrize("moment", ["after the last iteration", "trained, not exported", "runs not closed"])
+@pytest.mark.parametrize(
+    "moment", ["measuring the last iteration", "after the last iteration", "trained, not exported", "runs not closed"]
+)
 def test_killed_at_the_very_end(straight, tmp_path, monkeypatch, moment):
-    """The windows between the last iteration and the end, each hit on purpose."""
+    """The windows between the last iteration and the end, each hit on purpose: nothing is trained again."""
     (run,) = plan([*SMALL, f"output_dir={tmp_path}"], multirun=False).runs
     with monkeypatch.context() as patched:
-        if moment == "after the last iteration":
+        if moment == "measuring the last iteration":
+            patched.setattr(Measuring, "measure", _measure_or_die)
+        elif moment == "after the last iteration":
             patched.setattr(pl.Trainer, "fit", _fit_and_die)
         elif moment == "trained, not exported":
             patched.setattr(Seed, "_leave_files", lambda *_: os._exit(9))
@@ -277,20 +283,30 @@ def test_killed_at_the_very_end(straight, tmp_path, monkeypatch, moment):
             patched.setattr(MLflowRuns, "finish", lambda *_: os._exit(9))
         code = in_a_child(lambda: executing.execute(run.configs, run.labels))
     assert code == 9
-    assert executing.execute(run.configs, run.labels) == records.FINISHED
+    trained = records.read(only_folder(tmp_path)).wall_seconds
+    with monkeypatch.context() as patched:
+        patched.setattr(DeepCFR, "advance", None)
+        assert executing.execute(run.configs, run.labels) == records.FINISHED
     pd.testing.assert_frame_equal(results(tmp_path, SMALL), results(straight, SMALL))
+    assert records.read(only_folder(tmp_path)).wall_seconds == trained > 0
     assert (only_folder(tmp_path) / "sd_cfr" / "strategy.csv").exists()
     assert "mA/g" in records.read(only_folder(tmp_path)).headline
     assert {r.info.status for r in tracked(tmp_path)[1]} == {"FINISHED"}
     assert executing.execute(run.configs, run.labels) == records.SKIPPED
 
 
-_FIT = pl.Trainer.fit
+_FIT, _MEASURE = pl.Trainer.fit, Measuring.measure
 
 
 def _fit_and_die(*arguments, **keywords):
     _FIT(*arguments, **keywords)
     os._exit(9)
+
+
+def _measure_or_die(measuring, snapshot):
+    if snapshot.iteration == measuring.config.algorithm.iterations:
+        os._exit(9)
+    return _MEASURE(measuring, snapshot)
 
 
 @pytest.mark.usefixtures("_with_database")

@@ -6,7 +6,7 @@ nothing is computed again: in small games their strategies are kept, in large on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -98,30 +98,36 @@ class Averages:
         # One for all members that are asked about together: in a large game it is gigabytes, a second to get.
         self._members_table: Tensor | None = None
 
-    def table(self, seats: Sequence[Seat]) -> Tensor:
-        """`[rows, actions]` float64 what both seats play, proper probabilities; a mixture's is its average."""
+    def table(self, seats: Sequence[Seat], tell: Callable[[str], None] = lambda _: None) -> Tensor:
+        """`[rows, actions]` float64 what both seats play, proper probabilities; a mixture's is its average.
+
+        Args:
+            tell: told how far it is with a mixture in a large game, where every member can take half a minute.
+        """
         rows, actions = self._rows, self._rows.game.num_actions
         # One player's part after the other: of a large game each takes a gigabyte.
         table = torch.empty(len(rows.infosets), actions, dtype=torch.float64, device=rows.infosets.device)
         for player, seat in enumerate(seats):
-            table[rows.player_slice[player]] = self._of_seat(seat, player)
+            table[rows.player_slice[player]] = self._of_seat(seat, player, tell)
         self._members_table = None
         return rows.proper(table)
 
-    def _of_seat(self, seat: Seat, player: int) -> Tensor:
+    def _of_seat(self, seat: Seat, player: int, tell: Callable[[str], None]) -> Tensor:
         if isinstance(seat, Mixture):
-            return self._average(seat, player)
+            return self._average(seat, player, tell)
         # Other ensembles have no average that could be taken.
         assert not isinstance(seat, Ensemble)
         return seat.probabilities(self._infosets[player])
 
-    def _average(self, mixture: Mixture, player: int) -> Tensor:
-        weights = mixture.weight.tolist()
-        if len(self._rows.infosets) <= _MOST_KEPT_ROWS:
+    def _average(self, mixture: Mixture, player: int, tell: Callable[[str], None]) -> Tensor:
+        weights, is_small = mixture.weight.tolist(), len(self._rows.infosets) <= _MOST_KEPT_ROWS
+        if is_small:
             average, first = self._fresh(player), 0
         else:
             average, first = self._continued(player, list(mixture.members))
         for position in range(first, len(weights)):
+            if not is_small:
+                tell(f"player {player}, member {position + 1} of {len(weights)}")
             average.add(weights[position], *self._member(mixture, position, player))
         return average.strategy()
 

@@ -81,6 +81,10 @@ class Subject:
             self._seats[readout] = self.readouts[readout].seats(self.snapshot)
         return self._seats[readout]
 
+    def telling(self, what: str) -> Callable[[str], None]:
+        """`tell` for a part of a measurement that says how far it is itself."""
+        return lambda words: self.tell(f"{what}, {words}")
+
     def draws(self, purpose: str, player: int = 0) -> torch.Generator:
         """The generator of this snapshot for a purpose and player, on the game's device."""
         return generator(self.seed, purpose, self.snapshot.iteration, player, self.game.device)

@@ -85,7 +85,7 @@ class _Exact(Evaluation):
         rows = self._rows = self._rows or self._engine_rows(subject)
         measured = {}
         for name in self.each(subject):
-            table = self._tables.setdefault(name, Averages(rows)).table(subject.seats(name))
+            table = self._tables.setdefault(name, Averages(rows)).table(subject.seats(name), subject.telling(name))
             measured[name] = self._of_table(subject, rows, table)
         return measured
 
@@ -299,7 +299,8 @@ class Match(Evaluation):
         return {"value": exact(subject.game, ours, self._policy(subject, f"opponent {opponent}", seats))}
 
     def _policy(self, subject: Subject, whose: str, seats: Any) -> TabularPolicy:
-        return TabularPolicy(self._tables.setdefault(whose, Averages(engine_rows(subject.game))).table(seats))
+        averages = self._tables.setdefault(whose, Averages(engine_rows(subject.game)))
+        return TabularPolicy(averages.table(seats, subject.telling(whose)))
 
 
 def _content(reference: str) -> str:
@@ -395,7 +396,9 @@ class Strategy(Evaluation):
         game, measured = subject.game, {}
         cells = game.legal.nonzero().tolist()
         for name in self.each(subject):
-            table = self._tables.setdefault(name, Averages(engine_rows(game))).table(subject.seats(name))
+            table = self._tables.setdefault(name, Averages(engine_rows(game))).table(
+                subject.seats(name), subject.telling(name)
+            )
             measured[name] = {strategy_metric(game, i, a): float(table[i, a]) for i, a in cells}
         return measured
 

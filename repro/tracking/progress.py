@@ -145,8 +145,9 @@ class Watcher:
         rest = [s.remaining_seconds or 0.0 for alike in begun.values() for s in alike if s.state == RUNNING]
         seconds = sum(rest) + sum(waiting[kind] * typical for kind, typical in whole.items())
         others = sum(count for kind, count in waiting.items() if kind not in begun)
-        if not seconds and others:
-            return None, others  # Between stages, of which the next is of other kinds.
+        if not seconds:
+            # The last iterations are measured, or it is between stages, of which the next is of other kinds.
+            return None, others
         return max(seconds, max(rest, default=0.0) * self._parallel) / self._parallel, others
 
 
