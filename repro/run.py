@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from repro.arguments import Parser
-from repro.config.composed import CONF, check_first_words, one_sentence
+from repro.config.composed import CONF, check_first_words, choices_of, one_sentence
 from repro.config.declared import check_early
 from repro.config.jobs import is_about_launching
 from repro.elsewhere import Elsewhere, add_options, elsewhere
@@ -157,6 +157,8 @@ def _ask_hydra() -> int:
     from repro.config.keys import register_schemas  # noqa: PLC0415  (as above)
 
     register_schemas()
+    # What the text of --help is made of (conf/config.yaml).
+    OmegaConf.register_new_resolver("choices_of", lambda group: ", ".join(choices_of(group)), replace=True)
     try:
         _job()
     except _UnfinishedError as error:

@@ -9,6 +9,8 @@ from hydra._internal.utils import get_args_parser
 
 from repro import run
 from repro.arguments import Parser
+from repro.config.composed import CONF
+from tests.helpers.commands import call
 
 
 @pytest.fixture
@@ -69,3 +71,13 @@ def test_hydra_shows_one_run_and_no_sweep(capsys, asked):
     assert run.main(["-m", "game=kuhn", "seed=range(2)", *asked]) == 2
     shows = "error: --cfg and --info do not go with -m; leave it out, and give each key one value.\n"
     assert capsys.readouterr().err == shows
+
+
+def test_the_help_of_runs_lists_what_can_be_chosen():
+    done = call("--help")
+    assert done.returncode == 0, done.stderr
+    listed = dict(line.split("=", 1) for line in done.stdout.split("\n\n")[1].splitlines()[1:])
+    groups = {path.parent.name for path in CONF.glob("*/*.yaml")}
+    assert {key.strip() for key in listed} == groups - {"cluster", "departures", "game_defaults", "trainer", "tune"}
+    for key, names in listed.items():
+        assert names.strip().split(", ") == sorted(path.stem for path in CONF.glob(f"{key.strip()}/*.yaml"))

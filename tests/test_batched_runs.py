@@ -78,7 +78,7 @@ def _nothing_trains(monkeypatch):
         monkeypatch.setattr(model, "advance", advance)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_every_seed_leaves_what_it_leaves_alone(straight, tmp_path):
     assert planned(*SMALL, f"output_dir={straight}", "seeds=[0,1]").key == f"{key_of(*SMALL)}-with-1"
     for seed in (0, 1):
@@ -118,7 +118,7 @@ def test_what_is_finished_together_is_finished_alone(straight):
     pd.testing.assert_frame_equal(both(straight), before)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "moment",
     [
@@ -216,7 +216,7 @@ def test_nobody_cleans_where_the_checkpoints_are_that_are_gone_on_from(tmp_path,
     assert found == [False]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "begun",
     [

@@ -85,6 +85,7 @@ HARMS = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("harm", HARMS)
 def test_the_one_before_is_continued_from(straight, output, capsys, harm):
     folder = only_folder(output)
@@ -140,6 +141,7 @@ def test_what_was_set_aside_goes_when_the_training_is_finished(output):
     assert not list(folder.glob("*unusable*"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("error", "state"),
     [(OSError(errno.ESTALE, "Stale file handle"), records.INTERRUPTED), (MemoryError(), records.FAILED)],

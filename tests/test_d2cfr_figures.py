@@ -442,7 +442,7 @@ def test_nfsp_departs_from_its_paper_where_the_page_says_so():
 # -- what is compared is comparable -----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
 @pytest.mark.parametrize("target", ["figure7", "figure8", "table3"])
 def test_opponents_are_runs_of_the_same_figure_with_the_same_budget(target, scale):

@@ -128,6 +128,7 @@ def test_its_policy_networks_are_what_is_played(rectified):
     assert match.standard_error > 0
 
 
+@pytest.mark.exhaustive
 def test_resuming_equals_never_stopping(tmp_path):
     def make() -> D2CFR:
         return d2cfr(small_game(), kl_weight=0.5, policy_every=1, traversals=60, **PLAYED)

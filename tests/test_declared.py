@@ -96,7 +96,7 @@ def test_declared_schemas_have_the_keys_of_real_ones(function, real):
         assert list(keys_of(found.schema(schema.__name__))) == list(keys_of(schema))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_what_is_told_early_is_what_would_be_told_later():
     for line, early in zip(UNKNOWN, told_early(UNKNOWN), strict=True):
         with pytest.raises(ReproError) as caught:
@@ -104,6 +104,6 @@ def test_what_is_told_early_is_what_would_be_told_later():
         assert early == str(caught.value)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_nothing_else_is_told_early():
     assert told_early(TOLD_LATER) == [None] * len(TOLD_LATER)

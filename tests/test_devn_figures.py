@@ -23,7 +23,7 @@ from tests.helpers.devn import OF_SEEDS, error, expect, finished, judged, loss, 
 from tests.helpers.figures import cells, number
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_table6_judges_losses_of_the_best_networks():
     found = judged(table6, runs())
     for setting in (*BUCKETED, *UNABSTRACTED):
@@ -67,6 +67,7 @@ def test_fresh_seeds_judge_alone_once_all_settings_have_them(module):
     module.draw(module.select(with_fresh_seeds(first, fresh)))
 
 
+@pytest.mark.exhaustive
 def test_dcvns_own_step_is_judged_where_it_was_read_out():
     """Made zero-sum, DEVN's loss is 10% lower, of its best epochs; by DCVN's own step 19."""
     fresh = runs(seeds=len(FRESH_SEEDS))
@@ -97,6 +98,7 @@ def test_a_title_says_how_many_seeds_there_are():
     assert "over 3 seeds" in table6.draw(table6.select(runs())).get_suptitle()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("better", "verdict"), [(1.0, UNDECIDED), (2.0, HELD), (8.0, DID_NOT_HOLD)])
 def test_table6_judges_the_size_of_the_margin(better, verdict):
     """In setting I the paper's is 11.6 to 12.9%; made up are 3, 4, 6, 8% of what is better at 1."""

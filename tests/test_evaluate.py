@@ -54,6 +54,7 @@ def outputs(tmp_path_factory):
     return output
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("_nothing_trains")
 def test_what_was_trained_on_a_gpu_is_measured_where_there_is_none(outputs, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

@@ -13,7 +13,7 @@ from tests.helpers.commands import call
 OURS = ("game=one_card_poker", "algorithm=fictitious_play", "algorithm.iterations=40", "algorithm.snapshot_every=20")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("_with_database")
 def test_they_run_are_measured_and_can_be_measured_again(tmp_path):
     launcher = ("-m", "seed=0", "hydra/launcher=joblib", "hydra.launcher.n_jobs=1")

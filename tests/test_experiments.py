@@ -153,6 +153,7 @@ def test_no_two_settings_share_a_name_and_few_names_begin_alike(target):
     assert sum(many for many in beginnings.values() if many > 1) == BEGIN_ALIKE.get(target, 0)
 
 
+@pytest.mark.exhaustive
 def test_names_differ_in_their_first_characters():
     """Legends and lists cut what follows."""
     swept = [50, 100, 150, 200, 300, 500, 800, 1000]

@@ -84,7 +84,7 @@ def began(monkeypatch):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no file that is always full")
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_disk_that_is_full_at_any_file_interrupts_the_run(straight, tmp_path, capfd, monkeypatch):
     """Each file in turn is on a full disk; the run stops in order, and goes on where it was."""
     # What leads to the full disk would be taken for what a killed process has left.
@@ -152,6 +152,7 @@ def test_a_disk_that_is_full_at_a_checkpoint_interrupts_the_run(straight, tmp_pa
     assert results(tmp_path, SHORT).equals(straight)
 
 
+@pytest.mark.exhaustive
 def test_where_nothing_can_be_written_the_terminal_tells(tmp_path):
     run = run_of(tmp_path)
     interrupt(run, 3)
@@ -175,6 +176,7 @@ def test_where_nothing_can_be_written_the_terminal_tells(tmp_path):
 # -- the tracking store ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("method", ["log_batch", "create_run", "set_terminated", "log_artifact", "update_run"])
 def test_a_store_that_fails_interrupts_the_run(straight, tmp_path, monkeypatch, method):
     """No silent loss: the run stops, and what MLflow lacks is made up for."""
@@ -219,7 +221,7 @@ def check_mirrored(output: Path, run: Run) -> None:
         assert not database.execute(twice).fetchall()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_new_store_costs_nothing(straight, tmp_path, began):
     """Neither a mistyped address of the store nor a database that is gone makes an interrupted run begin anew."""
     run = run_of(tmp_path)
@@ -233,7 +235,7 @@ def test_a_new_store_costs_nothing(straight, tmp_path, began):
     check_mirrored(tmp_path, run)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_back_in_the_first_store_a_run_finds_its_runs_again(straight, tmp_path):
     run = run_of(tmp_path)
     interrupt(run, 3)
@@ -296,7 +298,7 @@ def test_a_killed_run_logs_no_step_twice(straight, tmp_path):
 # -- moved folders ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_moved_output_folder_goes_on_in_its_new_place(tmp_path, capfd):
     old, new = tmp_path / "old place", tmp_path / "new"
     finished = run_of(old, "seed=1")

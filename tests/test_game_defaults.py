@@ -41,7 +41,7 @@ def note_of(*overrides: str) -> str:
     return " ".join(plan(overrides, multirun=False).notes)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("algorithm", PLAYED)
 def test_every_algorithm_can_be_asked_for_on_every_game_that_it_plays(algorithm):
     refused = {}

@@ -89,7 +89,7 @@ def test_evaluation_is_the_form():
         assert expected_value(game, response)[player] == pytest.approx(value, abs=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "drawn"), [("fhp", 2), ("fhp5", 2)])
 def test_single_boards_of_the_full_deck_equal_explicit_deals(name, drawn):
     """With all 52 cards: own reach, and what actions are worth on a board, on average and to a best response."""
@@ -197,7 +197,7 @@ def test_results_do_not_depend_on_threads(key, boards):
 # -- OpenSpiel ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "parameters",
     [

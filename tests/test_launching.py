@@ -50,6 +50,7 @@ def breaking(command: Command, monkeypatch: pytest.MonkeyPatch, times: int) -> l
     return launched
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("times", "status"), [(1, 0), (2, 0), (3, 1)])
 def test_what_a_broken_pool_has_not_ended_is_launched_again(tmp_path, monkeypatch, capsys, times, status):
     runs = plan([*QUICK, "seed=range(5)", f"output_dir={tmp_path}"], multirun=True).runs
@@ -138,6 +139,7 @@ def begun(output: Path, *overrides: str) -> int:
     return len({run.data.tags["repro.attempt"] for run in tracked(output)[1] if run.data.tags["repro.key"] == key})
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("by", ["without force", "with force"])
 def test_a_forced_command_that_was_stopped_before_its_run_is_resumed(tmp_path, monkeypatch, by):
     """Whether a clock is set back meanwhile or not."""

@@ -99,6 +99,7 @@ def test_trying_to_write_leaves_nothing(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} <= {"commands", "commands.lock"}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("moment", ["the next command", "the run itself"])
 def test_checkpoints_of_a_finished_run_go(output, moment):
     """It was killed between saying that it is finished and cleaning."""

@@ -29,6 +29,7 @@ def straight(tmp_path_factory):
     return output
 
 
+@pytest.mark.exhaustive
 def test_a_callback_that_watches_a_read_out_stops_a_run_which_can_be_continued(straight, tmp_path):
     assert do(tmp_path, STOP) == records.FAILED
     record = records.read(only_folder(tmp_path))

@@ -60,7 +60,7 @@ def met(model: NFSP, player: int) -> torch.Tensor:
     return model.engine.external_sampling(Uniform(model.game), player, 50, draw).advantages.infosets
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("player", [0, 1])
 def test_strategies_are_the_networks(trained, player):
     infosets = met(trained, player)

@@ -83,6 +83,7 @@ def opponents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_left_in_temporary_folders(opponents, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     made(opponents, *KUHN, *against(f"cfr={key_of(*CFR)}", opponents_at="last"))
@@ -211,6 +212,7 @@ def test_a_command_is_told_of_opponents_that_neither_it_nor_another_made(opponen
     check_needed([run])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("opponent", "at", "sentence"),
     [

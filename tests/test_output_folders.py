@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NAMES = ("a b", "a?b", "a#b", "a%20b", "a'b", 'a"b', "a=b", "a,b", "a$b", "a&b;c", "a@b:c", "ÿé", "a[b]*", "100%")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.makes_a_database
 @pytest.mark.parametrize("name", NAMES)
 def test_the_store_and_its_files_are_in_the_folder_whatever_its_name(tmp_path, name):
@@ -47,7 +48,7 @@ def test_any_text_can_be_the_value_of_an_override(name):
     assert run.config.output_dir == name
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.makes_a_database
 @pytest.mark.parametrize("name", ["a b", "a?b#c%20d", "a'b\"c", "a=b,c$d"])
 def test_a_run_leaves_everything_in_its_folder(tmp_path, name):

@@ -306,7 +306,7 @@ def test_a_run_of_two_processes_is_one_run(straight):
     assert not [*only_folder(straight).glob("*.ckpt"), *only_folder(straight).glob("*.part")]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_killed_and_repeated_equals_never_stopped(straight, tmp_path, monkeypatch):
     overrides = (*TWO, f"output_dir={tmp_path}", "checkpoint_every_seconds=0")
     save, calls = Checkpoints._save_part, list[int]()

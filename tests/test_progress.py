@@ -104,5 +104,5 @@ def test_of_a_large_game_it_is_said_how_many_members_are_averaged(tmp_path, seen
 def test_nothing_is_said_to_be_left_where_only_the_last_iteration_is_measured(tmp_path):
     watcher = Watcher([Job("run", tmp_path)], "", parallel=1)
     last = RunRecord(state=records.RUNNING, iteration=10, iterations=10, seconds_per_iteration=2.0, message="measuring")
-    assert "left" not in watcher._summary([last])
+    assert watcher._summary([last]) == "0 s so far [run 10/10 measuring]"
     assert "left" in watcher._summary([replace(last, iteration=9)])

@@ -46,6 +46,7 @@ def outputs(tmp_path_factory) -> Path:
     return output
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("overrides", [KUHN, LEDUC], ids=["kuhn", "leduc"])
 def test_a_repeated_run_is_the_same_to_the_last_bit(overrides, outputs, capsys):
     key = key_of(*overrides)

@@ -50,6 +50,7 @@ def straight(tmp_path_factory):
     return output
 
 
+@pytest.mark.exhaustive
 def test_a_run_is_tracked(straight):
     client, everything = tracked(straight)
     runs = {run.data.tags[READOUT_TAG]: run for run in everything}
@@ -149,6 +150,7 @@ def test_killed_and_repeated_equals_never_stopped(straight, tmp_path):
         assert steps == sorted(set(steps)), "nothing is logged twice"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("_with_database")
 def test_ctrl_c_leaves_a_run_that_can_be_continued(straight, tmp_path):
     overrides = (*SMALL, f"output_dir={tmp_path}", "checkpoint_every_seconds=0")

@@ -44,6 +44,7 @@ def files(output):
 # -- plans -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_a_dry_run_says_the_state_of_every_run_and_touches_nothing(outputs, capsys):
     before = files(outputs)
     words = ["-m", *SMALL, "seed=0,7,8", f"output_dir={outputs}", "--dry-run"]
@@ -158,6 +159,7 @@ def test_a_run_that_cannot_be_read_is_told_and_left_out_and_one_found_finished_i
     assert "abd000000000" not in told.out
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("module", "words"),
     [

@@ -50,7 +50,7 @@ def test_the_curves_tell_one_process_from_two():
     assert lines[-1] == "Of 3 intervals of a difference, 3 exclude 0."
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_parts_of_an_iteration_are_measured_by_one_process_and_by_two():
     setting = Setting("Kuhn", SMALL, 3)
     found = measured(setting, repetitions=1)

@@ -112,6 +112,7 @@ def test_a_compiled_step_is_the_step(name, build, options, count, parts, monkeyp
     assert float((moved[1] - moved[0]).norm()) < 1e-3 * float(moved[0].norm())
 
 
+@pytest.mark.exhaustive
 def test_more_steps_than_torch_keeps_compiled_are_taken_all_the_same(monkeypatch):
     """They are of one function, of which torch keeps so many forms."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))

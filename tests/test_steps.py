@@ -205,6 +205,7 @@ with threadpool_limits(1):
 """
 
 
+@pytest.mark.exhaustive
 def test_a_limit_of_one_thread_holds_for_every_blas_and_gives_the_same_bits():
     parameters = set()
     for threads in ("1", "2"):

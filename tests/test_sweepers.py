@@ -67,6 +67,7 @@ def test_what_is_not_measured_has_no_worth(tmp_path):
     assert headline_value(planned(*overrides).config) is None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("choice", "told"), [("optuna", "; there are basic."), ("basci", " (did you mean basic?)")])
 def test_a_sweeper_that_is_not_installed_is_told_in_one_sentence(tmp_path, choice, told):
     words = command("-m", *SMALL, f"output_dir={tmp_path}", f"hydra/sweeper={choice}")

@@ -70,7 +70,7 @@ def readings(scale: str) -> list[dict[str, Any]]:
     return [*rows, *({**common, "seed": seed, **of_run} for seed in range(3))]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("lower_by", "below", "margin"),
     [(30.0, HELD, HELD), (10.0, HELD, DID_NOT_HOLD), (-10.0, DID_NOT_HOLD, DID_NOT_HOLD), (60.0, HELD, DID_NOT_HOLD)],

@@ -290,7 +290,7 @@ def test_a_killed_study_goes_on_and_repeats_no_finished_trial(conf, tmp_path):
     _check_left(tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_study_says_beforehand_what_is_left_and_shows_its_trials_in_mlflow(conf, tmp_path, capsys):
     words = ["tiny", f"output_dir={tmp_path}", "--config-dir", conf, "fresh_seeds=[]", "trials=2", "pruner.kind=none"]
     assert tune.main([*words, "--dry-run"]) == 0

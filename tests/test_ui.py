@@ -96,6 +96,7 @@ def link_of_the_command(swept: Path, server: str) -> str:  # noqa: F811
     return views.link(server, experiment, key)
 
 
+@pytest.mark.exhaustive
 def test_the_printed_link_opens_charts_of_two_algorithms_by_three_axes(browser, server, swept):  # noqa: F811
     browser.get(link_of_the_command(swept, server))
     text = wait_for(browser, "Runs in the game kuhn", "Group: 8 cfr iterations=8 snapshot_every=2", "matching runs")
@@ -146,6 +147,7 @@ def test_means_are_charted_with_their_bounds_and_the_bounds_not_once_more(browse
     wait_for(browser, "exploitability\n(3)")
 
 
+@pytest.mark.exhaustive
 def test_a_figure_s_link_opens_its_runs_and_its_means(browser, server, swept):  # noqa: F811
     """What `make ui TARGET=kuhn` prints: read-outs of all its sweeps, charted; and the run that has its picture."""
     made = [sys.executable, "-m", "repro.figure", "kuhn", "--scale", "smoke", "--output", str(swept)]
@@ -183,6 +185,7 @@ def test_the_readmes_picture_can_be_taken(browser):  # noqa: F811
     assert picture.stat().st_size < 150_000
 
 
+@pytest.mark.exhaustive
 def test_the_server_is_one_of_this_machine_alone_that_runs_no_jobs(tmp_path):
     command, environment = ui.server_command(default_uri(tmp_path), 5000)
     assert command[command.index("--host") + 1] == "127.0.0.1"

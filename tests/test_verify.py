@@ -309,7 +309,7 @@ def answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> 
     return verify.main()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_runs_agree_with_themselves_and_with_nothing_else(small, tmp_path, monkeypatch, capsys):
     runs = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*") if path.is_file()}
     assert answer(tmp_path, monkeypatch, "--iterations", "12", "--seeds", "2") == 0
@@ -362,7 +362,7 @@ def test_runs_agree_with_themselves_and_with_nothing_else(small, tmp_path, monke
     assert Repetition.kept(json.loads((small / "provenance.json").read_text())["sweeps"][0]) == kept
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_seeds_that_were_not_run_together_are_judged_and_kept_each_with_its_own_runs(
     small, tmp_path, monkeypatch, capsys
 ):

@@ -52,6 +52,7 @@ def state_of(experiment, key: str) -> dict:
     return json.loads(content["state"])
 
 
+@pytest.mark.exhaustive
 def test_names_begin_with_what_was_swept_and_tell_all_runs_apart(swept):
     names = sorted(run.info.run_name for run in tracked(swept)[1])
     assert len(set(names)) == len(names) == 16
@@ -253,6 +254,7 @@ def averaged(tmp_path) -> Path:
     return tmp_path
 
 
+@pytest.mark.exhaustive
 def test_a_sweep_over_seeds_leaves_their_means_with_intervals(averaged):
     found, (client, runs) = means_in(averaged), tracked(averaged)
     assert sorted(found) == MEANS
@@ -279,6 +281,7 @@ def test_a_sweep_over_seeds_leaves_their_means_with_intervals(averaged):
     assert [point.step for point in bounds[0]] == [10, 20, 30, 40]
 
 
+@pytest.mark.exhaustive
 def test_a_repeated_sweep_makes_no_mean_twice_and_what_a_kill_left_half_made_again(averaged):
     before, client = means_in(averaged), tracked(averaged)[0]
     half = before[MEANS[0]].info.run_id

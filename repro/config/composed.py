@@ -169,6 +169,15 @@ def check_choices(overrides: Sequence[str]) -> None:
                 raise ReproError(_no_choice(f"{group}/{choice.strip()}"))
 
 
+def choices_of(group: str) -> list[str]:
+    """The names in a group of configuration files that can be chosen. Hydra must be initialised."""
+    return _to_choose(GlobalHydra.instance().config_loader().get_group_options(group))
+
+
+def _to_choose(names: Sequence[str]) -> list[str]:
+    return [name for name in names if not name.startswith(_MADE_OF)]
+
+
 def _no_such_choice(error: MissingConfigException) -> str:
     return _no_choice(str(error.missing_cfg_file), error.options or [])
 
@@ -176,10 +185,8 @@ def _no_such_choice(error: MissingConfigException) -> str:
 def _no_choice(path: str, known: Sequence[str] = ()) -> str:
     group, _, choice = path.removesuffix(".yaml").rpartition("/")
     group = group.partition("/base")[0]
-    hydra = GlobalHydra.instance()
     # Of a fault of Hydra's own, such as a sweeper that is not installed, nothing is left when it is told.
-    choices = hydra.config_loader().get_group_options(group) if hydra.is_initialized() else known
-    choices = [name for name in choices if not name.startswith(_MADE_OF)]
+    choices = choices_of(group) if GlobalHydra.instance().is_initialized() else _to_choose(known)
     there = f"; there are {', '.join(choices)}" if choices else ""
     if group == "experiment" and (_TARGETS / f"{choice}.md").is_file():
         return f"bad configuration: Could not find '{path}'; {choice} is what `make {choice}` makes{there}."

@@ -113,7 +113,9 @@ class Watcher:
 
     def _summary(self, records: list[RunRecord]) -> str:
         num_done = sum(s.state in ENDED for s in records)
-        text = f"{num_done} of {len(records)} runs done, {_duration(time.monotonic() - self._started)} so far"
+        text = f"{_duration(time.monotonic() - self._started)} so far"
+        if len(records) > 1:
+            text = f"{num_done} of {len(records)} runs done, {text}"
         remaining, others = self._remaining(records)
         if remaining is not None and num_done < len(records):
             text += f", about {_duration(remaining)} left"

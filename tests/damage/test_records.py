@@ -65,6 +65,7 @@ def test_a_damaged_record_does_not_begin_a_training_anew(output, capsys, damage)
     assert len([run for run in tracked(output)[1] if run.data.tags[KEY_TAG] == key_of(*CFR)]) == 2
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("_nothing_trains")
 @pytest.mark.parametrize("moment", ["complete", "catch_up", "finish"])
 def test_what_was_stopped_while_a_finished_run_was_completed_is_repaired(output, monkeypatch, moment):
