@@ -34,6 +34,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from repro import durable, leftovers
+from repro.composing import composed_cluster
 from repro.config.checks import check, check_settings
 from repro.config.composed import one_sentence
 from repro.config.fields import above, at_least, between, label, one_of
@@ -45,8 +46,8 @@ from repro.errors import ReproError, told_as
 from repro.executing import COMMAND_PROCESS, execute, planned, without_force, write_plan
 from repro.launching import Command, prepare_output
 from repro.measuring import is_done, is_measured
+from repro.needs import check_here, check_sizes
 from repro.planned import Run, labels, stages, union
-from repro.planning import check_here, check_sizes, composed_cluster
 from repro.stopping import asked_by, hangups_held_back, received, stop_if_asked, stopped_by_signals
 from repro.suggestions import did_you_mean
 from repro.tracking import record as records

@@ -140,8 +140,8 @@ def _forced(runs: Sequence[Run], options: Options) -> Sequence[Run]:
 
 def _run(runs: Sequence[Run], sweeps: Sequence[PlannedSweep], options: Options) -> int:
     from repro.launching import Command, prepare_output  # noqa: PLC0415
+    from repro.needs import check_here, lacking_a_gpu  # noqa: PLC0415
     from repro.planned import stages, union  # noqa: PLC0415
-    from repro.planning import check_here, lacking_a_gpu  # noqa: PLC0415
 
     runs = _forced(runs, options)
     distinct = _batched(union(runs))
@@ -264,8 +264,8 @@ def foresee(names: Sequence[str], options: Options, sweeps: Sequence[str] = ()) 
         ReproError: it has no such sweep.
     """
     from repro.growing import planned, planned_sweeps  # noqa: PLC0415  (as above)
+    from repro.needs import lacking_a_gpu  # noqa: PLC0415
     from repro.outlook import outlooks, show  # noqa: PLC0415
-    from repro.planning import lacking_a_gpu  # noqa: PLC0415
 
     print(f"{', '.join(names)} at scale {options.scale}:")
     if sweeps:

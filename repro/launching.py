@@ -30,6 +30,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from repro import leftovers
+from repro.config.composed import CONF
 from repro.config.jobs import quoted
 from repro.config.lightning import processes_of
 from repro.config.schema import LATER
@@ -47,7 +48,6 @@ from repro.executing import (
 from repro.importing import quicker_imports
 from repro.measuring import is_done
 from repro.planned import Run, labels
-from repro.planning import CONF
 from repro.stopping import hangups_held_back
 from repro.tracking import record as records
 from repro.tracking.progress import Job, Watcher, console

@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from repro import agreement, durable, staleness
+from repro.composing import CONF
 from repro.config.checks import check_with_game, game_for_checks
 from repro.config.keys import evaluation_key, training_key
 from repro.config.schema import EVALUATIONS, Config
@@ -24,8 +25,8 @@ from repro.errors import ReproError
 from repro.evaluation.base import Evaluation
 from repro.launching import Command, prepare_output
 from repro.measuring import evaluation_rows
+from repro.needs import check_here
 from repro.planned import Run
-from repro.planning import CONF, check_here
 from repro.policies.snapshot import SnapshotFolder
 from repro.subgames.data import SubgameDataConfig
 from repro.tracking import provenance

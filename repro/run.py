@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked and options.multirun:
             raise ReproError("--cfg and --info do not go with -m; leave it out, and give each key one value.")
         if asked:
-            from repro.planning import before_hydra  # noqa: PLC0415  (as above)
+            from repro.composing import before_hydra  # noqa: PLC0415  (as above)
 
             told = [word for word in overrides if not word.startswith("-") and ("=" in word or word.startswith("~"))]
             # Hydra takes its overrides in one row.
@@ -197,8 +197,9 @@ def _at_once(sweep: Sweep) -> int:
 
 def foresee(sweep: Sweep) -> int:
     """Print what a command line would do, without doing it; returns the exit status."""
+    from repro.needs import check_needed, check_sizes, lacking_a_gpu  # noqa: PLC0415
     from repro.outlook import outlooks, show  # noqa: PLC0415  (as above)
-    from repro.planning import check_needed, check_scale, check_sizes, lacking_a_gpu  # noqa: PLC0415
+    from repro.planning import check_scale  # noqa: PLC0415
 
     check_scale(sweep)
     check_sizes(sweep.runs)
@@ -217,8 +218,9 @@ def foresee(sweep: Sweep) -> int:
 def run(sweep: Sweep) -> int:
     """Do the runs of a command line; returns the exit status."""
     from repro.launching import Command, prepare_output  # noqa: PLC0415  (as above)
+    from repro.needs import check_here, check_needed  # noqa: PLC0415
     from repro.planned import stages  # noqa: PLC0415
-    from repro.planning import check_here, check_needed, check_scale  # noqa: PLC0415
+    from repro.planning import check_scale  # noqa: PLC0415
 
     check_scale(sweep)
     check_here(sweep.runs)

@@ -231,8 +231,8 @@ def _check_space(study: StudyConfig, config_dir: str | None) -> None:
         ReproError: a key is unknown, or a value impossible.
     """
     from repro.config.lightning import processes_of  # noqa: PLC0415
+    from repro.needs import check_sizes  # noqa: PLC0415
     from repro.planned import Run  # noqa: PLC0415
-    from repro.planning import check_sizes  # noqa: PLC0415
     from repro.tuning.config import parameters, runs  # noqa: PLC0415
 
     space = list(parameters(study.space))
@@ -246,9 +246,9 @@ def _check_space(study: StudyConfig, config_dir: str | None) -> None:
 
 def _foresee(config: StudyConfig, default: Sequence[Config], config_dir: str | None) -> int:
     """Print what is left of a study, without doing or writing anything; returns the exit status."""
+    from repro.needs import lacking_a_gpu  # noqa: PLC0415
     from repro.outlook import outlooks, show  # noqa: PLC0415
     from repro.planned import Run  # noqa: PLC0415
-    from repro.planning import lacking_a_gpu  # noqa: PLC0415
     from repro.tuning.config import runs  # noqa: PLC0415
     from repro.tuning.study import counts  # noqa: PLC0415
 

@@ -31,8 +31,8 @@ Published = tuple[str, str, Path]
 def _repeat(sweeps: Sequence[PlannedSweep], jobs: int) -> bool:
     """Do runs, anew if they are there; returns whether all finished."""
     from repro.launching import Command, prepare_output  # noqa: PLC0415  (--stale needs none of this)
+    from repro.needs import check_here  # noqa: PLC0415
     from repro.planned import Run, stages, union  # noqa: PLC0415
-    from repro.planning import check_here  # noqa: PLC0415
 
     runs: list[Run] = union([Run([config], {}) for sweep in sweeps for config in sweep.configs])
     check_here(runs)

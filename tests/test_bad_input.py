@@ -11,7 +11,8 @@ import pytest
 from repro import evaluate, run
 from repro.config import memory
 from repro.errors import ReproError
-from repro.planning import check_sizes, measured_otherwise, plan
+from repro.needs import check_sizes
+from repro.planning import measured_otherwise, plan
 from tests.helpers.commands import SMALL, configs
 
 KEY = "0123456789ab"

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from paper_figures import frame
-from repro import collecting, figure, launching, planning
+from repro import collecting, figure, launching, needs
 from repro.collecting import deviations
 from repro.config.keys import hyperparameters, training_key
 from repro.config.schema import Config
@@ -56,8 +56,8 @@ def test_trainings_that_need_a_gpu_are_told_where_there_is_none(tmp_path, monkey
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     _, runs = plan_target("figure4", options("gpu", tmp_path))
     lacking = "3 training(s) need a GPU, and torch finds none here"
-    assert planning.lacking_a_gpu(runs) == lacking
-    assert planning.lacking_a_gpu([run for run in runs if run.config.device == "cpu"]) == ""
+    assert needs.lacking_a_gpu(runs) == lacking
+    assert needs.lacking_a_gpu([run for run in runs if run.config.device == "cpu"]) == ""
     with pytest.raises(ReproError, match=re.escape(lacking)):
         figure._run(runs, [], options("gpu", tmp_path))
     assert not list(tmp_path.iterdir())

@@ -18,12 +18,13 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from repro import planning
-from repro.config import memory
+from repro.composing import CONF, composing
+from repro.config import game_defaults, memory
 from repro.config.checks import game_for_checks
 from repro.config.keys import flatten
 from repro.errors import ReproError
-from repro.planning import CONF, check_sizes, plan
+from repro.needs import check_sizes
+from repro.planning import plan
 
 _ALGORITHMS = (
     "cfr", "cfr_plus", "dcfr", "linear_cfr", "es_mccfr", "os_mccfr", "deep_cfr", "sd_cfr", "sd_cfr_and_deep_cfr",
@@ -77,7 +78,7 @@ def cases(everything: Sequence[Any], usual: int) -> list[Any]:
 
 @cache
 def composed(base: tuple[str, ...]) -> DictConfig:
-    with planning._composing(None):
+    with composing(None):
         return compose("config", list(base))
 
 
@@ -88,7 +89,9 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> Callable[[tuple[str, ...], str],
     What Hydra does for keys that are no choices of a file is to apply them to what is composed.
     """
 
-    def composed_with_more(_: str, overrides: Sequence[str]) -> DictConfig:
+    def composed_with_more(name: str, overrides: Sequence[str]) -> DictConfig:
+        if overrides[0].startswith(game_defaults.GROUP):
+            return compose(name, list(overrides))
         base = next(base for base in sorted(BASES, key=len, reverse=True) if base == tuple(overrides[: len(base)]))
         config = composed(base).copy()
         more = OverridesParser.create().parse_overrides(list(overrides[len(base) :]))
@@ -97,7 +100,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> Callable[[tuple[str, ...], str],
 
     for base in BASES:
         composed(base)
-    monkeypatch.setattr(planning, "compose", composed_with_more)
+    monkeypatch.setattr(game_defaults, "compose", composed_with_more)
     return accepted
 
 

@@ -8,10 +8,12 @@ import pytest
 import yaml
 
 from repro import run
+from repro.composing import CONF
 from repro.config.keys import register_schemas
 from repro.config.schema import ALGORITHMS
 from repro.errors import ReproError
-from repro.planning import CONF, check_sizes, plan
+from repro.needs import check_sizes
+from repro.planning import plan
 from repro.tracking.record import FINISHED
 from tests.helpers.commands import configs, executed, key_of
 

@@ -19,7 +19,8 @@ from repro.evaluation.units import milli_units
 from repro.executing import execute
 from repro.folders import run_folder
 from repro.games import load
-from repro.planning import check_needed, plan
+from repro.needs import check_needed
+from repro.planning import plan
 from repro.policies.snapshot import Snapshot
 from repro.seeding import generator
 from repro.tracking import record as records

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from hydra import compose
 
+from repro.composing import CONF, composing
 from repro.config.game_defaults import with_defaults
 from repro.config.jobs import jobs_of
 from repro.config.keys import as_plain, evaluation_key, from_plain, training_key
@@ -17,7 +18,7 @@ from repro.errors import ReproError
 from repro.evaluation.base import Costs
 from repro.evaluation.measures import Exploitability, Match
 from repro.planned import Run, stages
-from repro.planning import CONF, _composing, _run, check_scale, plan
+from repro.planning import _run, check_scale, plan
 from tests.helpers.commands import SMALL, call_here, configs, key_of, planned
 
 # -- keys ------------------------------------------------------------------------------------------------------------
@@ -102,9 +103,9 @@ def test_a_sweep_plans_what_its_runs_alone_would_be():
 ])  # fmt: skip
 def test_values_of_a_sweep_are_what_hydra_alone_composes(swept):
     fixed = ("experiment=fhp_limit", "scale=laptop", "algorithm.iterations=20", "output_dir=/tmp/a")
-    with _composing(None):
+    with composing(None):
         jobs = jobs_of([*fixed, *swept], True)
-        alone = [as_plain(_run(compose("config", job), job).config) for job in jobs]
+        alone = [as_plain(_run(compose("config", job), job, [CONF]).config) for job in jobs]
     assert [as_plain(config) for config in configs(*fixed, *swept)] == alone
 
 
@@ -117,8 +118,8 @@ def test_values_of_a_sweep_are_what_hydra_alone_composes(swept):
     ("experiment=figure1", "algorithm.value.steps='${algorithm.average.steps}'", "algorithm.value.steps=5"),
 ])  # fmt: skip
 def test_of_a_key_that_is_typed_twice_the_last_value_counts_as_hydra_has_it(typed):
-    with _composing(None):
-        alone = _run(with_defaults(typed, [CONF])[0], typed).config
+    with composing(None):
+        alone = _run(with_defaults(typed, [CONF])[0], typed, [CONF]).config
     assert as_plain(planned(*typed).config) == as_plain(alone)
 
 
@@ -140,8 +141,8 @@ def test_what_was_composed_before_changes_nothing():
     """Choices are composed once in a process; what one run sets in them no other has."""
     first = configs("experiment=fhp_limit", "scale=laptop", "algorithm.iterations=20", "output_dir=/tmp/a", "seed=3")
     (other,) = configs("experiment=fhp_limit", "scale=laptop", multirun=False)
-    with _composing(None):
-        alone = _run(compose("config", chosen := ["experiment=fhp_limit", "scale=laptop"]), chosen).config
+    with composing(None):
+        alone = _run(compose("config", chosen := ["experiment=fhp_limit", "scale=laptop"]), chosen, [CONF]).config
     assert as_plain(other) == as_plain(alone) != as_plain(first[0])
 
 

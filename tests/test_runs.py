@@ -94,7 +94,7 @@ def test_a_gpu_that_lacks_is_told_beforehand(outputs, capsys, monkeypatch):
     assert capsys.readouterr().out.endswith("1 training(s) need a GPU, and torch finds none here\n")
     assert run.main([*SMALL, "seed=9", f"output_dir={outputs}", "--dry-run"]) == 0
     assert "GPU" not in capsys.readouterr().out
-    monkeypatch.setattr("repro.planning.is_to_train", lambda _: False)
+    monkeypatch.setattr("repro.needs.is_to_train", lambda _: False)
     assert run.main([*SMALL, "seed=9", "device=cuda", f"output_dir={outputs}", "--dry-run"]) == 0
     assert "GPU" not in capsys.readouterr().out, "what is trained is measured anywhere"
 

@@ -18,7 +18,8 @@ from repro.errors import ReproError
 from repro.evaluation.base import Subject
 from repro.folders import run_folder
 from repro.games.isomorphism import Coding
-from repro.planning import check_needed, plan
+from repro.needs import check_needed
+from repro.planning import plan
 from repro.policies.snapshot import Snapshot
 from repro.repeating import repeated
 from repro.subgames import buckets, dataset

@@ -8,13 +8,14 @@ from typing import Any
 
 from omegaconf import MISSING, OmegaConf
 
+from repro.composing import composed_study
 from repro.config.checks import check
 from repro.config.composed import check_keys
 from repro.config.fields import above, at_least, between, label, one_of, path
 from repro.config.jobs import MOST_AT_ONCE, quoted
 from repro.config.schema import STORE, Config
 from repro.errors import ReproError
-from repro.planning import composed_study, plan
+from repro.planning import plan
 from repro.suggestions import did_you_mean
 
 ITERATION = "iteration"
