@@ -15,9 +15,9 @@ from repro import catalogue, staleness
 from repro.config.keys import (
     SCHEMA,
     added_defaults,
+    declared_so,
     flatten,
     hyperparameters,
-    multiplying,
     training_config,
     training_key,
 )
@@ -29,8 +29,6 @@ from repro.trained import folder_bytes
 _LENGTHS = ("algorithm.iterations", "algorithm.snapshot_every", "algorithm.snapshots")
 """Hyperparameters that leave alone what an iteration does."""
 _SAME = ("game.name", "device", "threads")
-_APART = ("algorithm.fresh",)
-"""Of these null and a number are other kinds of work."""
 
 Span = tuple[float, float]
 """The least and the most of something; twice the same where one number is known."""
@@ -230,7 +228,8 @@ def nearest(config: Config, examples: Sequence[Example]) -> list[tuple[Example, 
     None of another kind of algorithm, work, game, device or number of threads, and none that trains less. Where there
     are some in the output folder, none that are only published and no nearer.
     """
-    flat, multiplies = hyperparameters(config), set(multiplying(config.algorithm, "algorithm."))
+    flat, multiplies = hyperparameters(config), set(declared_so(config.algorithm, "multiplies", "algorithm."))
+    sorting = list(declared_so(config.algorithm, "sorts", "algorithm."))
     before = dict(added_defaults(config.algorithm, "algorithm."))
     by_rank: dict[tuple[float, ...], list[tuple[Example, Likeness]]] = {}
     kind, name = training_config(config)["algorithm"][SCHEMA], config.algorithm.name
@@ -239,7 +238,7 @@ def nearest(config: Config, examples: Sequence[Example]) -> list[tuple[Example, 
         e
         for e in of_kind
         if all(e.flat.get(key) == flat.get(key) for key in _SAME)
-        and all((e.flat.get(key) is None) == (flat.get(key) is None) for key in _APART)
+        and all((e.flat.get(key) is None) == (flat.get(key) is None) for key in sorting)
     )
     for example in (e for e in comparable if not _left_out(e.flat, flat)):
         is_this = training_key(config) in example.runs

@@ -60,6 +60,12 @@ def multiplies(new: Any) -> Any:
     return field(default=new.default, metadata={**new.metadata, "multiplies": True})
 
 
+def sorts(new: Any) -> Any:
+    """A field of which null and a value make trainings of two kinds: neither tells what the other takes."""
+    assert isinstance(new, Field)
+    return field(default=new.default, metadata={**new.metadata, "sorts": True})
+
+
 def added(new: Any) -> Any:
     """A field that earlier versions did not have. Its default is what they did, so that keys do not show it."""
     assert isinstance(new, Field)

@@ -132,14 +132,18 @@ def hyperparameters(config: Config) -> dict[str, Any]:
     return flatten(plain)
 
 
-def multiplying(value: Any, prefix: str = "") -> Iterator[str]:
-    """The dotted keys of a configuration, or a part of it, that `multiplies` declares."""
+def declared_so(value: Any, what: str, prefix: str = "") -> Iterator[str]:
+    """The dotted keys of a configuration, or a part of it, whose fields declare something.
+
+    Args:
+        what: the function of `repro.config.fields` that does, such as "multiplies".
+    """
     for each in fields(value):
         now = getattr(value, each.name)
-        if each.metadata.get("multiplies"):
+        if each.metadata.get(what):
             yield f"{prefix}{each.name}"
         elif is_dataclass(now):
-            yield from multiplying(now, f"{prefix}{each.name}.")
+            yield from declared_so(now, what, f"{prefix}{each.name}.")
 
 
 def added_defaults(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

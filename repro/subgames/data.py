@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler
 
-from repro.config.fields import above_up_to, added, at_least, between, multiplies, one_of
+from repro.config.fields import above_up_to, added, at_least, between, multiplies, one_of, sorts
 from repro.config.memory import network_bytes
 from repro.config.schema import Config
 from repro.engine.compiled import Array
@@ -52,7 +52,7 @@ class SubgameDataConfig(StoredSubgamesConfig):
     learn_from: int | None = at_least(1, None)
     # Learn from fresh subgames, so many in an iteration, which are drawn by the seed and solved then; of stored ones,
     # which are solved first where they are not yet, only those for validation are used. null: learn from stored ones.
-    fresh: int | None = added(at_least(1, None))
+    fresh: int | None = added(sorts(at_least(1, None)))
     # An iteration goes once over so many of them, the newest, of which the first one has all; null: over its own alone.
     pool: int | None = added(at_least(1, None))
     # How many buckets hands are in; null: no buckets, and the board is part of the input.
