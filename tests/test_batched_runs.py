@@ -270,7 +270,7 @@ def test_seeds_in_another_order_are_the_same_run():
     assert [config.seed for config in runs[1].configs] == [0, 1, 2]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_batched_run_is_done_anew_when_forced(straight, tmp_path):
     killed_after(2, *SMALL, f"output_dir={tmp_path}", "seeds=[0,1]")
     assert done(tmp_path, "seed=0") == records.FINISHED

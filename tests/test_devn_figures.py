@@ -81,6 +81,7 @@ def test_dcvns_own_step_is_judged_where_it_was_read_out():
         assert not {name for name in judged(table6, fewer) if name.endswith("own_step")}, "of all settings or of none"
 
 
+@pytest.mark.exhaustive
 def test_dcvns_own_step_is_read_out_of_trainings_that_are_there():
     for setting, sweep in OWN_STEP.items():
         keys = [
@@ -91,6 +92,7 @@ def test_dcvns_own_step_is_read_out_of_trainings_that_are_there():
         assert len(keys[0]) == 4 * len(FRESH_SEEDS)
 
 
+@pytest.mark.exhaustive
 def test_a_title_says_how_many_seeds_there_are():
     data = table6.select(with_fresh_seeds(runs(), runs(seeds=len(FRESH_SEEDS))))
     assert table6.draw(data).get_suptitle().startswith("DEVN's improvement over DCVN in unbucketed loss, ")
@@ -120,7 +122,7 @@ def test_how_much_runs_differ():
     expect(judged(table6, finished(runs()))["spread"], DID_NOT_HOLD, 100 / 3)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_table6_shows_every_setting_and_the_labels():
     data = table6.select(runs())
     text = table6.table(data)

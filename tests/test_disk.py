@@ -104,10 +104,14 @@ def bound(*overrides: str) -> float | None:
         pytest.param((*NFSP, "algorithm.strategies=asked"), id="nfsp, asked"),
         pytest.param((*TABLES, "algorithm=linear_cfr"), id="tabular_cfr"),
         pytest.param((*TABLES, "algorithm=es_mccfr"), id="mccfr"),
-        pytest.param((*SMALL_HUNL, *HOLDEM_TABLES, "algorithm.buckets=5"), id="mccfr, streets' buckets"),
+        pytest.param(
+            (*SMALL_HUNL, *HOLDEM_TABLES, "algorithm.buckets=5"),
+            id="mccfr, streets' buckets",
+            marks=pytest.mark.exhaustive,
+        ),
         pytest.param((*SMALL_FHP, *HOLDEM_TABLES, "algorithm.buckets=5"), id="mccfr, buckets"),
         pytest.param((*SMALL_FHP, *BOARDS), id="boards", marks=pytest.mark.exhaustive),
-        pytest.param((*SMALL_FHP, *GUIDED), id="guided"),
+        pytest.param((*SMALL_FHP, *GUIDED), id="guided", marks=pytest.mark.exhaustive),
         pytest.param(POST, id="kuhn_post"),
     ],
 )
@@ -118,7 +122,7 @@ def test_no_training_takes_more_than_is_told(tmp_path, monkeypatch, overrides):
     assert max(found) <= most
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "overrides",
     [

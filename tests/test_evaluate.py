@@ -97,6 +97,7 @@ def test_a_read_out_is_added(outputs):
     assert results(outputs, SMALL).equals(before)
 
 
+@pytest.mark.exhaustive
 def test_a_read_out_that_is_added_is_named_like_those_of_its_run(tmp_path):
     for run in plan([*SMALL, "algorithm.iterations=5,10", f"output_dir={tmp_path}"], multirun=True).runs:
         assert execute(run.configs, run.labels, run.title) == records.FINISHED

@@ -278,7 +278,7 @@ def dying(kind: type, name: str, calls: int, **changes):
     return patch
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_killed_run_logs_no_step_twice(straight, tmp_path):
     run = run_of(tmp_path)
     # Between the training's part of an epoch and the read-outs', and between the epoch and its checkpoint.

@@ -75,6 +75,7 @@ def children(process: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
+@pytest.mark.exhaustive
 def test_no_worker_starts_for_what_is_finished(tmp_path, monkeypatch):
     runs = plan([*QUICK, "seed=range(2)", f"output_dir={tmp_path}"], multirun=True).runs
     assert Command(tmp_path, None, None).do([runs[:1]]) == 0
@@ -165,7 +166,7 @@ def test_a_forced_command_that_was_stopped_before_its_run_is_resumed(tmp_path, m
     assert executed(*overrides) == records.SKIPPED
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_forced_run_that_was_stopped_continues_without_force_and_begins_anew_with_it(tmp_path):
     overrides = (*SMALL, "algorithm.iterations=10", f"output_dir={tmp_path}")
     folder = folder_of(tmp_path, *overrides)

@@ -247,6 +247,7 @@ def test_what_cannot_be_an_opponent_is_one_sentence_before_any_training(opponent
     assert not (folder / "snapshots").exists()
 
 
+@pytest.mark.exhaustive
 def test_a_finished_match_needs_its_opponents_no_more(opponents, tmp_path, monkeypatch):
     """They are opened when something is to be measured against them, and games are loaded once."""
     output = shutil.copytree(opponents, tmp_path / "outputs")

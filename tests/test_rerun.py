@@ -171,6 +171,7 @@ def test_strategies_name_cards_and_betting_and_earlier_ones_are_read(outputs, tm
 # -- files instead of keys -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_opponents_may_be_files(outputs, tmp_path):
     key = key_of(*LEDUC)
     folder = run_folder(outputs, key)
@@ -226,7 +227,7 @@ DEVN = (
 )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_subgame_is_predicted_as_it_is_in_validation(tmp_path, capsys):
     output = f"output_dir={tmp_path}"
     assert executed(*RIVERS, "algorithm=solved_subgames", "algorithm.iterations=1", output) == records.FINISHED

@@ -62,6 +62,7 @@ def sent(number: int) -> Callable[..., None]:
     return send
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_run_is_closed_and_can_be_continued(tmp_path, monkeypatch, capsys, number):
     overrides = [*SHORT, f"output_dir={tmp_path}", "checkpoint_every_seconds=0"]
@@ -86,6 +87,7 @@ def test_a_run_is_closed_and_can_be_continued(tmp_path, monkeypatch, capsys, num
     assert steps.tolist() == list(range(1, 11))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", SIGNALS)
 def test_evaluations_are_closed(tmp_path, monkeypatch, capsys, number):
     assert executed(*SHORT, "evaluation=costs", f"output_dir={tmp_path}") == records.FINISHED

@@ -347,6 +347,7 @@ def test_a_server_that_does_not_answer_is_told_soon_and_others_are_waited_for(mo
     assert "MLFLOW_HTTP_REQUEST_MAX_RETRIES" not in os.environ
 
 
+@pytest.mark.exhaustive
 def test_the_machines_load_is_shown_if_asked(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.01")
     for name, asked in (("shown", "true"), ("not", "false")):

@@ -151,6 +151,7 @@ def test_every_reading_has_its_row():
     assert {number(row[1]) for row in of_readings} == {2.0}
 
 
+@pytest.mark.exhaustive
 def test_table4_has_the_errors_of_labels_of_turns():
     assert "how accurate labels" not in table4.table(table4_data(30.0))
     measured = labels("laptop")

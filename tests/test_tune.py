@@ -223,6 +223,7 @@ def finished(tmp_path_factory):
     return planned(*SMALL, f"output_dir={output}").config
 
 
+@pytest.mark.exhaustive
 def test_between_evaluations_values_are_interpolated(finished):
     objective, at = ObjectiveConfig(readout="sd_cfr"), BudgetConfig("iteration", 20.0, 4)
     measured = trials.curve(finished, objective, at)

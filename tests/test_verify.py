@@ -385,7 +385,7 @@ def test_seeds_that_were_not_run_together_are_judged_and_kept_each_with_its_own_
     assert [each and each.seeds for each in kept] == [[0], [1]]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_nothing_is_kept_with_runs_that_were_published_meanwhile(small, tmp_path, monkeypatch, capsys):
     file, repeat = small / "provenance.json", verifying._repeat
 

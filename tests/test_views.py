@@ -315,6 +315,7 @@ def test_means_follow_runs_that_were_done_anew_and_other_seeds_have_their_own(av
     assert not {run.info.run_id for run in of_three} & {run.info.run_id for run in before.values()}
 
 
+@pytest.mark.exhaustive
 def test_there_are_no_means_of_one_seed_nor_of_runs_that_are_not_finished(tmp_path, monkeypatch):
     overrides = (*MCCFR, f"output_dir={tmp_path}")
     every = plan(overrides, multirun=True).runs
