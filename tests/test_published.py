@@ -105,7 +105,7 @@ _INTERVAL = re.compile(r"-?[\d.,]+ \[[^]]+\](?!\()")
 @pytest.mark.parametrize("target", EVERY, ids=lambda target: target.name)
 def test_a_finding_is_of_the_most_advanced_scale(target):
     headline = target.finding.headline
-    assert len(headline.split()) < 70, "of one sentence, for a table"
+    assert len(headline.split()) < 50, "of one sentence, for a table"
     assert target.finding.scale == (target.results[0].scale if target.results else None)
     text = page.page_of(target.name).read_text()
     if target.results:
