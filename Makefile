@@ -164,7 +164,7 @@ clean:  ## remove the environment and caches; outputs stay
 # torch is installed first and pinned: left to itself, pip fetches the newest build with gigabytes of CUDA packages.
 # TORCH_INDEX=URL takes torch from another package index, such as PyTorch's own one for CPU-only builds.
 $(VENV)/runtime: pyproject.toml constraints.txt
-	@echo "making the environment in $(VENV) (a few minutes, once)"
+	@echo "making the environment in $(VENV), or bringing it up to date (a few minutes at the most)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(RUN) -m pip install --quiet --disable-pip-version-check $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -c constraints.txt torch
 	@$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .

@@ -22,16 +22,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from repro.config import composed
 from repro.config.checks import settings
-from repro.config.composed import check_choices, one_sentence
+from repro.config.composed import CONF, check_choices, one_sentence
 from repro.config.game_defaults import chosen, is_settled, with_defaults
 from repro.config.jobs import is_about_launching, quoted, set_afterwards
 from repro.config.keys import register_schemas, training_key
 from repro.errors import ReproError
 from repro.importing import import_named
 
-CONF = composed.CONF
 _KEYS: dict[tuple[str, ...], str] = {}
 """Of referenced runs: a reference is resolved many times while its run is planned."""
 

@@ -262,8 +262,10 @@ def _execute_alone(
             record.state = do(configs, of, folder, record, title)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second.
         record.state, record.message = INTERRUPTED, kept(folder, record)
-        if not record.trained and _newest_checkpoint(folder, record) is None:
-            record.iteration, record.headline = 0, ""  # Where it begins when the command is repeated.
+        if not record.trained:
+            # Where it goes on when the command is repeated.
+            record.iteration = _newest_checkpoint(folder, record) or 0
+            record.headline = record.headline if record.iteration else ""
         note(folder, record)
         raise KeyboardInterrupt from None
     except StorageError as error:

@@ -125,23 +125,27 @@ class Seed:
         self.rows.begin(after)
         self.catch_up()
 
-    def note(self, training: Training) -> Snapshot | None:
-        """Note an epoch, in the training's folder and in MLflow; what is left of it, where a snapshot is due."""
-        self.record.wall_seconds, self.record.iteration = training.wall_seconds, training.iteration
-        self.record.cpu_seconds = training.cpu_seconds or 0.0
+    def note(self, training: Training) -> None:
+        """Note an epoch in the training's folder, and leave a snapshot where one is due."""
+        self.record.iteration, self.record.of_training = training.iteration, training.headline()
+        self.record.wall_seconds, self.record.cpu_seconds = training.wall_seconds, training.cpu_seconds or 0.0
         self.rows.append(training.iteration, training.metrics)
-        self.mlflow.log(TRAINING, training.metrics, training.iteration)
-        if not training.is_due:
-            return None
-        snapshot = training.snapshot()
-        assert training.snapshots is not None
-        training.snapshots.write(snapshot)
-        return snapshot
+        if training.is_due:
+            assert training.snapshots is not None
+            training.snapshots.write(training.snapshot())
 
-    def report(self, measured: Measured, iteration: int) -> None:
-        """Log in MLflow what was measured of an iteration."""
+    def measure(self, training: Training) -> Measured:
+        """Measure what is due of an epoch that is noted, and log it in MLflow."""
+        self.mlflow.log(TRAINING, training.metrics, training.iteration)
+        measured = self.measuring.measure(training.snapshot()) if training.is_due else {}
         for readout, metrics in measured.items():
-            self.mlflow.log(readout, metrics, iteration)
+            self.mlflow.log(readout, metrics, training.iteration)
+        self._note_headline(measured)
+        return measured
+
+    def _note_headline(self, measured: Measured) -> None:
+        parts = self.record.of_training, self.measuring.headline(measured)
+        self.record.headline = ", ".join(filter(None, parts)) or self.record.headline
 
     def catch_up(self) -> None:
         """Log in MLflow what the folder has of the training and its read-outs, and MLflow lacks."""
@@ -174,7 +178,7 @@ class Seed:
             self.mlflow.begin()
             self._tell(0, lacking)
             for number, measured in enumerate(self.measuring.complete(snapshots), start=1):
-                self.record.headline = self.measuring.headline(measured) or self.record.headline
+                self._note_headline(measured)
                 self._tell(number, lacking)
             if is_told:
                 self.catch_up()

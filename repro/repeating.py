@@ -17,8 +17,8 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from repro import agreement, durable, staleness
-from repro.composing import CONF
 from repro.config.checks import check_with_game, game_for_checks
+from repro.config.composed import CONF
 from repro.config.keys import evaluation_key, training_key
 from repro.config.schema import EVALUATIONS, Config
 from repro.errors import ReproError

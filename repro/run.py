@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -157,14 +158,18 @@ def _ask_hydra() -> int:
     from repro.config.keys import register_schemas  # noqa: PLC0415  (as above)
 
     register_schemas()
-    # What the text of --help is made of (conf/config.yaml).
-    OmegaConf.register_new_resolver("choices_of", lambda group: ", ".join(choices_of(group)), replace=True)
+    OmegaConf.register_new_resolver("choices_of", _listed, replace=True)
     try:
         _job()
     except _UnfinishedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _listed(group: str) -> str:
+    """`${choices_of:GROUP}`, for the text of --help (conf/config.yaml), whose lines begin with 15 characters."""
+    return textwrap.fill(", ".join(choices_of(group)), 105, subsequent_indent=15 * " ")
 
 
 @disk_faults_told()

@@ -39,14 +39,18 @@ def _result(entry: Entry) -> str:
 
 
 def _exploitabilities(entry: Entry) -> dict[str, dict[str, float]]:
-    """By read-out, the training's own before those that were added, the newest; the exact one if there is one."""
+    """By read-out, the training's own before those that were added, the newest; the exact one if there is one.
+
+    None of iterations that a training which is not finished will come to again.
+    """
     from repro.evaluation.measures import Exploitability  # noqa: PLC0415  (likewise)
     from repro.tracking.rows import stored_evaluations  # noqa: PLC0415
 
     metric = Exploitability.HEADLINE
     newest: dict[str, tuple[tuple[int, float], float]] = {}
     for stored in stored_evaluations(entry.folder):
-        last = max((step for step, metrics in stored.rows.items() if metric in metrics), default=None)
+        kept = stored.rows if entry.record.trained else [step for step in stored.rows if step <= entry.record.iteration]
+        last = max((step for step in kept if metric in stored.rows[step]), default=None)
         if last is None:
             continue
         boards, name = stored.about["evaluation"].get("boards"), stored.about["readout"]["name"]

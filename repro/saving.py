@@ -24,8 +24,6 @@ _PAUSE_PER_WRITE = 20
 class Checkpoints(Checkpoint):
     """Save the trainer's state at the end of an iteration when enough time has passed, and after the last one.
 
-    The last one's is saved once, at the first call of `on_train_epoch_end`, which need not be Lightning's.
-
     Args:
         folder: where `last.ckpt` and `previous.ckpt` live.
         trainings: keys of the trainings whose state this is.
@@ -35,7 +33,7 @@ class Checkpoints(Checkpoint):
 
     def __init__(self, folder: Path, trainings: Sequence[str], every_seconds: float) -> None:
         self._folder, self._trainings, self._every = folder, list(trainings), every_seconds
-        self._saved, self._has_saved_last = time.monotonic(), False
+        self._saved = time.monotonic()
         self._parts: list[str] = []
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -46,16 +44,14 @@ class Checkpoints(Checkpoint):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         is_last = trainer.current_epoch + 1 == trainer.max_epochs
-        if is_last and self._has_saved_last:
-            return
         is_due = is_last or trainer.should_stop or time.monotonic() - self._saved >= self._every
         if trainer.world_size > 1:
             # The first one's clock decides, and whether that one was asked to stop.
             is_due, trainer.should_stop = trainer.strategy.broadcast((is_due, trainer.should_stop))
         if is_due:
             started = time.monotonic()
-            self._save(trainer)
-            self._saved, self._has_saved_last = time.monotonic(), is_last
+            self.save(trainer)
+            self._saved = time.monotonic()
             self._every = max(self._every, _PAUSE_PER_WRITE * (self._saved - started)) if self._every else 0.0
 
     def on_save_checkpoint(
@@ -72,7 +68,8 @@ class Checkpoints(Checkpoint):
         if PARTS in checkpoint:
             training_in(pl_module).restore_own(load_mapped(self._folder / checkpoint[PARTS][trainer.global_rank]))
 
-    def _save(self, trainer: pl.Trainer) -> None:
+    def save(self, trainer: pl.Trainer) -> None:
+        """Save the trainer's state; of several processes, all of them must call this."""
         beside, last = self._folder / "writing.ckpt", self._folder / LAST
         if trainer.world_size > 1:
             self._save_part(trainer)

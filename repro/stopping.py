@@ -20,7 +20,7 @@ from typing import ParamSpec
 
 P = ParamSpec("P")
 
-CAN_BE_REPEATED = "repeat the command to continue from what is kept"
+CAN_BE_REPEATED = "repeat the command to go on"
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _AGAIN_AFTER_SECONDS = 10.0

@@ -36,7 +36,6 @@ from repro.lightning_modules import module_of, training_in
 from repro.one_run import headline_of, place_of
 from repro.one_seed import Seed, closing_when_stopped
 from repro.planned import Run
-from repro.policies.snapshot import Snapshot
 from repro.processes import Processes
 from repro.saving import Checkpoints
 from repro.tracking import checkpoints
@@ -58,7 +57,6 @@ def fit(game: Any, seeds: Sequence[Seed], folder: Path, record: RunRecord) -> No
         ReproError, StorageError: as for `repro.one_run.do`.
     """
     _quiet_lightning()
-    config = seeds[0].config
     place, keys = place_of(seeds), [training_key(seed.config) for seed in seeds]
     place.mkdir(exist_ok=True)
     _take_over(seeds, place)
@@ -67,25 +65,24 @@ def fit(game: Any, seeds: Sequence[Seed], folder: Path, record: RunRecord) -> No
     with closing_when_stopped(seeds, lambda: f"iteration {model.iteration}"), ExitStack() as stack:
         for seed in seeds:
             seed.mlflow.begin()
-        if config.system_metrics:
+        if seeds[0].config.system_metrics:
             stack.enter_context(seeds[0].mlflow.with_load())
         for path in checkpoints.kept(place):
             problem = checkpoints.problem(path, keys)
-            reporting = Reporting(seeds, folder, record, passed_over, _saving(config, place, keys))
+            reporting = Reporting(seeds, folder, record, passed_over)
             try:
                 if not problem:
                     _train(model, seeds, reporting, path)
                     break
             except Exception as error:
-                if reporting.has_started or processes_of(config) > 1:  # Others are not started again.
+                if reporting.has_started or processes_of(seeds[0].config) > 1:  # Others are not started again.
                     raise
                 if any(isinstance(cause, _NO_FAULT_OF_A_CHECKPOINT) for cause in causes(error)):
                     raise disk_fault(error) or error  # noqa: B904  (either has the first cause)
                 problem, model = f"does not fit ({type(error).__name__})", _model(game, seeds)
             passed_over[path] = problem
         else:
-            reporting = Reporting(seeds, folder, record, passed_over, _saving(config, place, keys))
-            _train(model, seeds, reporting, None)
+            _train(model, seeds, Reporting(seeds, folder, record, passed_over), None)
     for seed in seeds:
         seed.note_trained()
     leftovers.remove_useless_checkpoints(place)
@@ -121,9 +118,10 @@ def _train(model: Training, seeds: Sequence[Seed], reporting: Reporting, checkpo
     """Train to the end, from a checkpoint or from the beginning."""
     config, place = seeds[0].config, place_of(seeds)
     trainer = _trainer(config, model, [reporting], place)
+    keys = [training_key(seed.config) for seed in seeds]
     strategy = trainer.strategy
     with strategy.losses_told() if isinstance(strategy, Processes) else nullcontext():
-        _fit_from(checkpoint, trainer, model, reporting.saving)
+        _fit_from(checkpoint, trainer, model, Checkpoints(place, keys, config.checkpoint_every_seconds))
     if model.iteration < model.iterations:
         for stopped in (c for c in trainer.callbacks if isinstance(c, EndsEarly) and c.reason):  # type: ignore[attr-defined]
             raise StoppedEarlyError(f"{stopped.reason}; repeat the command to continue.")
@@ -157,11 +155,7 @@ def follow(config: Config, rank: int) -> None:
         place, keys = Run([config], {}).folder, [training_key(config)]
         sound = (path for path in checkpoints.kept(place) if not checkpoints.problem(path, keys))
         trainer = _trainer(replace(config, logger={}), model, [], place)
-        _fit_from(next(sound, None), trainer, model, _saving(config, place, keys))
-
-
-def _saving(config: Config, place: Path, keys: Sequence[str]) -> Checkpoints:
-    return Checkpoints(place, keys, config.checkpoint_every_seconds)
+        _fit_from(next(sound, None), trainer, model, Checkpoints(place, keys, config.checkpoint_every_seconds))
 
 
 def _model(game: Any, seeds: Sequence[Seed]) -> Training:
@@ -191,6 +185,11 @@ def _trainer(config: Config, model: Training, callbacks: list[pl.Callback], fold
         default_root_dir=str(folder),
     )
     return trainer
+
+
+def _is_watched(config: Config) -> bool:
+    """Whether callbacks or loggers of the user's are told of a training, which must not miss its last iteration."""
+    return bool(config.logger or config.trainer.get("callbacks"))
 
 
 def _in(folder: Path, logger: Mapping[str, Any]) -> dict[str, str]:
@@ -225,18 +224,13 @@ class Reporting(pl.Callback):
     Args:
         folder: of the run's record.
         passed_over: checkpoints from which training did not start, and why; only when it does are they set aside.
-        saving: what saves the training's checkpoints.
 
     Attributes:
         has_started: whether training has.
     """
 
-    def __init__(
-        self, seeds: Sequence[Seed], folder: Path, record: RunRecord, passed_over: Mapping[Path, str],
-        saving: Checkpoints,
-    ) -> None:  # fmt: skip
+    def __init__(self, seeds: Sequence[Seed], folder: Path, record: RunRecord, passed_over: Mapping[Path, str]) -> None:
         self._seeds, self._folder, self._record, self._passed_over = seeds, folder, record, passed_over
-        self.saving = saving
         self._started, self._first = time.monotonic(), 0
         self.has_started = False
 
@@ -258,20 +252,29 @@ class Reporting(pl.Callback):
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         whole = training_in(pl_module)
         both = list(zip(whole.replicates, self._seeds, strict=True))
-        snapshots = [seed.note(training) for training, seed in both]
-        if trainer.current_epoch + 1 == trainer.max_epochs:
-            # Measuring it may take as long as training did. Who stops it then has a finished training to measure.
-            for seed in self._seeds:
-                records.write(seed.folder, seed.record)
-            self.saving.on_train_epoch_end(trainer, pl_module)
-        for (training, seed), snapshot in zip(both, snapshots, strict=True):
-            measured = self._measured(snapshot, seed) if snapshot else {}
-            parts = [training.headline(), seed.measuring.headline(measured)]
-            seed.record.headline = ", ".join(part for part in parts if part) or seed.record.headline
+        for training, seed in both:
+            seed.note(training)
+        self._record.iteration = whole.iteration
+        if whole.iteration == whole.iterations and not _is_watched(self._seeds[0].config):
+            self._note_trained(trainer)
+        for training, seed in both:
+            measured = self._measured(training, seed)
             if seed is self._seeds[0]:
                 self._tell_lightning(pl_module, training, measured)
         self._report(whole)
         trainer.should_stop |= stopping.is_asked()
+
+    def _note_trained(self, trainer: pl.Trainer) -> None:
+        """Note that all are trained: measuring the last iteration can take as long again, and may be stopped."""
+        if len(self._seeds) > 1:
+            # Of all at once, or of none.
+            for seed in self._seeds:
+                records.write(seed.folder, seed.record, sync=True)
+            records.write(self._folder, self._record)
+            next(callback for callback in trainer.callbacks if isinstance(callback, Checkpoints)).save(trainer)  # type: ignore[attr-defined]
+        for seed in self._seeds:
+            seed.rows.sync()
+            seed.note_trained()
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -280,14 +283,13 @@ class Reporting(pl.Callback):
         for seed in self._seeds:
             seed.rows.sync()
 
-    def _measured(self, snapshot: Snapshot, seed: Seed) -> Measured:
-        # Which can take as long as many iterations, of which the run's progress would show none.
-        self._record.message = f"measuring iteration {snapshot.iteration}"
-        records.write(self._folder, self._record)
-        seed.measuring.on_words = partial(self._tell, self._record.message)
-        measured = seed.measuring.measure(snapshot)
-        seed.report(measured, snapshot.iteration)
-        return measured
+    def _measured(self, training: Training, seed: Seed) -> Measured:
+        if training.is_due:
+            # Which can take as long as many iterations, of which the run's progress would show none.
+            self._record.message = f"measuring iteration {training.iteration}"
+            records.write(self._folder, self._record)
+            seed.measuring.on_words = partial(self._tell, self._record.message)
+        return seed.measure(training)
 
     def _tell(self, doing: str, words: str) -> None:
         self._record.message = f"{doing}: {words}"
@@ -299,7 +301,6 @@ class Reporting(pl.Callback):
 
     def _report(self, training: Training) -> None:
         self._record.headline, self._record.message = headline_of(self._seeds), ""
-        self._record.iteration = training.iteration
         work = self._seeds[0].config.algorithm.work
         done, left = work(training.iteration) - work(self._first), training.iterations - training.iteration
         to_do = (work(training.iterations) - work(training.iteration)) / left if left else done / training.iteration

@@ -76,8 +76,12 @@ def test_hydra_shows_one_run_and_no_sweep(capsys, asked):
 def test_the_help_of_runs_lists_what_can_be_chosen():
     done = call("--help")
     assert done.returncode == 0, done.stderr
-    listed = dict(line.split("=", 1) for line in done.stdout.split("\n\n")[1].splitlines()[1:])
+    _, _, lines = done.stdout.split("\n\n")[1].partition("\n")
+    assert max(map(len, lines.splitlines())) <= 120
+    listed = dict(line.split("=", 1) for line in lines.replace(",\n", ",").splitlines())
     groups = {path.parent.name for path in CONF.glob("*/*.yaml")}
     assert {key.strip() for key in listed} == groups - {"cluster", "departures", "game_defaults", "trainer", "tune"}
     for key, names in listed.items():
-        assert names.strip().split(", ") == sorted(path.stem for path in CONF.glob(f"{key.strip()}/*.yaml"))
+        assert [name.strip() for name in names.split(",")] == sorted(
+            path.stem for path in CONF.glob(f"{key.strip()}/*.yaml")
+        )

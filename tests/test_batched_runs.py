@@ -153,7 +153,7 @@ def test_a_batched_run_that_dies_is_continued(straight, tmp_path, monkeypatch, m
         if moment == "after an iteration":
             patched.setattr(training.Reporting, "_report", die_at_call(2, training.Reporting._report))
         elif moment == "one measured after the last":
-            patched.setattr(training.Reporting, "_measured", die_at_call(4, training.Reporting._measured))
+            patched.setattr(training.Reporting, "_measured", die_at_call(6, training.Reporting._measured))
         elif moment.startswith("trained"):
             patched.setattr(records, "write", die_with_so_many_trained(int("one" in moment.split(", ")[1].split())))
         elif moment == "one exported":

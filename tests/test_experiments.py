@@ -17,7 +17,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from paper_figures.sweeps import Sweep, against
 from repro.agreement import other_settings
-from repro.composing import CONF
+from repro.config.composed import CONF
 from repro.config.jobs import is_about_launching
 from repro.config.keys import hyperparameters, training_config, training_key
 from repro.planned import Run, curve_name, name_of, titled_together

@@ -18,9 +18,10 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from repro.composing import CONF, composing
+from repro.composing import composing
 from repro.config import game_defaults, memory
 from repro.config.checks import game_for_checks
+from repro.config.composed import CONF
 from repro.config.keys import flatten
 from repro.errors import ReproError
 from repro.needs import check_sizes

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from repro import run
-from repro.composing import CONF
+from repro.config.composed import CONF
 from repro.config.keys import register_schemas
 from repro.config.schema import ALGORITHMS
 from repro.errors import ReproError

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pandas as pd
 import pytest
 
+from repro.measuring import Measuring
 from repro.tracking import record as records
-from tests.helpers.commands import SMALL, executed, only_folder, results
+from tests.helpers.commands import SMALL, executed, in_a_child, only_folder, results
 
 STOP = (
     "+trainer.callbacks.stop={_target_: pytorch_lightning.callbacks.EarlyStopping, monitor: sd_cfr/exploitability, "
@@ -53,6 +56,23 @@ def test_a_logger_gets_the_metrics_of_read_outs_and_of_training(straight, tmp_pa
         assert column.iloc[:, 1].tolist() == pytest.approx(stored.value.tolist(), rel=1e-6)
     assert len(logged["loss/value"].dropna()) == 30
     pd.testing.assert_frame_equal(results(tmp_path, SMALL), data)
+
+
+def test_a_logger_misses_nothing_of_a_run_that_is_killed_when_it_measures_last(tmp_path, monkeypatch):
+    measure = Measuring.measure
+
+    def measure_or_die(measuring, snapshot):
+        if snapshot.iteration == 4:
+            os._exit(9)
+        return measure(measuring, snapshot)
+
+    overrides = ("game=kuhn", "algorithm=cfr", "algorithm.iterations=4", "algorithm.snapshot_every=2", "logger=csv")
+    with monkeypatch.context() as patched:
+        patched.setattr(Measuring, "measure", measure_or_die)
+        assert in_a_child(lambda: executed(*overrides, f"output_dir={tmp_path}")) == 9
+    assert executed(*overrides, f"output_dir={tmp_path}") == records.FINISHED
+    logged = pd.concat(map(pd.read_csv, tmp_path.glob("runs/*/**/metrics.csv")))
+    assert logged[["step", "cfr/exploitability"]].dropna().step.max() == 4
 
 
 def test_lightnings_own_checkpoints_can_be_had(tmp_path):

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 from hydra import compose
 
-from repro.composing import CONF, composing
+from repro.composing import composing
+from repro.config.composed import CONF
 from repro.config.game_defaults import with_defaults
 from repro.config.jobs import jobs_of
 from repro.config.keys import as_plain, evaluation_key, from_plain, training_key

@@ -92,13 +92,14 @@ def test_what_is_being_measured_is_said(tmp_path, seen):
     assert "measured 1 of 2 snapshots, now strategy of cfr" in seen
 
 
-def test_of_a_large_game_it_is_said_how_many_members_are_averaged(tmp_path, seen, monkeypatch):
+def test_of_a_large_game_it_is_said_how_many_networks_are_averaged(tmp_path, seen, monkeypatch):
     monkeypatch.setattr(averages, "_MOST_KEPT_ROWS", 0)
     overrides = ["game=kuhn", "algorithm=sd_cfr", "algorithm.iterations=4", "algorithm.snapshot_every=2"]
     assert executed(*overrides, f"output_dir={tmp_path}") == records.FINISHED
-    members = [f"sd_cfr, player {player}, member {number} of 4" for player in (0, 1) for number in (3, 4)]
+    networks = [f"sd_cfr, player {player}, {number} of 4 networks" for player in (0, 1) for number in (3, 4)]
     said = [message for message in seen if message.startswith("measuring iteration 4: ")]
-    assert said == [f"measuring iteration 4: exploitability of {words}" for words in ("sd_cfr", *members)]
+    expected = ["sd_cfr", *networks, "sd_cfr, best responses"]
+    assert said == [f"measuring iteration 4: exploitability of {words}" for words in expected]
 
 
 def test_nothing_is_said_to_be_left_where_only_the_last_iteration_is_measured(tmp_path):

@@ -145,6 +145,17 @@ def sections(page: Path) -> dict[str, str]:
     return dict(zip(anchors, parts[1::2], strict=True))
 
 
+_LINK = re.compile(r"\]\(([\w./-]+\.md)?#([\w-]+)\)")
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("paper_figures/*.md")], ids=lambda p: p.stem
+)
+def test_links_to_headings_lead_to_some(page):
+    for file, anchor in _LINK.findall(page.read_text()):
+        assert anchor in sections(page.parent / file if file else page), f"{file}#{anchor}"
+
+
 def test_every_departure_has_a_kind_and_names_tests_that_exist():
     assert {kind for _, _, kind, _, _ in ROWS} == {"fixed", "by choice", "open"}
     for *_, tests in ROWS:

@@ -164,7 +164,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_continued(straight, tmp_path):
     process.send_signal(signal.SIGINT)
     _, printed = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert printed.endswith("interrupted; repeat the command to continue from what is kept.\n")
+    assert printed.endswith("interrupted; repeat the command to go on.\n")
     assert {run.info.status for run in tracked(tmp_path)[1]} == {"KILLED"}
     assert records.read(only_folder(tmp_path)).state == records.INTERRUPTED
     done = call(*overrides)

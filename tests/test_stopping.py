@@ -66,7 +66,7 @@ def sent(number: int) -> Callable[..., None]:
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_run_is_closed_and_can_be_continued(tmp_path, monkeypatch, capsys, number):
     overrides = [*SHORT, f"output_dir={tmp_path}", "checkpoint_every_seconds=0"]
-    save = Checkpoints._save
+    save = Checkpoints.save
 
     def saved(callback: Checkpoints, trainer: Any) -> None:
         save(callback, trainer)
@@ -74,10 +74,10 @@ def test_a_run_is_closed_and_can_be_continued(tmp_path, monkeypatch, capsys, num
             sent(number)()
 
     with monkeypatch.context() as patched:
-        patched.setattr(Checkpoints, "_save", saved)
+        patched.setattr(Checkpoints, "save", saved)
         assert run.main(overrides) == SIGNALS[number]
     told = capsys.readouterr().err
-    assert told.endswith("interrupted; repeat the command to continue from what is kept.\n")
+    assert told.endswith("interrupted; repeat the command to go on.\n")
     assert "interrupted  the checkpoint of iteration 6 of 10 is kept; repeat the command to continue" in told
     record = records.read(only_folder(tmp_path))
     assert (record.state, record.iteration, record.trained) == (records.INTERRUPTED, 6, False)
@@ -106,7 +106,7 @@ def test_making_figures_and_playing_matches_end(tmp_path, monkeypatch, capsys, n
     assert figure.main() == SIGNALS[number]
     monkeypatch.setattr(match, "play_match", sent(number))
     assert match.main(["kuhn", "uniform", "uniform"]) == SIGNALS[number]
-    assert capsys.readouterr().err == ("interrupted; repeat the command to continue from what is kept.\ninterrupted.\n")
+    assert capsys.readouterr().err == ("interrupted; repeat the command to go on.\ninterrupted.\n")
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -181,14 +181,14 @@ def planned_in(output: Path, *overrides: str) -> Run:
 
 
 def after_some_iterations(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> None:
-    save = Checkpoints._save
+    save = Checkpoints.save
 
     def saved(callback: Checkpoints, trainer: Any) -> None:
         save(callback, trainer)
         if trainer.current_epoch == 3:
             what()
 
-    monkeypatch.setattr(Checkpoints, "_save", saved)
+    monkeypatch.setattr(Checkpoints, "save", saved)
 
 
 def test_a_run_whose_process_is_killed_fails_and_its_worker_goes_on(worker, tmp_path, monkeypatch, capfd):
@@ -265,7 +265,7 @@ def test_a_sweep_is_closed(tmp_path, number, of_all):
     (os.killpg if of_all else os.kill)(process.pid, number)
     _, told = process.communicate(timeout=60)
     assert process.returncode == SIGNALS[number], told
-    assert told.endswith("interrupted; repeat the command to continue from what is kept.\n")
+    assert told.endswith("interrupted; repeat the command to go on.\n")
     assert "Traceback" not in told
     assert "died" not in told
     assert [records.read(folder).state for folder in folders] == [records.INTERRUPTED] * 2

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.composing import CONF
+from repro.config.composed import CONF
 
 ROOT = CONF.parent
 PARTS = ("repro", "paper_figures", "conf")

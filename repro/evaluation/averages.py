@@ -88,10 +88,14 @@ class BoardRows:
 
 
 class Averages:
-    """Tables of seats on an engine's rows; one object per training, read-out and engine."""
+    """Tables of seats on an engine's rows; one object per training, read-out and engine.
+
+    Attributes:
+        is_large: whether a table takes long, so that it is told how far it is.
+    """
 
     def __init__(self, rows: Rows) -> None:
-        self._rows = rows
+        self._rows, self.is_large = rows, len(rows.infosets) > _MOST_KEPT_ROWS
         self._infosets = [rows.infosets[part].to(rows.game.device) for part in rows.player_slice]
         self._cached: list[dict[int, tuple[Tensor, Tensor]]] = [{}, {}]
         self._running: list[tuple[Average, list[int]]] = []
@@ -102,7 +106,7 @@ class Averages:
         """`[rows, actions]` float64 what both seats play, proper probabilities; a mixture's is its average.
 
         Args:
-            tell: told how far it is with a mixture in a large game, where every member can take half a minute.
+            tell: told how far it is in a large game, where every member of a mixture can take half a minute.
         """
         rows, actions = self._rows, self._rows.game.num_actions
         # One player's part after the other: of a large game each takes a gigabyte.
@@ -120,14 +124,14 @@ class Averages:
         return seat.probabilities(self._infosets[player])
 
     def _average(self, mixture: Mixture, player: int, tell: Callable[[str], None]) -> Tensor:
-        weights, is_small = mixture.weight.tolist(), len(self._rows.infosets) <= _MOST_KEPT_ROWS
-        if is_small:
-            average, first = self._fresh(player), 0
-        else:
+        weights = mixture.weight.tolist()
+        if self.is_large:
             average, first = self._continued(player, list(mixture.members))
+        else:
+            average, first = self._fresh(player), 0
         for position in range(first, len(weights)):
-            if not is_small:
-                tell(f"player {player}, member {position + 1} of {len(weights)}")
+            if self.is_large:
+                tell(f"player {player}, {position + 1} of {len(weights)} networks")
             average.add(weights[position], *self._member(mixture, position, player))
         return average.strategy()
 
@@ -157,7 +161,7 @@ class Averages:
             self._members_table = torch.zeros(shape, dtype=torch.float64, device=strategy.device)
         self._members_table[part] = strategy
         member = self._rows.own_reach(self._members_table)[part], strategy
-        if len(self._rows.infosets) <= _MOST_KEPT_ROWS:
+        if not self.is_large:
             cached[number] = member
         return member
 

@@ -85,7 +85,10 @@ class _Exact(Evaluation):
         rows = self._rows = self._rows or self._engine_rows(subject)
         measured = {}
         for name in self.each(subject):
-            table = self._tables.setdefault(name, Averages(rows)).table(subject.seats(name), subject.telling(name))
+            averages = self._tables.setdefault(name, Averages(rows))
+            table = averages.table(subject.seats(name), subject.telling(name))
+            if averages.is_large:
+                subject.tell(f"{name}, best responses")
             measured[name] = self._of_table(subject, rows, table)
         return measured
 

@@ -45,7 +45,8 @@ class RunRecord:
         state: one of the constants above; `SKIPPED` is what a command says that found it finished.
         iteration, iterations: CFR iterations done and planned.
         seconds_per_iteration: of those to come, by what this process's took; 0 before the first.
-        headline: newest value of the headline metric, with its name and unit, e.g. "sd_cfr 112 mA/g".
+        of_training: what the training itself says that matters most, in a few words; most say nothing.
+        headline: that, and the newest value of the headline metric, with its name and unit, e.g. "sd_cfr 112 mA/g".
         message: why it failed or was interrupted, or what is being done beside training.
         invocation: id of the command that wrote this.
         updated: Unix time of the last write.
@@ -69,6 +70,7 @@ class RunRecord:
     iteration: int = 0
     iterations: int = 0
     seconds_per_iteration: float = 0.0
+    of_training: str = ""
     headline: str = ""
     message: str = ""
     invocation: str = ""

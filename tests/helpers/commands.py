@@ -83,7 +83,7 @@ def in_a_child(does: Callable[[], object]) -> int:
 
 def killed_after(checkpoints: int, *overrides: str) -> None:
     """Do this run in a process that is killed when it has written so many checkpoints."""
-    save, calls = Checkpoints._save, []
+    save, calls = Checkpoints.save, []
 
     def saved(*arguments: Any) -> None:
         save(*arguments)
@@ -92,7 +92,7 @@ def killed_after(checkpoints: int, *overrides: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def killed() -> None:
-        Checkpoints._save = saved  # type: ignore[method-assign,assignment]
+        Checkpoints.save = saved  # type: ignore[method-assign,assignment]
         executed(*overrides, "checkpoint_every_seconds=0")
 
     assert in_a_child(killed) == -signal.SIGKILL
