@@ -22,6 +22,7 @@ from repro.tracking import record as records
 from repro.tracking.mlflow_runs import MLflowRuns
 from repro.tracking.record import RunRecord
 from repro.trained import Trained
+from tests.helpers.cases import usually_first
 from tests.helpers.commands import (
     call,
     executed,
@@ -118,14 +119,11 @@ def test_what_is_finished_together_is_finished_alone(straight):
     pd.testing.assert_frame_equal(both(straight), before)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    "moment",
-    [
-        "after an iteration", "one measured after the last", "trained, none noted", "trained, one noted",
-        "one exported", "one closed",
-    ],
-)  # fmt: skip
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", usually_first([
+    "one measured after the last", "after an iteration", "trained, none noted", "trained, one noted", "one exported",
+    "one closed",
+]))  # fmt: skip
 def test_a_batched_run_that_dies_is_continued(straight, tmp_path, monkeypatch, moment):
     calls: list[object] = []
     write = records.write

@@ -19,6 +19,7 @@ from repro import leftovers
 from repro.policies import snapshot
 from repro.tracking import checkpoints
 from repro.tracking import record as records
+from tests.helpers.cases import usually_first
 from tests.helpers.commands import SMALL, executed, killed_after, only_folder, results
 
 Harm = Callable[[Path], None]
@@ -86,8 +87,8 @@ HARMS = {
 }
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", usually_first(list(HARMS)))
 def test_the_one_before_is_continued_from(straight, output, capsys, harm):
     folder = only_folder(output)
     harms, problem = HARMS[harm]

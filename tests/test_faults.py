@@ -25,6 +25,7 @@ from repro.planned import Run
 from repro.tracking import mlflow_runs, store
 from repro.tracking import record as records
 from repro.tracking.rows import TrainingRows
+from tests.helpers.cases import usually_first
 from tests.helpers.commands import SMALL, in_a_child, planned, results, tracked
 
 SHORT = (*SMALL, "algorithm.iterations=6", "algorithm.snapshot_every=2", "checkpoint_every_seconds=0")
@@ -176,8 +177,10 @@ def test_where_nothing_can_be_written_the_terminal_tells(tmp_path):
 # -- the tracking store ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("method", ["log_batch", "create_run", "set_terminated", "log_artifact", "update_run"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "method", usually_first(["log_batch", "create_run", "set_terminated", "log_artifact", "update_run"])
+)
 def test_a_store_that_fails_interrupts_the_run(straight, tmp_path, monkeypatch, method):
     """No silent loss: the run stops, and what MLflow lacks is made up for."""
     run = run_of(tmp_path)

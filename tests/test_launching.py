@@ -26,6 +26,7 @@ from repro.tracking import record as records
 from repro.tracking.progress import Job
 from repro.tracking.record import RunRecord
 from repro.trained import Trained
+from tests.helpers.cases import usually_first
 from tests.helpers.commands import SMALL, command, executed, folder_of, killed_after, planned, results, tracked
 
 QUICK = ("game=kuhn", "algorithm=cfr", "algorithm.iterations=4", "algorithm.snapshot_every=2")
@@ -50,8 +51,8 @@ def breaking(command: Command, monkeypatch: pytest.MonkeyPatch, times: int) -> l
     return launched
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(("times", "status"), [(1, 0), (2, 0), (3, 1)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("times", "status"), usually_first([(1, 0), (2, 0), (3, 1)]))
 def test_what_a_broken_pool_has_not_ended_is_launched_again(tmp_path, monkeypatch, capsys, times, status):
     runs = plan([*QUICK, "seed=range(5)", f"output_dir={tmp_path}"], multirun=True).runs
     keys = [run.key for run in runs]

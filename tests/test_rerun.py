@@ -46,8 +46,10 @@ def outputs(tmp_path_factory) -> Path:
     return output
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("overrides", [KUHN, LEDUC], ids=["kuhn", "leduc"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "overrides", [pytest.param(KUHN, id="kuhn"), pytest.param(LEDUC, id="leduc", marks=pytest.mark.exhaustive)]
+)
 def test_a_repeated_run_is_the_same_to_the_last_bit(overrides, outputs, capsys):
     key = key_of(*overrides)
     for said in (False, True):

@@ -27,6 +27,7 @@ from repro.planned import Run
 from repro.saving import Checkpoints
 from repro.tracking import provenance
 from repro.tracking import record as records
+from tests.helpers.cases import usually_first
 from tests.helpers.commands import SMALL, command, executed, folder_of, key_of, only_folder, planned, results, tracked
 
 SHORT = (*SMALL, "algorithm.iterations=10")
@@ -62,8 +63,8 @@ def sent(number: int) -> Callable[..., None]:
     return send
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", usually_first(list(SIGNALS)))
 def test_a_run_is_closed_and_can_be_continued(tmp_path, monkeypatch, capsys, number):
     overrides = [*SHORT, f"output_dir={tmp_path}", "checkpoint_every_seconds=0"]
     save = Checkpoints.save
