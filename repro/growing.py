@@ -123,11 +123,9 @@ def _with_needed(
 
 
 def _runs_of(sweeps: Sequence[PlannedSweep], runs: Sequence[Run]) -> list[Run]:
-    """Those of runs that are of sweeps."""
-    from repro.config.keys import training_key  # noqa: PLC0415  (as above)
-
-    wanted = {training_key(config) for sweep in sweeps for config in sweep.configs}
-    return [run for run in runs if any(training_key(config) in wanted for config in run.configs)]
+    """Those of runs that are of sweeps; not those of others that measure the same trainings otherwise."""
+    wanted = {id(config) for sweep in sweeps for config in sweep.configs}
+    return [run for run in runs if any(id(config) in wanted for config in run.configs)]
 
 
 # -- what is published -----------------------------------------------------------------------------------------------

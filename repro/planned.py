@@ -97,19 +97,24 @@ def stages(runs: Iterable[Run]) -> list[list[Run]]:
 
 
 def with_needed(runs: Sequence[Run], every: Sequence[Run]) -> list[Run]:
-    """Runs, and those of `every` that they cannot be done without: opponents, and what they learn from."""
-    wanted = {run.key for run in runs}
-    before = -1
-    while before < len(wanted):
-        before = len(wanted)
-        due = [run for run in every if run.key in wanted]
-        needed = {key for run in due for key in run.needs}
-        wanted |= {
-            run.key
+    """Runs, and those of `every` that they cannot be done without: opponents, and what they learn from.
+
+    Args:
+        runs: some of `every`, of which others may measure the same trainings otherwise, which is not needed.
+    """
+    due = list(runs)
+    while True:
+        keys, needed = {run.key for run in due}, {key for run in due for key in run.needs}
+        more = [
+            run
             for run in every
-            if needed & {training_key(config) for config in run.configs} or any(one.learns_from(run) for one in due)
-        }
-    return [run for run in every if run.key in wanted]
+            if run.key not in keys
+            and (needed & {training_key(config) for config in run.configs} or any(one.learns_from(run) for one in due))
+        ]
+        if not more:
+            wanted = set(map(id, due))
+            return [run for run in every if id(run) in wanted]
+        due += more
 
 
 def union(runs: Iterable[Run]) -> list[Run]:

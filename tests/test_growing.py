@@ -313,3 +313,12 @@ def test_faulty_requests(monkeypatch, capsys, tmp_path, arguments, sentence):
     monkeypatch.setattr(sys, "argv", ["figure", "figure1", *arguments, "--output", str(tmp_path)])
     assert figure.main() == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_a_sweep_alone_measures_what_it_asks_for_itself(tmp_path):
+    """Though another sweep measures the same trainings otherwise, for hours."""
+    plan = growing.planned_sweeps("fhp_limit", ["sd_cfr_on_all_flops"], replace(options(tmp_path), scale="night"))
+    assert len(plan.new_runs) == 3
+    for run in plan.new_runs:
+        (measured,) = run.config.evaluation.values()
+        assert (measured.readouts, measured.at) == (["sd_cfr"], "last")
