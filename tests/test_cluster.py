@@ -156,7 +156,7 @@ def test_a_job_of_slurm_waits_to_be_killed(tmp_path, monkeypatch):
 
 def test_a_signal_without_a_cluster_stops_at_once_as_ever(tmp_path, monkeypatch):
     saved: list[int] = []
-    monkeypatch.setattr(Checkpoints, "_save", lambda _, trainer: saved.append(trainer.current_epoch))
+    monkeypatch.setattr(Checkpoints, "save", lambda _, trainer: saved.append(trainer.current_epoch))
     asked = signalling("SIGTERM", 5, tmp_path)
     assert call_here(*SHORT, asked, f"output_dir={tmp_path}", "checkpoint_every_seconds=600").returncode == 143
     assert not saved

@@ -215,7 +215,7 @@ def test_ctrl_c_stops_everything(done, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["figure", "figure1", "figure3", "--scale", "smoke", "--output", str(tmp_path)])
     assert figure.main() == 130
     told = capsys.readouterr()
-    assert "interrupted; repeat the command to continue" in told.err
+    assert "interrupted; repeat the command to go on" in told.err
     assert "would be drawn" not in told.out
 
 
