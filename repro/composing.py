@@ -133,32 +133,6 @@ def _chosen(composer: Composer, overrides: tuple[str, ...]) -> tuple[DictConfig,
     return with_defaults([*composer.searched, *overrides], composer.folders)
 
 
-def composed_study(overrides: Sequence[str], config_dir: str | None = None) -> DictConfig:
-    """The configuration of a study (conf/tune).
-
-    Raises:
-        ReproError: it cannot be composed.
-    """
-    with composing(config_dir, overrides) as composer:
-        return composer.compose("tune", overrides)
-
-
-def composed_cluster(choice: str, overrides: Sequence[str], config_dir: str | None = None) -> dict[str, Any]:
-    """What is asked of a cluster: a file of conf/cluster, with what the command line says beside.
-
-    Args:
-        overrides: `KEY=VALUE`, of keys that the file has or not.
-
-    Raises:
-        ReproError: it cannot be composed.
-    """
-    given = [f"++cluster.{override.lstrip('+')}" for override in overrides]
-    with composing(config_dir, [f"cluster={choice}", *overrides]) as composer:
-        cfg = composer.compose("cluster", [f"cluster={choice}", *given])
-        plain: Any = OmegaConf.to_container(cfg.cluster, resolve=True, throw_on_missing=True)
-    return {str(key): value for key, value in plain.items()}
-
-
 def before_hydra(overrides: Sequence[str], config_dir: str | None) -> list[str]:
     """What Hydra, if it is to show a run by itself, needs before the run's overrides to compose what is planned.
 

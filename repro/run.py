@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sweep = plan(overrides, options.multirun, options.config_dir)
         if options.dry_run:
             if where.on:
-                from repro.cluster import settings_of  # noqa: PLC0415  (as above)
+                from repro.cluster_settings import settings_of  # noqa: PLC0415  (as above)
 
                 settings_of(where, options.config_dir)  # Refused as if it were to do the runs.
             return foresee(sweep)

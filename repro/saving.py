@@ -29,7 +29,12 @@ class Checkpoints(Checkpoint):
         trainings: keys of the trainings whose state this is.
         every_seconds: least time between two checkpoints. It stretches so that writing takes a twentieth of the time
             at most, because B^M grows with every iteration.
+
+    Attributes:
+        is_needed: whether training may yet have to go on from a checkpoint; not once it is noted that it is finished.
     """
+
+    is_needed = True
 
     def __init__(self, folder: Path, trainings: Sequence[str], every_seconds: float) -> None:
         self._folder, self._trainings, self._every = folder, list(trainings), every_seconds
@@ -45,8 +50,9 @@ class Checkpoints(Checkpoint):
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         is_last = trainer.current_epoch + 1 == trainer.max_epochs
         is_due = is_last or trainer.should_stop or time.monotonic() - self._saved >= self._every
+        is_due &= self.is_needed
         if trainer.world_size > 1:
-            # The first one's clock decides, and whether that one was asked to stop.
+            # The first one decides: it has the clock, and is asked to stop, and knows what is noted.
             is_due, trainer.should_stop = trainer.strategy.broadcast((is_due, trainer.should_stop))
         if is_due:
             started = time.monotonic()

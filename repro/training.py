@@ -266,15 +266,17 @@ class Reporting(pl.Callback):
 
     def _note_trained(self, trainer: pl.Trainer) -> None:
         """Note that all are trained: measuring the last iteration can take as long again, and may be stopped."""
+        saving = next(callback for callback in trainer.callbacks if isinstance(callback, Checkpoints))  # type: ignore[attr-defined]
         if len(self._seeds) > 1:
             # Of all at once, or of none.
             for seed in self._seeds:
                 records.write(seed.folder, seed.record, sync=True)
             records.write(self._folder, self._record)
-            next(callback for callback in trainer.callbacks if isinstance(callback, Checkpoints)).save(trainer)  # type: ignore[attr-defined]
+            saving.save(trainer)
         for seed in self._seeds:
             seed.rows.sync()
             seed.note_trained()
+        saving.is_needed = False
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]

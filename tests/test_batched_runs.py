@@ -218,7 +218,8 @@ def test_nobody_cleans_where_the_checkpoints_are_that_are_gone_on_from(tmp_path,
 @pytest.mark.parametrize(
     "begun",
     [
-        [("seeds=[0,1]", 2), ("seed=1", 1), ("seeds=[0,1]", 1)], [("seed=1", 1), ("seeds=[0,1]", 1), ("seed=1", 1)],
+        [("seeds=[0,1]", 2), ("seed=1", 1), ("seeds=[0,1]", 1)], [("seed=1", 1), ("seeds=[0,1]", 1), ("seed=1", 9)],
+        [("seed=1", 1), ("seeds=[0,1]", 1), ("seeds=[0,1]", 1)],
         [("seeds=[0,1]", 2), ("seed=0", 9)], [("seeds=[1,2]", 2), ("seeds=[0,1]", 1), ("seeds=[1,2]", 1)],
     ],
 )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import MISSING, OmegaConf
 
-from repro.composing import composed_study
+from repro.composing import composing
 from repro.config.checks import check
 from repro.config.composed import check_keys
 from repro.config.fields import above, at_least, between, label, one_of, path
@@ -173,7 +173,8 @@ def read(overrides: Sequence[str], config_dir: str | None = None) -> StudyConfig
         ReproError: it cannot be composed, or a value is missing or impossible.
     """
     try:
-        cfg = composed_study(overrides, config_dir)
+        with composing(config_dir, overrides) as composer:
+            cfg = composer.compose("tune", overrides)
     except ReproError as error:
         if "Key 'tune' not in 'StudyConfig'" in str(error):
             raise ReproError(
