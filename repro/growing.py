@@ -124,8 +124,13 @@ def _with_needed(
 
 def _runs_of(sweeps: Sequence[PlannedSweep], runs: Sequence[Run]) -> list[Run]:
     """Those of runs that are of sweeps; not those of others that measure the same trainings otherwise."""
-    wanted = {id(config) for sweep in sweeps for config in sweep.configs}
-    return [run for run in runs if any(id(config) in wanted for config in run.configs)]
+    from repro.config.keys import measurements_key, training_key  # noqa: PLC0415  (as above)
+
+    def done(config: Config) -> tuple[str, str]:
+        return training_key(config), measurements_key(config)
+
+    wanted = {done(config) for sweep in sweeps for config in sweep.configs}
+    return [run for run in runs if any(done(config) in wanted for config in run.configs)]
 
 
 # -- what is published -----------------------------------------------------------------------------------------------

@@ -48,7 +48,10 @@ D2CFR = (
     "game=leduc", "algorithm=d2cfr", *FAMILY, *AVERAGE, "algorithm.policy_every=2", "algorithm.kl_window=2",
     "algorithm.simulations=4",
 )  # fmt: skip
-POST = ("game=kuhn", "algorithm=kuhn_post", "algorithm.iterations=6", "algorithm.snapshot_every=2")
+POST = (
+    "game=kuhn", "algorithm=kuhn_post", "algorithm.iterations=6", "algorithm.snapshot_every=2",
+    "checkpoint_every_seconds=0",
+)  # fmt: skip
 SMALL_FHP = ("game=fhp", "game.ranks=5", "game.suits=2", "evaluation=costs")
 SMALL_HUNL = ("game=hunl_pot", "game.ranks=4", "game.suits=3", "game.stack=1050", "evaluation=costs")
 HOLDEM_TABLES = ("algorithm=es_mccfr", "algorithm.traversals=50", *TABLES[1:])

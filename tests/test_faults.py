@@ -286,13 +286,13 @@ def test_a_killed_run_logs_no_step_twice(straight, tmp_path):
     run = run_of(tmp_path)
     # Between the training's part of an epoch and the read-outs', and between the epoch and its checkpoint.
     killed(run, dying(mlflow_runs.MLflowRuns, "log", 4))
-    killed(run, dying(Seed, "report", 2))
+    killed(run, dying(Seed, "measure", 2))
     # The store lags behind: it is emptied, and the run killed between two parts of what is made up for.
     with sqlite3.connect(tmp_path / "mlflow.db") as database:
         database.execute("DELETE FROM metrics")
         database.execute("DELETE FROM latest_metrics")
     killed(run, dying(mlflow_runs.MLflowRuns, "_write", 3, METRICS_AT_ONCE=2))
-    killed(run, dying(Seed, "report", 1))
+    killed(run, dying(Seed, "measure", 1))
     assert execute(run) == records.FINISHED
     check_mirrored(tmp_path, run)
     assert results(tmp_path, SHORT).equals(straight)
