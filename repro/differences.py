@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from rich.markup import escape
 from rich.table import Table
 
 from repro import catalogue, staleness
@@ -20,6 +21,7 @@ from repro.config.keys import training_config
 from repro.errors import ReproError, told_of
 from repro.evaluation.statistics import difference
 from repro.export import measurements
+from repro.planned import Run, labels, written
 from repro.subgames.data import SubgameDataConfig
 from repro.tracking.progress import console
 from repro.tracking.record import load_json
@@ -28,6 +30,7 @@ _ALL_DIGITS = 17
 """That tell any float64 from any other one."""
 _CODE = ("git_commit", "git_dirty")
 _FIRST = ("algorithm.name", "game.name")
+_NO_KEY = "no such key"
 _RUN = ["readout", "evaluation_key", "metric", "step"]
 _SHORT = 12
 
@@ -35,16 +38,18 @@ _SHORT = 12
 # -- what they are made of -------------------------------------------------------------------------------------------
 
 
-def settings(a: Sequence[Entry], b: Sequence[Entry]) -> Iterator[str]:
-    """A line per hyperparameter that differs, the algorithm and the game before the others, and the seeds."""
-    flat_a, flat_b = a[0].hyperparameters, b[0].hyperparameters
-    for key in sorted(flat_a.keys() | flat_b.keys(), key=lambda key: (key not in _FIRST, key)):
-        one, other = (flat.get(key, "no such key") for flat in (flat_a, flat_b))
-        if one != other:
-            yield f"{key}: {one} | {other}"
-    seeds = [sorted(entry.config.seed for entry in side) for side in (a, b)]
-    if seeds[0] != seeds[1]:
-        yield f"seed: {_listed(seeds[0])} | {_listed(seeds[1])}"
+def settings(a: Sequence[Entry], b: Sequence[Entry]) -> pd.DataFrame:
+    """What differs of the configuration: the algorithm and the game, the seeds, and then by the alphabet.
+
+    Returns:
+        A row per `key`, with its values, `a` and `b`, as on a command line; `_NO_KEY` where a side has none.
+    """
+    flat = [
+        {"seed": _listed(sorted(e.config.seed for e in side)), **written(side[0].hyperparameters)} for side in (a, b)
+    ]
+    keys = sorted(flat[0].keys() | flat[1].keys(), key=lambda key: (key not in _FIRST, key != "seed", key))
+    rows = [(key, *(str(of_side.get(key, _NO_KEY)) for of_side in flat)) for key in keys]
+    return pd.DataFrame([row for row in rows if row[1] != row[2]], columns=["key", "a", "b"])
 
 
 def made_with(side: Sequence[Entry]) -> dict[str, str]:
@@ -61,8 +66,10 @@ def code(a: Sequence[Entry], b: Sequence[Entry]) -> Iterator[str]:
     else:
         yield f"commit: {_listed(commits[0])} | {_listed(commits[1])}"
         yield f"code that determines them differs: {_between(a, b)}"
-    for name, side in (("A", a), ("B", b)):
-        yield f"code that determines {name} has changed since: {staleness.staleness(_sweep(side))}"
+    since = [str(staleness.staleness(_sweep(side))) for side in (a, b)]
+    which = {"them": since[0]} if since[0] == since[1] else dict(zip("AB", since, strict=True))
+    for sides, changed in which.items():
+        yield f"code that determines {sides} has changed since: {changed}"
 
 
 def _between(a: Sequence[Entry], b: Sequence[Entry]) -> str:
@@ -219,7 +226,10 @@ def compare(a: Sequence[Entry], b: Sequence[Entry], every: bool) -> int:
     Args:
         every: show metrics of the training itself, too.
     """
-    _print_part("configuration", list(settings(a, b)))
+    for name, side in (("A", a), ("B", b)):
+        run = Run([entry.config for entry in side], {}, side[0].record.title)
+        print(f"{name}: {labels([run])[0]}")
+    _print_settings(settings(a, b))
     _print_part("code", list(code(a, b)))
     facts = [made_with(side) for side in (a, b)]
     names = sorted((facts[0].keys() | facts[1].keys()) - set(_CODE))
@@ -231,6 +241,18 @@ def compare(a: Sequence[Entry], b: Sequence[Entry], every: bool) -> int:
     if any(stored):
         _print_part("data", [] if stored[0] == stored[1] else [f"{stored[0]} | {stored[1]}"])
     return _compare_results(*with_lone_read_outs(a, b), every)
+
+
+def _print_settings(found: pd.DataFrame) -> None:
+    both = found[(found.a != _NO_KEY) & (found.b != _NO_KEY)]
+    print(f"configuration: {'' if len(found) else 'the same'}".rstrip())
+    table = Table("", "A", "B", box=None)
+    for row in both.to_dict("records"):
+        table.add_row(*(escape(row[column]) for column in ("key", "a", "b")))
+    _print_table(table)
+    for side, other in (("a", "b"), ("b", "a")):
+        if len(alone := found[found[other] == _NO_KEY]):
+            print(f"  keys of {side.upper()} alone: {', '.join(alone.key + '=' + alone[side])}")
 
 
 def _print_part(title: str, lines: Sequence[str]) -> None:
@@ -255,11 +277,11 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
         which = f"{_named(seeds)}, at iterations that both have"
         of_training = 0 if every else int(shown.numbers[shown.readout == TRAINING].sum())
         beside = f" ({of_training} of them are the trainings' own, which --all shows)" if of_training else ""
-        print(f"results of {which}: {same} of {total} numbers are the same{beside}")
+        print(f"results of {which}: {same} of {total} numbers are equal{beside}")
         for name, side in (("A", a), ("B", b)):
             if alone := set(side.seed) - seeds:
                 print(f"  left out there: {_named(alone)}, of {name} alone")
-        table = Table("read-out", "metric", "the same", "least digits", "first apart", "iteration", "A", "B", box=None)
+        table = Table("read-out", "metric", "equal", "digits alike", "unequal from", "at iteration", "A", "B", box=None)
         for row in _in_order(shown[every | (shown.readout != TRAINING)]):
             digits = "all" if row["digits"] == _ALL_DIGITS else str(row["digits"])
             first = "" if pd.isna(row["first"]) else str(int(row["first"]))
@@ -277,7 +299,7 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
     if len(averages):
         interval = "with Welch's 95% interval" if several else "(an interval takes several seeds a side, as KEY,KEY)"
         print(f"means over seeds, and B minus A {interval}:")
-        table = Table("read-out", "metric", "iteration", "A", "B", "B - A", box=None)
+        table = Table("read-out", "metric", "at iteration", "A", "B", "B - A", box=None)
         for row in _in_order(averages[every | (averages.readout != TRAINING)]):
             table.add_row(
                 row["readout"], row["metric"], str(row["last"]), f"{row['a']:.4g}", f"{row['b']:.4g}", str(row["apart"])

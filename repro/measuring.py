@@ -102,6 +102,13 @@ class Results:
                 together.setdefault(readout, {}).setdefault(step, {}).update(metrics)
         return together
 
+    def newest(self) -> Measured:
+        """Per read-out, of each metric of the evaluations asked for what was found last."""
+        return {
+            readout: {name: value for step in sorted(rows) for name, value in rows[step].items()}
+            for readout, rows in self.rows().items()
+        }
+
 
 class Measuring(Results):
     """Measures what is to be measured of one training.

@@ -147,6 +147,12 @@ class Seed:
         parts = self.record.of_training, self.measuring.headline(measured)
         self.record.headline = ", ".join(filter(None, parts)) or self.record.headline
 
+    def _note_found(self) -> None:
+        """Note what the evaluations asked for found, of a finished training: earlier commands may have asked others."""
+        evaluations = ", ".join(self.measuring.evaluations)
+        self.record.headline = f"{evaluations} measured" if evaluations else self.record.headline
+        self._note_headline(self.measuring.newest())
+
     def catch_up(self) -> None:
         """Log in MLflow what the folder has of the training and its read-outs, and MLflow lacks."""
         self.mlflow.catch_up(TRAINING, self.rows.read())
@@ -168,6 +174,7 @@ class Seed:
         is_told = self.mlflow.is_told
         damaged = damaged_tables(self.folder, self.config) if is_told else []
         if (self.record.exported or not is_told) and not lacking and not damaged:
+            self._note_found()
             return False
         for table in damaged:
             print(f"warning: {table} is damaged or gone; it is written again.", file=sys.stderr, flush=True)
@@ -180,6 +187,7 @@ class Seed:
             for number, measured in enumerate(self.measuring.complete(snapshots), start=1):
                 self._note_headline(measured)
                 self._tell(number, lacking)
+            self._note_found()
             if is_told:
                 self.catch_up()
                 self._leave_files(snapshots)

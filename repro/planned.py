@@ -304,23 +304,23 @@ def _said(override: str) -> tuple[str, str] | None:
 
 
 def labels(runs: Sequence[Run]) -> list[str]:
-    """A name per run: game, algorithm, seed, and what tells it from the others of this game and algorithm."""
-    flat = [{**_written(hyperparameters(r.config)), "seed": ",".join(str(c.seed) for c in r.configs)} for r in runs]
+    """A name per run: game, as the command changed it, algorithm, seed, and what tells it from the others of these."""
+    flat = [{**written(hyperparameters(r.config)), "seed": ",".join(str(c.seed) for c in r.configs)} for r in runs]
     alike: dict[str, list[dict[str, Any]]] = {}
     for f in flat:
         alike.setdefault(_player(f), []).append(f)
     telling = {player: _telling(own) for player, own in alike.items()}
-    return [
-        " ".join([
-            f"{_player(f)} seed={f['seed']}",
-            *(f"{key.removeprefix('algorithm.')}={f[key]}" for key in telling[_player(f)]),
-        ])
-        for f in flat
-    ]  # fmt: skip
+    named = []
+    for run, f in zip(runs, flat, strict=True):
+        own = telling[_player(f)]
+        changed = [key for key in f if f" {key}=" in f" {run.title}" and key.startswith("game.") and key not in own]
+        words = [f"{key.removeprefix('algorithm.')}={f[key]}" for key in (*changed, *own)]
+        named.append(" ".join([f"{_player(f)} seed={f['seed']}", *words]))
+    return named
 
 
-def _written(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """With null, true and false as on a command line."""
+def written(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Hyperparameters, with null, true and false as on a command line."""
     named = {"None": "null", "True": "true", "False": "false"}
     return {key: named.get(str(value), value) for key, value in flat.items()}
 

@@ -86,7 +86,7 @@ def show(output: Path, words: Sequence[str]) -> int:
 
     found = sorted(catalogue.chosen(output, words), key=lambda entry: entry.record.updated)
     table = Table("key", "run", "state", "iteration", "minutes", "updated", "result", box=None)
-    named = labels([Run([entry.config], {}) for entry in found])
+    named = labels([Run([entry.config], {}, entry.record.title) for entry in found])
     for entry, label in zip(found, named, strict=True):
         record = entry.record
         minutes, reached = f"{record.wall_seconds / 60:.1f}", f"{record.iteration}/{entry.config.algorithm.iterations}"

@@ -97,6 +97,19 @@ def test_a_read_out_is_added(outputs):
     assert results(outputs, SMALL).equals(before)
 
 
+@pytest.mark.usefixtures("_nothing_trains")
+def test_what_is_said_of_a_run_is_what_was_asked_for_last(outputs):
+    key = key_of(*SMALL, "seed=1")
+    said = []
+    for words in ("evaluation=costs", "evaluation=exploitability", "evaluation=strategy", "evaluation=exploitability"):
+        assert evaluate.run([key, words], str(outputs)) == 0
+        said.append(records.read(run_folder(outputs, key)).headline)
+    assert said[0] == "costs measured"
+    assert said[1].endswith(" mA/g")
+    assert said[2] == "strategy measured"
+    assert said[3] == said[1], "found finished"
+
+
 @pytest.mark.exhaustive
 def test_a_read_out_that_is_added_is_named_like_those_of_its_run(tmp_path):
     for run in plan([*SMALL, "algorithm.iterations=5,10", f"output_dir={tmp_path}"], multirun=True).runs:

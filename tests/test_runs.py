@@ -20,7 +20,7 @@ from repro.differences import equal_digits
 from repro.errors import ReproError
 from repro.folders import full_key, run_folder
 from repro.measuring import evaluation_seconds
-from repro.planned import Run, labels
+from repro.planned import Run, labels, title_of
 from repro.planning import plan
 from repro.tracking import record as records
 from repro.tracking.rows import stored_evaluations
@@ -283,6 +283,10 @@ def test_a_run_is_named_by_what_tells_it_from_the_others_of_the_command():
     grid = names(("algorithm.traversals=5,6", "network.width=8,9"))
     assert grid[1] == "kuhn sd_cfr_and_deep_cfr seed=0 traversals=5 network.width=9"
     assert len(set(grid)) == 4
+    # A game that a command changed is another game.
+    changed = Run(configs(*SMALL, "game.ranks=4"), {}, title_of([*SMALL, "game.ranks=4"]))
+    assert labels([changed]) == ["kuhn sd_cfr_and_deep_cfr seed=0 game.ranks=4"]
+    assert labels([changed, Run(configs(*SMALL), {})])[1] == "kuhn sd_cfr_and_deep_cfr seed=0 game.ranks=3"
     # Values are written as on a command line.
     focused = names(("algorithm.value.focus=null,0.5",))
     assert focused == [f"kuhn sd_cfr_and_deep_cfr seed=0 value.focus={value}" for value in ("null", "0.5")]
@@ -312,9 +316,9 @@ def test_a_run_done_again_is_the_same_and_another_is_not(outputs, tmp_path, caps
     assert "versions and hardware: the same" in out
     assert compare.main([key_of(*SMALL)[:8], key_of(*SMALL, "algorithm.traversals=150"), *words]) == 1
     out = capsys.readouterr().out
-    assert "  algorithm.traversals: 200 | 150" in out
+    assert ["algorithm.traversals", "200", "150"] in [line.split() for line in out.splitlines()]
     assert "left out" not in out
-    assert "code that determines A has changed since:" in out
+    assert "code that determines them has changed since:" in out
 
 
 def test_two_algorithms_are_compared_by_their_only_read_outs(tmp_path, capsys):
@@ -326,7 +330,8 @@ def test_two_algorithms_are_compared_by_their_only_read_outs(tmp_path, capsys):
     words = ["--output", str(tmp_path)]
     assert compare.main([key_of(*cfr), key_of(*plus), *words]) == 1
     out = capsys.readouterr().out
-    assert out.splitlines()[:2] == ["configuration:", "  algorithm.name: cfr | cfr_plus"]
+    assert out.splitlines()[:3] == ["A: kuhn cfr seed=0", "B: kuhn cfr_plus seed=0", "configuration:"]
+    assert out.splitlines()[4].split() == ["algorithm.name", "cfr", "cfr_plus"]
     table = next(line for line in out.splitlines() if "exploitability" in line and " | " in line)
     assert table.split()[:4] == ["cfr", "|", "cfr_plus", "exploitability"]
     assert "0 of 2" in table
