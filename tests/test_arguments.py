@@ -73,6 +73,7 @@ def test_hydra_shows_one_run_and_no_sweep(capsys, asked):
     assert capsys.readouterr().err == shows
 
 
+@pytest.mark.exhaustive
 def test_the_help_of_runs_lists_what_can_be_chosen():
     done = call("--help")
     assert done.returncode == 0, done.stderr

@@ -110,7 +110,7 @@ def test_every_seed_leaves_what_it_leaves_alone(straight, tmp_path):
     assert sorted(run.data.params["seed"] for run in runs) == ["0"] * 3 + ["1"] * 3
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("_nothing_trains")
 def test_what_is_finished_together_is_finished_alone(straight):
     before = both(straight)
@@ -170,7 +170,7 @@ def test_a_batched_run_that_dies_is_continued(straight, tmp_path, monkeypatch, m
     assert done(tmp_path, "seeds=[0,1]") == records.SKIPPED
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_seed_that_was_finished_alone_is_not_trained_again(tmp_path):
     assert done(tmp_path, "seed=1") == records.FINISHED
     stored = {path: path.stat().st_mtime_ns for path in left(tmp_path, 1).snapshots.folder.iterdir()}
@@ -187,7 +187,7 @@ def test_a_seed_that_was_finished_alone_is_not_trained_again(tmp_path):
     assert done(tmp_path, "seeds=[0,1]") == records.SKIPPED
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_what_another_run_has_begun_is_kept_until_the_training_is_finished(tmp_path, capsys):
     killed_after(2, *SMALL, f"output_dir={tmp_path}", "seeds=[0,1]")
     begun = sorted(path.name for path in left(tmp_path, 0).snapshots.folder.iterdir())

@@ -84,7 +84,7 @@ def test_those_that_are_left_go_on_as_if_alone():
     np.testing.assert_allclose(every.values().numpy(), one.values().numpy(), rtol=1e-5, atol=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_solutions_are_in_order_whatever_their_trees(monkeypatch: pytest.MonkeyPatch):
     # Pots of all sizes, and small batches.
     some = [random_subgame(1, number, 5, SMALL) for number in range(7)]

@@ -151,6 +151,7 @@ def test_what_is_read_out_is_a_blueprint_where_infosets_cannot_be_listed():
     assert isinstance(first, TabularPolicy)
 
 
+@pytest.mark.exhaustive
 def test_it_beats_who_knows_less():
     """The uniform policy, a blueprint that has hardly been trained, and one that does not look at the board."""
     game, best = small_game(), blueprint_of(trained(40))

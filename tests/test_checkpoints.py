@@ -174,6 +174,7 @@ def test_memory_that_is_lacking_says_nothing_of_a_checkpoint(tmp_path, monkeypat
         checkpoints.problem(tmp_path / "last.ckpt", [])
 
 
+@pytest.mark.exhaustive
 def test_what_is_no_fault_of_a_checkpoint_leaves_it_where_it_is(straight, output):
     """A callback that does not start says nothing of checkpoints, though each of them fails with it."""
     folder = only_folder(output)

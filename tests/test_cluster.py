@@ -104,6 +104,7 @@ def does(output: Path, *overrides: str) -> int:
     return 0
 
 
+@pytest.mark.exhaustive
 def test_what_a_cluster_asks_for_is_done_after_a_checkpoint(tmp_path):
     """Lightning would take SIGTERM as the end of a batch, and Ctrl-C loses the iteration."""
     asked = signalling("SIGTERM", 5, tmp_path)
@@ -165,6 +166,7 @@ def test_a_signal_without_a_cluster_stops_at_once_as_ever(tmp_path, monkeypatch)
 # -- told later ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_what_is_told_later_is_told_once_with_all_that_is_measured(tmp_path):
     here = f"output_dir={tmp_path}"
     assert executed(*QUICK, here, LATER) == records.FINISHED
@@ -268,6 +270,7 @@ def test_runs_that_need_others_are_submitted_when_these_are_there(tmp_path, slur
 # -- parts -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_parts_do_everything_once_and_tell_nobody(tmp_path, monkeypatch):
     # In this process, without Hydra's launchers.
     monkeypatch.setattr(cluster, "Command", lambda output, uri, _, **how: Command(output, uri, None, **how))

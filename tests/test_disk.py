@@ -212,7 +212,7 @@ def test_parts_of_several_processes_are_counted(tmp_path):
     assert max(seen) <= most
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_seeds_together_take_no_more_than_all_are_told_to(tmp_path, monkeypatch):
     overrides = (*SMALL_HUNL, "algorithm=sd_cfr_and_deep_cfr", *FAMILY, *AVERAGE, "seeds=[0,1,2]")
     bounds = [most_bytes(config) for config in planned(*overrides).configs]

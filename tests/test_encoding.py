@@ -270,6 +270,7 @@ def errors(folder: Path, iterations: int = 4, count: int | None = 8) -> Encoding
     return EncodingErrors(RIVERS, asked.algorithm, asked)
 
 
+@pytest.mark.exhaustive
 def test_a_run_measures_what_the_definition_says(tmp_path: Path):
     asked = (*RUN, "algorithm.iterations=3")
     assert executed(*asked, f"output_dir={tmp_path}") == records.FINISHED

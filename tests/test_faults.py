@@ -131,6 +131,7 @@ def test_a_run_that_cannot_begin_is_interrupted_and_not_failed(tmp_path, monkeyp
     assert "failed" not in told
 
 
+@pytest.mark.exhaustive
 def test_a_disk_that_is_full_at_a_checkpoint_interrupts_the_run(straight, tmp_path, monkeypatch, began):
     run = run_of(tmp_path)
     save = pl.Trainer.save_checkpoint

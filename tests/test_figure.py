@@ -107,7 +107,7 @@ def test_of_keys_that_one_side_lacks_the_other_is_told():
     assert deviations(theirs, ours) == {"b": [2, None], "c": [None, 4], "d": [None, "3, 5"]}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_figures_of_d2cfr_share_its_trainings():
     targets = {"figure6": "d2cfr", "figure7": "d2cfr", "figure8": "d2cfr", "table3": "d2cfr_leduc"}
     full = keys("figure6", "d2cfr")

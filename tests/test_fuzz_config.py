@@ -165,7 +165,7 @@ def test_no_unknown_key_is_accepted(quickly):
         assert not quickly(base, override), f"{override} was accepted beside {key}"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_experiments_at_all_scales_are_planned_and_no_unknown_key_is_accepted_beside_them():
     experiments = [
         (f"experiment={path.stem}", f"scale={scale}")

@@ -51,7 +51,7 @@ def figure5_data(
     return pd.concat(frames, ignore_index=True)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_figure5_claims_hold():
     found = verdicts(figure5, figure5_data((1000, 500, 400), (900, 300, 290)))
     assert found.pop("same_level") == found.pop("higher_level") == NOT_TESTABLE

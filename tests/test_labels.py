@@ -38,6 +38,7 @@ def test_an_error_is_of_both_players_hands():
     assert label_errors(labels, truth).tolist() == [pytest.approx(3.0), 0.0]
 
 
+@pytest.mark.exhaustive
 def test_a_finished_run_is_measured_by_what_it_stored(tmp_path: Path):
     """Of subgames 4 to 11, which it solved, beside solutions of a tolerance of the truth's."""
     assert executed(*RUN, f"output_dir={tmp_path}") == "finished"
@@ -72,6 +73,7 @@ def test_the_extremes_of_a_subgame_are_of_both_players_hands():
     assert extremes(cfv).tolist() == [[-0.5, 2.0], [0.0, 7.0]]
 
 
+@pytest.mark.exhaustive
 def test_the_range_is_of_all_that_was_solved_so_far(tmp_path: Path):
     """Of subgames 4 to 7 after the first iteration, 4 to 11 after the second; measured when the run is finished."""
     run = (*RUN, "algorithm.snapshot_every=1")

@@ -197,6 +197,7 @@ def test_what_another_command_has_begun_anew_since_is_not_begun_anew_again(tmp_p
     assert begun(tmp_path, *overrides) == 2
 
 
+@pytest.mark.exhaustive
 def test_what_another_command_has_done_before_is_begun_anew(tmp_path):
     overrides = (*QUICK, f"output_dir={tmp_path}")
     for number in (1, 2, 3):

@@ -40,6 +40,7 @@ def states(output: Path) -> tuple[str, set[str]]:
     return records.read(only_folder(output)).state, {run.info.status for run in tracked(output)[1]}
 
 
+@pytest.mark.exhaustive
 def test_a_run_whose_process_is_gone_is_interrupted(output):
     assert states(output) == (records.RUNNING, {"RUNNING"})
     start(output)

@@ -115,7 +115,7 @@ def test_what_folding_costs_is_learned(trained):
     assert errors[1] < 0.7 * errors[0]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_resuming_equals_never_stopping(tmp_path):
     straight, resumed = straight_and_resumed(lambda: nfsp(small_game(), iterations=8), 4, 2, tmp_path)
     assert straight.iteration == resumed.iteration == 8

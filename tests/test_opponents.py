@@ -153,7 +153,7 @@ def test_opponents_may_be_known_before_they_are_made():
 # -- Hold'em games: hands that are played ----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_blueprint_is_an_opponent_of_deep_cfr(tmp_path):
     blueprint = made(tmp_path, *BLUEPRINT)
     overrides = (*BETTING, *NETWORKS, *against(f"mine={blueprint}", hands=200))
@@ -168,7 +168,7 @@ def test_a_blueprint_is_an_opponent_of_deep_cfr(tmp_path):
         Trained.open(tmp_path, blueprint).other(load("hunl_pot", ranks=5, suits=3, stack=1000.0))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_nfsps_average_network_is_an_opponent_in_hnlh(tmp_path):
     nfsp = made(tmp_path, *NFSP)
     overrides = (*HNLH, *NETWORKS, *against(f"nfsp={nfsp}", hands=200, opponents_at="same"))
@@ -196,6 +196,7 @@ def check_sampled(
 # -- what cannot be played against -----------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_a_command_is_told_of_opponents_that_neither_it_nor_another_made(opponents, tmp_path):
     """Before any of its runs begins; those that are measured as asked need none."""
     output = f"output_dir={tmp_path}"

@@ -305,6 +305,7 @@ def test_what_was_drawn_beside_other_data_than_are_published_is_refused(tmp_path
     assert drawing._beside(module_of("figure6"), "paper") == {}
 
 
+@pytest.mark.exhaustive
 def test_who_draws_is_told_what_is_judged_otherwise_than_published(tmp_path, monkeypatch, capsys):
     results, options = tmp_path / "figure9-laptop", Options("laptop", tmp_path / "outputs", 1, "cpu", False)
     shutil.copytree(RESULTS / "figure9-laptop", results)

@@ -31,6 +31,7 @@ def text(few, tmp_path_factory) -> str:
     return report.rendered(few, tmp_path_factory.mktemp("report"))
 
 
+@pytest.mark.exhaustive
 def test_every_claim_is_on_the_page_once(few, text):
     for result in (result for target in few for result in target.results):
         section = text[text.index(f'<section class="result" id="{result.target}-{result.scale}">') :]
@@ -49,6 +50,7 @@ def test_every_claim_is_on_the_page_once(few, text):
             assert text.count(f'id="{anchor}"') == text.count(f'href="#{anchor}"') == 1
 
 
+@pytest.mark.exhaustive
 def test_minutes_are_those_of_the_readmes_table_evaluations_too(tmp_path):
     named = {target.name: target for target in published()}
     for name in ("figure5", "figure13"):

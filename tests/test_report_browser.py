@@ -65,6 +65,7 @@ def plotted(page: Chrome) -> str:
     return plot
 
 
+@pytest.mark.exhaustive
 def test_it_asks_no_network_and_tells_no_errors(page):
     plotted(page)
     assert (
@@ -181,6 +182,7 @@ def test_links_lead_into_the_checkout(page):
     assert {place for place in places if place.startswith(FEW)} <= there
 
 
+@pytest.mark.exhaustive
 def test_it_can_be_printed_on_a4(page):
     printed = page.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True, "printBackground": True})
     pdf = base64.b64decode(printed["data"])

@@ -102,6 +102,7 @@ def test_a_run_leaves_what_can_be_played(straight):
     assert not list(folder.glob("*.ckpt")), "the memories serve no one any more"
 
 
+@pytest.mark.exhaustive
 def test_a_finished_run_is_skipped_and_force_runs_it_again(straight):
     before = results(straight, SMALL)
     again = call_here(*SMALL, f"output_dir={straight}")
@@ -114,6 +115,7 @@ def test_a_finished_run_is_skipped_and_force_runs_it_again(straight):
     assert len(tracked(straight)[1]) == 6, "what was done anew has runs of its own in MLflow"
 
 
+@pytest.mark.exhaustive
 def test_what_is_finished_is_told_before_lightning_is_imported(straight):
     """Which takes seconds, and so does SciPy's statistics."""
     words = [*SMALL, f"output_dir={straight}"]

@@ -321,6 +321,7 @@ def test_a_run_done_again_is_the_same_and_another_is_not(outputs, tmp_path, caps
     assert "code that determines them has changed since:" in out
 
 
+@pytest.mark.exhaustive
 def test_two_algorithms_are_compared_by_their_only_read_outs(tmp_path, capsys):
     both = "evaluation=[exploitability,strategy]"
     short = ("game=kuhn", "algorithm.iterations=4", "algorithm.snapshot_every=2", both)

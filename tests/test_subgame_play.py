@@ -243,6 +243,7 @@ def figures_data(scale: str = "laptop") -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+@pytest.mark.exhaustive
 def test_figure13_judges_play_turn_by_turn():
     found = judged(figure13, figures_data())
     expect(found["loss"], HELD, 10.0)
@@ -322,6 +323,7 @@ def test_rows_of_fewer_turns_say_of_how_many():
     assert leaves_played.present(as_many)["few_devn"].name == "DEVN, fewer buckets"
 
 
+@pytest.mark.exhaustive
 def test_figure13_is_drawn_and_tabulated():
     data = figure13.select(figures_data())
     assert len(figure13.draw(data).axes) == 3

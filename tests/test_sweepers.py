@@ -61,6 +61,7 @@ def test_a_sweeper_of_hydras_is_told_what_a_run_is_worth(tmp_path):
     assert done.stderr.splitlines()[-1].startswith("error: the run ")
 
 
+@pytest.mark.exhaustive
 def test_what_is_not_measured_has_no_worth(tmp_path):
     overrides = (*SMALL, f"output_dir={tmp_path}", "algorithm.iterations=5", "evaluation=[]")
     assert executed(*overrides) == "finished"

@@ -101,7 +101,7 @@ def test_table4_judges_the_improvement(lower_by: float, below: str, margin: str)
     ]  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_table4_is_undecided_where_shards_disagree():
     found = verdicts(table4, table4_data(3.0, spread=0.5))
     assert UNDECIDED in {v for name, v in found.items() if name.endswith("_lower")}
@@ -110,7 +110,7 @@ def test_table4_is_undecided_where_shards_disagree():
     assert {v for n, v in verdicts(table4, table4_data(30.0, count=1)).items() if n.endswith("_lower")} == {UNDECIDED}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_table4_shows_both_tables():
     data = table4_data(30.0)
     panels = table4.draw(data).axes

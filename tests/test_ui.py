@@ -132,6 +132,7 @@ def test_two_runs_are_selected_in_the_table_and_compared(browser, server, swept)
     assert names[0] not in text
 
 
+@pytest.mark.exhaustive
 def test_means_are_charted_with_their_bounds_and_the_bounds_not_once_more(browser, server, swept):  # noqa: F811
     asked = ["game=leduc", "algorithm=cfr", "algorithm.iterations=4", "algorithm.snapshot_every=2", "seed=range(2)"]
     runs = plan([*asked, f"output_dir={swept}"], multirun=True).runs

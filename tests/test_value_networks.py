@@ -426,6 +426,7 @@ def test_without_buckets_there_is_no_encoding_error(solved: Path, tmp_path: Path
 RUN = ["game=river_subgames", "game.ranks=4", "algorithm.iterations=3"]
 
 
+@pytest.mark.exhaustive
 def test_runs_need_solved_subgames(tmp_path: Path):
     network_run = (
         *RUN, "algorithm=devn", "algorithm.subgames=12", "algorithm.validation=0.4", "algorithm.buckets=5",

@@ -405,7 +405,7 @@ def test_nothing_is_kept_with_runs_that_were_published_meanwhile(small, tmp_path
     assert "repeated" not in part
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_nothing_is_kept_of_code_that_is_in_no_commit(small, tmp_path, monkeypatch, capsys):
     answers = {"status": " M repro/training.py\n", "rev-parse": "c" * 40}
     monkeypatch.setattr(provenance, "git", lambda command, *_: answers[command])

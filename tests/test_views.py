@@ -119,6 +119,7 @@ def test_a_target_of_hundreds_of_curves_has_a_view(tmp_path):
     assert 50 < len(folded) < 400
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_was_killed_goes_on_in_the_same_runs_under_the_newest_commands_name(tmp_path, monkeypatch):
     """Not below something that failed."""
     overrides = ("game=kuhn", "algorithm=cfr", "algorithm.iterations=4", f"output_dir={tmp_path}")
@@ -387,6 +388,7 @@ def test_what_make_ui_cannot_do_is_told_in_one_sentence(words, sentence, monkeyp
     assert sentence in capsys.readouterr().err
 
 
+@pytest.mark.exhaustive
 def test_the_ui_of_a_folder_that_nothing_was_run_in_is_refused_and_makes_none(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(ui, "_until_stopped", lambda *_: 0)
     for folder in (tmp_path / "none", tmp_path):

@@ -53,7 +53,7 @@ def test_it_has_every_configuration_page_and_result(wheel):
     assert needed <= set(zipfile.ZipFile(wheel).namelist())
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_it_works_where_nothing_else_of_the_repository_is(wheel, tmp_path):
     installed = tmp_path / "installed"
     zipfile.ZipFile(wheel).extractall(installed)
