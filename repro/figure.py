@@ -36,7 +36,6 @@ from repro.targets import (
     check_made_at,
     check_scale,
     check_target,
-    module_of,
     targets,
 )
 
@@ -84,10 +83,8 @@ def _tell_parts(plans: Mapping[str, Planned], options: Options) -> None:
     for target, plan in plans.items():
         if options.published:
             plan.tell_taken(target, options.scale)
-        there = {sweep.name for sweep in plan.sweeps}
-        optional = [sweep.name for sweep in module_of(target).SWEEPS if options.scale in sweep.if_asked]
-        if unasked := [name for name in optional if name not in there]:
-            print(f"{target}: left out unless asked for, by SWEEP='{' '.join(unasked)}'")
+        if plan.unasked:
+            print(f"{target}: left out unless asked for, by SWEEP='{' '.join(plan.unasked)}'")
 
 
 def make_sweeps(target: str, names: Sequence[str], options: Options) -> int:

@@ -68,7 +68,7 @@ def check_filter(output_dir: str | Path, words: Sequence[str]) -> None:
     """
     refuse_output_dir(words)
     if not Path(output_dir).is_dir():
-        raise ReproError(f"--output is {str(output_dir)!r}; there is no such folder.")
+        raise ReproError(f"--output is {str(output_dir)!r}; there is no folder {Path(output_dir).absolute()}.")
     for key in keys_in(words):
         existing_folder(output_dir, key)
 

@@ -33,6 +33,7 @@ class Planned:
         new_sweeps: those that are to be drawn from runs made now, or the part of them that is.
         new_runs: their runs, with those that these need.
         reused: what is taken from what is published; None: nothing is to be.
+        unasked: sweeps that are made only if they are asked for, and of which something is neither taken nor there.
     """
 
     sweeps: Sequence[PlannedSweep]
@@ -40,6 +41,7 @@ class Planned:
     new_sweeps: Sequence[PlannedSweep]
     new_runs: Sequence[Run]
     reused: Reused | None = None
+    unasked: Sequence[str] = ()
 
     def tell_taken(self, target: str, scale: str) -> None:
         """Print which of the published runs are taken, and which are not, and why."""
@@ -69,33 +71,28 @@ def planned(target: str, options: Options) -> Planned:
     Raises:
         ReproError: a sweep cannot be composed, or published files, which are to be used, are damaged.
     """
-    sweeps: Sequence[PlannedSweep]
-    runs: Sequence[Run]
     sweeps, runs = plan_target(target, options)
     folder = results_of(target, options.scale)
-    if not options.published or not (folder / "provenance.json").is_file():
-        sweeps, runs = _without_unasked(target, options.scale, sweeps, runs, ())
-        return Planned(sweeps, runs, sweeps, runs)
-    data, provenance = of_folder(folder, target, options)
-    reused = reusable(sweeps, data, provenance["sweeps"])
-    sweeps, runs = _without_unasked(target, options.scale, sweeps, runs, reused.seeds)
-    new, _ = plan_target(target, options, but=reused.seeds)
-    names = {sweep.name for sweep in sweeps}
-    return _with_needed(sweeps, runs, [sweep for sweep in new if sweep.name in names], reused)
+    reused, new = None, sweeps
+    if options.published and (folder / "provenance.json").is_file():
+        data, provenance = of_folder(folder, target, options)
+        reused = reusable(sweeps, data, provenance["sweeps"])
+        new, _ = plan_target(target, options, but=reused.seeds)
+    unasked = _unasked(target, options.scale, new)
+    taken = reused.seeds if reused is not None else {}
+    kept = [sweep for sweep in sweeps if sweep.name not in unasked or sweep.name in taken]
+    if unasked:
+        runs, new = _with_needed(kept, runs), [sweep for sweep in new if sweep.name not in unasked]
+    new_runs = runs if reused is None else _with_needed(new, runs)
+    return Planned(kept, runs, new, new_runs, reused, unasked)
 
 
-def _without_unasked(
-    target: str, scale: str, sweeps: Sequence[PlannedSweep], runs: Sequence[Run], published: Collection[str]
-) -> tuple[Sequence[PlannedSweep], Sequence[Run]]:
-    """Without the sweeps that are made only if they are asked for, but for those that are there, or published."""
+def _unasked(target: str, scale: str, new: Sequence[PlannedSweep]) -> list[str]:
+    """Names of sweeps that are made only if they are asked for, and of which not all that is new is there."""
     from repro.measuring import is_done  # noqa: PLC0415  (imports torch, which takes seconds)
-    from repro.planned import with_needed  # noqa: PLC0415
 
-    unasked = {sweep.name for sweep in module_of(target).SWEEPS if scale in sweep.if_asked} - set(published)
-    if not unasked:
-        return sweeps, runs
-    kept = [sweep for sweep in sweeps if sweep.name not in unasked or all(map(is_done, sweep.configs))]
-    return kept, with_needed(_runs_of(kept, runs), runs)
+    optional = {sweep.name for sweep in module_of(target).SWEEPS if scale in sweep.if_asked}
+    return [sweep.name for sweep in new if sweep.name in optional and not all(map(is_done, sweep.configs))]
 
 
 def planned_sweeps(target: str, names: Sequence[str], options: Options) -> Planned:
@@ -111,15 +108,15 @@ def planned_sweeps(target: str, names: Sequence[str], options: Options) -> Plann
     for unknown in set(names) - set(known):
         hint = did_you_mean(unknown, known)
         raise ReproError(f"--sweep is {unknown!r}; those of {target} are {', '.join(known)}{hint}.")
-    return _with_needed(sweeps, runs, [sweep for sweep in sweeps if sweep.name in names])
+    new = [sweep for sweep in sweeps if sweep.name in names]
+    return Planned(sweeps, runs, new, _with_needed(new, runs))
 
 
-def _with_needed(
-    sweeps: Sequence[PlannedSweep], runs: Sequence[Run], new: Sequence[PlannedSweep], reused: Reused | None = None
-) -> Planned:
+def _with_needed(sweeps: Sequence[PlannedSweep], runs: Sequence[Run]) -> list[Run]:
+    """Those of runs that are of sweeps, with those that they need."""
     from repro.planned import with_needed  # noqa: PLC0415  (imports torch, which takes seconds)
 
-    return Planned(sweeps, runs, new, with_needed(_runs_of(new, runs), runs), reused)
+    return with_needed(_runs_of(sweeps, runs), runs)
 
 
 def _runs_of(sweeps: Sequence[PlannedSweep], runs: Sequence[Run]) -> list[Run]:

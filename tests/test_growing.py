@@ -81,6 +81,19 @@ def test_what_is_made_only_if_asked_for(tmp_path):
     assert long - at_smoke == {"longer", "fresh"}, "which are of one scale"
 
 
+def test_what_is_made_only_if_asked_for_is_not_made_because_a_part_of_it_is_published(tmp_path, monkeypatch):
+    at_laptop = Options("laptop", tmp_path, 1, "cpu", False, published=True)
+    every, _ = plan_target("figure13", at_laptop)
+    (first, *others) = sorted({config.seed for sweep in every if sweep.name == "longer" for config in sweep.configs})
+    assert others
+    taken = growing.Reused({"longer": [first]}, pd.DataFrame(), [], [])
+    monkeypatch.setattr(growing, "reusable", lambda *_: taken)
+    plan = growing.planned("figure13", at_laptop)
+    assert "longer" in {sweep.name for sweep in plan.sweeps}, "it is drawn"
+    assert "longer" not in {sweep.name for sweep in plan.new_sweeps}
+    assert "longer" in plan.unasked
+
+
 def test_what_was_asked_for_stays_where_it_is_done(tmp_path, monkeypatch):
     monkeypatch.setattr("repro.measuring.is_done", lambda config: config.algorithm.name == "solved_subgames")
     names = {sweep.name for sweep in growing.planned("figure13", Options("laptop", tmp_path, 1, "cpu", False)).sweeps}

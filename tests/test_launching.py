@@ -104,7 +104,7 @@ def test_no_worker_starts_for_what_is_finished(tmp_path, monkeypatch):
 @pytest.mark.exhaustive
 def test_one_killed_run_and_one_killed_worker_stop_no_other(tmp_path):
     """As the kernel kills what takes too much memory. Its run is named; a worker's is launched again."""
-    overrides = (*SMALL, "algorithm.iterations=400", f"output_dir={tmp_path}", "checkpoint_every_seconds=0")
+    overrides = (*SMALL, "algorithm.iterations=120", f"output_dir={tmp_path}", "checkpoint_every_seconds=0")
     sweep = ("-m", *overrides, "seed=range(3)", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
     log = tmp_path / "stderr"
     with log.open("w") as file:
