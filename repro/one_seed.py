@@ -95,8 +95,8 @@ class Seed:
             record.attempt = last_attempt(*known, key)
         record.attempt = record.attempt or uuid.uuid4().hex
         records.write(folder, record)
-        if not record.trained:
-            record.note_made_with({**provenance.code(), **provenance.hardware(), **provenance.versions()})
+        if not record.trained and not finished_with_others(folder, record):
+            record.note_made_with(provenance.made_with())
         before = dict(record.mlflow)
         mlflow = MLflowLater() if known is None else _mlflow_runs(*known, config, record, title)
         # What MLflow lacks in runs that are new to the record is to be made up for, even if this process is killed.
@@ -120,6 +120,10 @@ class Seed:
         if not after and any(True for folder in (self.folder, place) for _ in folder.glob(checkpoints.SET_ASIDE)):
             # What was trained is kept as the checkpoints are from which it should have gone on.
             snapshots_of(self.folder).set_aside()
+        if not after and self.record.made_with != (made_with := {k: [v] for k, v in provenance.made_with().items()}):
+            # Of what other processes trained nothing is left.
+            self.record.made_with = made_with
+            self.mlflow.tag(_shown(made_with))
         snapshots_of(self.folder).forget_after(after)
         self.measuring.forget_after(after)
         self.rows.begin(after)
@@ -238,7 +242,7 @@ def _mlflow_runs(store: Store, experiment: str, config: Config, record: RunRecor
     invocation = os.environ.get(INVOCATION)
     tags = {
         RERUN_TAG: rerun_command([training_key(config)]),
-        **{name: ", ".join(values) for name, values in record.made_with.items()},
+        **_shown(record.made_with),
         **{f"target.{target}": scale for target, scale in record.labels.items()},
         **({INVOCATION_TAG: invocation} if invocation else {}),
     }
@@ -254,6 +258,11 @@ def _mlflow_runs(store: Store, experiment: str, config: Config, record: RunRecor
         renames=bool(title),
         data=config.algorithm.stored_data(config),
     )
+
+
+def _shown(made_with: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """What a training was made with, as tags."""
+    return {fact: ", ".join(values) for fact, values in made_with.items()}
 
 
 def params_of(config: Config, readout: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import pytorch_lightning as pl
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+from mlflow.tracking._tracking_service import client
 from mlflow.tracking._tracking_service.utils import _artifact_repos_cache
 
 from repro import durable, executing, leftovers, training
@@ -277,7 +278,7 @@ def dying(kind: type, name: str, calls: int, **changes):
 
         patched.setattr(kind, name, called)
         for attribute, value in changes.items():
-            patched.setattr(mlflow_runs, attribute, value)
+            patched.setattr(client, attribute, value)
 
     return patch
 
@@ -288,15 +289,30 @@ def test_a_killed_run_logs_no_step_twice(straight, tmp_path):
     # Between the training's part of an epoch and the read-outs', and between the epoch and its checkpoint.
     killed(run, dying(mlflow_runs.MLflowRuns, "log", 4))
     killed(run, dying(Seed, "measure", 2))
-    # The store lags behind: it is emptied, and the run killed between two parts of what is made up for.
+    # The store lags behind: it is emptied, and the run killed between two of MLflow's batches of what is made up for.
     with sqlite3.connect(tmp_path / "mlflow.db") as database:
         database.execute("DELETE FROM metrics")
         database.execute("DELETE FROM latest_metrics")
-    killed(run, dying(mlflow_runs.MLflowRuns, "_write", 3, METRICS_AT_ONCE=2))
+    killed(run, dying(SqlAlchemyStore, "log_batch", 8, MAX_METRICS_PER_BATCH=2))
     killed(run, dying(Seed, "measure", 1))
     assert execute(run) == records.FINISHED
     check_mirrored(tmp_path, run)
     assert results(tmp_path, SHORT).equals(straight)
+
+
+@pytest.mark.parametrize("stopped_in", usually_first([1, 3]))
+def test_what_is_made_anew_is_said_to_be_made_with_what_made_it(tmp_path, stopped_in):
+    """Code of an attempt of which nothing is left is not named, in MLflow neither; that of one gone on from is."""
+    run = run_of(tmp_path)
+    interrupt(run, stopped_in)
+    record = records.read(folder_of(run))
+    now = record.made_with["git_commit"]
+    record.made_with["git_commit"] = ["0" * 40]
+    records.write(folder_of(run), record)
+    assert execute(run) == records.FINISHED
+    expected = now if stopped_in == 1 else ["0" * 40, *now]
+    assert records.read(folder_of(run)).made_with["git_commit"] == expected
+    assert {of_run.data.tags["git_commit"] for of_run in tracked(tmp_path)[1]} == {", ".join(expected)}
 
 
 # -- moved folders ---------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from repro.evaluation.statistics import bands
 from repro.measuring import is_measured, measured_rows
 from repro.one_seed import params_of
 from repro.planned import Run, mean_name, name_of, union
-from repro.tracking.mlflow_runs import COST, INVOCATION_TAG, MEAN_TAG, METRICS_AT_ONCE, NODES, PARAMS_AT_ONCE, SWEEP
+from repro.tracking.mlflow_runs import COST, INVOCATION_TAG, MEAN_TAG, NODES, SWEEP
 from repro.tracking.store import Store
 
 _CONTENT_TAG = "repro.content"
@@ -201,10 +201,7 @@ def make(client: Store, experiment: Experiment, mean: Mean, tags: Mapping[str, s
     """Make the run of a mean; its id."""
     run_id = str(client.create_run(experiment.experiment_id, run_name=mean.name, tags=dict(tags)).info.run_id)
     given, points = as_params(mean.params), _points(mean)
-    for start in range(0, len(given), PARAMS_AT_ONCE):
-        client.log_batch(run_id, params=given[start : start + PARAMS_AT_ONCE])
-    for start in range(0, len(points), METRICS_AT_ONCE):
-        client.log_batch(run_id, metrics=points[start : start + METRICS_AT_ONCE])
+    client.log_batch(run_id, metrics=points, params=given)
     client.set_terminated(run_id)
     return run_id
 

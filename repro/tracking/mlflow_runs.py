@@ -46,7 +46,6 @@ SWEEP = "sweep"
 COST, NODES = "wall_seconds", "nodes_touched"
 """Metrics that curves are drawn against; the first one every run has at every step."""
 _MESSAGE_TAG = "repro.message"
-PARAMS_AT_ONCE, METRICS_AT_ONCE = 100, 1000
 _LONGEST_TAG = 5000
 MOST_RUNS = 50_000
 
@@ -118,11 +117,9 @@ class MLflowRuns:
     ) -> None:
         run_id = self._ids[readout]
         lacking = [Param(key, str(value)) for key, value in params.items() if key not in run.data.params]
-        for start in range(0, len(lacking), PARAMS_AT_ONCE):
-            self._client.log_batch(run_id, params=lacking[start : start + PARAMS_AT_ONCE])
         changed = [RunTag(key, value) for key, value in tags.items() if run.data.tags.get(key) != value]
-        if changed:
-            self._client.log_batch(run_id, tags=changed)
+        if lacking or changed:
+            self._client.log_batch(run_id, params=lacking, tags=changed)
         for tag in (_MESSAGE_TAG, _PARENT_TAG):
             if tag in run.data.tags:
                 self._client.delete_tag(run_id, tag)
@@ -145,6 +142,11 @@ class MLflowRuns:
         for run_id in self._ids.values():
             self._client.update_run(run_id, status="RUNNING")
 
+    def tag(self, tags: Mapping[str, str]) -> None:
+        """Set tags of every run."""
+        for run_id in self._ids.values():
+            self._client.log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+
     def log(self, readout: str, metrics: Mapping[str, float], step: int) -> None:
         """One batch of metrics; what MLflow has already, and values that are not finite, are left out."""
         if step <= self._last[readout]:
@@ -160,8 +162,7 @@ class MLflowRuns:
             logged_steps = {metric.step for metric in self._client.get_metric_history(run_id, name)}
             lacking_steps = [step for step, metrics in rows.items() if name in metrics and step not in logged_steps]
             lacking += [m for step in lacking_steps for m in self._metrics({name: rows[step][name]}, step)]
-        for start in range(0, len(lacking), METRICS_AT_ONCE):
-            self._write(readout, lacking[start : start + METRICS_AT_ONCE])
+        self._write(readout, lacking)
         self._last[readout] = max([self._last[readout], *rows])
 
     def _metrics(self, metrics: Mapping[str, float], step: int) -> list[Metric]:
@@ -194,6 +195,9 @@ class MLflowLater:
         return nullcontext()
 
     def begin(self) -> None:
+        """Nobody is told."""
+
+    def tag(self, tags: Mapping[str, str]) -> None:
         """Nobody is told."""
 
     def log(self, readout: str, metrics: Mapping[str, float], step: int) -> None:

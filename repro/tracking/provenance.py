@@ -102,6 +102,11 @@ def hardware() -> dict[str, str]:
     }
 
 
+def made_with() -> dict[str, str]:
+    """All of these facts, of what this process makes."""
+    return {**code(), **hardware(), **versions()}
+
+
 def _processor() -> str:
     return _cpuinfo("model name") or platform.processor() or "unknown"
 

@@ -144,6 +144,7 @@ class EvaluationRows:
         if earlier != self.rows:
             self.rows = earlier
             self.seconds = {step: taken for step, taken in self.seconds.items() if step <= iteration}
+            self.made_with = self.made_with if earlier else []
             self._write()
 
     def _write(self) -> None:
