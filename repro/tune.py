@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,16 +63,14 @@ class Tuning:
                 return
             for task, pipe, message in self._workers.messages():
                 if message[0] == "report":
-                    pipe.send(self._is_pruned(task, message[1], message[2]))
+                    answer = self._is_pruned(task, message[1], message[2])
+                    with suppress(OSError):  # A process that was killed meanwhile: what it leaves is told next.
+                        pipe.send(answer)
                 else:
                     self._end(task, message)
 
     def compare(self) -> dict[str, list[Config]]:
-        """Train the best trial and the default on fresh seeds; returns the trainings of each.
-
-        Raises:
-            ReproError: the study is at fault.
-        """
+        """Train the best trial and the default on fresh seeds; returns the trainings of each."""
         from repro.config.keys import training_key  # noqa: PLC0415
         from repro.measuring import is_done  # noqa: PLC0415
         from repro.tuning.config import runs  # noqa: PLC0415
@@ -92,8 +91,23 @@ class Tuning:
             while waiting and self._workers.has_room:
                 self._workers.start(waiting.pop(0))
             for task, _, message in self._workers.messages():
-                self._check(task, message)
+                if not all(map(is_done, task.configs)):
+                    self._check(task, message)
+        for name, of_seeds in configs.items():
+            self.left += [f"{name}: {sentence}" for sentence in map(self._lacks, of_seeds) if sentence]
         return configs
+
+    def _lacks(self, config: Config) -> str:
+        """Why a finished training cannot be compared; empty if it can, or is not finished."""
+        from repro.measuring import is_done  # noqa: PLC0415
+        from repro.tuning.trials import value_of  # noqa: PLC0415
+
+        try:
+            if is_done(config):
+                value_of(config, self._config.objective, self._config.budget)
+        except ReproError as error:
+            return str(error)
+        return ""
 
     def _begin(self) -> None:
         from repro.config.keys import training_key  # noqa: PLC0415
@@ -155,15 +169,9 @@ class Tuning:
         print(f"trial {number}: failed: {why}", flush=True)
 
     def _check(self, task: Task, message: Sequence[Any]) -> bool:
-        """Whether a task was done; if not, that is noted.
+        """Whether a task was done; if not, that is noted."""
+        from repro.tuning.trials import DONE_WITH, PRUNED  # noqa: PLC0415
 
-        Raises:
-            ReproError: the study is at fault.
-        """
-        from repro.tuning.trials import DONE_WITH, FAULT, PRUNED  # noqa: PLC0415
-
-        if message[0] == FAULT:
-            raise ReproError(str(message[1]))
         if message[0] not in (DONE_WITH, PRUNED):
             (name,) = task.labels.values()
             self.left.append(f"{name}: {message[1]}")

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import optuna
@@ -96,6 +97,10 @@ def stored(output: Path) -> optuna.Study:
         (["+space.seed=3"], "space.seed is 3; it must be a mapping with kind, and low and high or choices."),
         (["seeds=x"], "seeds"),
         (["space.algorithm.value.steps.low=x"], "goes from 'x' to 60 by None; these must be numbers"),
+        (
+            ["space.algorithm.when_no_positive.choices=argmax"],
+            "when_no_positive needs choices, a list, and nothing else",
+        ),
         (["+space.algorithm.value.steps.step=-2"], "has a step of -2; it must be above 0"),
     ],
 )
@@ -182,6 +187,16 @@ def test_a_study_whose_first_trial_cannot_be_done_is_begun_again_with_another_de
     assert "; give this one another name" in told
 
 
+@pytest.mark.exhaustive
+def test_a_study_for_a_metric_that_is_not_measured_ends_with_its_first_trial(conf, tmp_path, capsys):
+    words = ["tiny", "jobs=1", "fresh_seeds=[]", f"output_dir={tmp_path}", "--config-dir", conf]
+    assert tune.main([*words, "objective.metric=exploitabilty"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: the first trial cannot be done: the metric exploitabilty was not measured of ")
+    assert len(stored(tmp_path).trials) == 1
+    assert tune.main([*words, "trials=1"]) == 0, "the right name is another definition"
+
+
 def test_a_space_has_the_form_of_the_configuration():
     space = {
         "network": {"kind": "categorical", "choices": ["fc", None, True]},
@@ -239,6 +254,19 @@ def test_a_budget_that_is_not_reached_and_a_metric_that_is_not_measured_are_told
         trials.value_of(finished, objective, BudgetConfig("iteration", 31.0))
     with pytest.raises(ReproError, match="the metric nodes was not measured of sd_cfr after iteration 5"):
         trials.value_of(finished, objective, BudgetConfig("nodes", 31.0))
+
+
+def test_a_fresh_seed_that_the_budget_is_not_spent_on_is_told_and_costs_no_page(finished):
+    def found(limit: float) -> tuple[int, str]:
+        budget = BudgetConfig("iteration", limit, 1)
+        study: Any = SimpleNamespace(config=SimpleNamespace(objective=ObjectiveConfig(readout="sd_cfr"), budget=budget))
+        nothing: Any = None
+        return len(page.fresh_table(study, {"best": [finished]})), tune.Tuning(study, *3 * [nothing])._lacks(finished)
+
+    assert found(30.0) == (1, "")
+    rows, why = found(31.0)
+    assert rows == 0
+    assert "give it more iterations" in why
 
 
 # -- studies ---------------------------------------------------------------------------------------------------------

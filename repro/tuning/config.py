@@ -116,7 +116,8 @@ class Parameter:
         """What is wrong with it."""
         if self.kind == "categorical":
             given = self.low is None and self.high is None and self.step is None and not self.log
-            return None if given and self.choices else "needs choices, a list, and nothing else"
+            listed = isinstance(self.choices, list) and self.choices
+            return None if given and listed else "needs choices, a list, and nothing else"
         if self.kind not in ("float", "int"):
             return f"is of the kind {self.kind!r}; it must be float, int or categorical"
         return self._problem_of_range()

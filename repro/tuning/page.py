@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from optuna.trial import TrialState
 from repro import durable
 from repro.config.keys import training_key
 from repro.config.schema import Config
+from repro.errors import ReproError
 from repro.evaluation.statistics import Estimate, difference, mean_ci
 from repro.measuring import is_done
 from repro.tuning.study import KEYS, Study, folder_of
@@ -86,14 +88,14 @@ def trials_table(study: Study) -> pd.DataFrame:
 
 
 def fresh_table(study: Study, fresh: Mapping[str, Sequence[Config]]) -> pd.DataFrame:
-    """A row per finished training on a fresh seed: `what` (default or best), `seed`, `value`, `key`."""
-    config = study.config
-    rows = [
-        (name, run.seed, value_of(run, config.objective, config.budget), training_key(run))
-        for name, runs in fresh.items()
-        for run in runs
-        if is_done(run)
-    ]
+    """A row per finished training on a fresh seed: `what` (default or best), `seed`, `value`, `key`.
+
+    One that was not evaluated where the budget is spent has none.
+    """
+    config, rows = study.config, []
+    for name, run in ((name, run) for name, runs in fresh.items() for run in runs if is_done(run)):
+        with suppress(ReproError):  # `repro.tune` tells it.
+            rows.append((name, run.seed, value_of(run, config.objective, config.budget), training_key(run)))
     return pd.DataFrame(rows, columns=["what", "seed", "value", "key"])
 
 

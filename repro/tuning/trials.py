@@ -107,10 +107,14 @@ class Reports(EndsEarly):
 
     Args:
         pipe: to the process that has the study.
+
+    Attributes:
+        fault: why nothing can be told; None if all can.
     """
 
     def __init__(self, task: Task, pipe: Connection) -> None:
         self._task, self._pipe = task, pipe
+        self.fault: ReproError | None = None
         self._number, self._told = 0, set[int]()
 
     def begin(self, number: int) -> None:
@@ -124,7 +128,13 @@ class Reports(EndsEarly):
     def report(self) -> bool:
         """Tell of the points that were come to since; whether the trial is to go on."""
         task = self._task
-        for point, value in curve(task.configs[self._number], task.objective, task.budget).items():
+        try:
+            found = curve(task.configs[self._number], task.objective, task.budget)
+        except ReproError as error:
+            # Raised here it would end the training, as one that failed.
+            self.fault, self.reason = error, str(error)
+            return False
+        for point, value in found.items():
             if task.number is None or point in self._told or self.reason:
                 continue
             self._told.add(point)
@@ -154,18 +164,25 @@ def work(task: Task, environment: Mapping[str, str], pipe: Connection) -> None:
 
 
 def _ended(task: Task, pipe: Connection) -> tuple[Any, ...]:
+    """What is to be told of a task.
+
+    Raises:
+        ReproError: the study is at fault.
+    """
     global _reports
     _reports = Reports(task, pipe)
     for number, config in enumerate(task.configs):
         _reports.begin(number)
         state = execute(without_force([_with_callback(config)]), task.labels)
         record = records.read(folder_of(config))
+        if state in DONE:
+            _reports.report()
+        if _reports.fault is not None:
+            raise _reports.fault
         if _reports.reason:
             return PRUNED, _reports.reason
         if state not in DONE:
             return BROKE if state == FAILED else STOPPED, record.message
-        if not _reports.report():
-            return PRUNED, _reports.reason
     return DONE_WITH, [value_of(config, task.objective, task.budget) for config in task.configs]
 
 
