@@ -107,12 +107,12 @@ class Worker:
 # -- submitting ------------------------------------------------------------------------------------------------------
 
 
-def submit(runs: Sequence[Run], where: Elsewhere, jobs: int, again: str, config_dir: str | None = None) -> int:
+def submit(runs: Sequence[Run], where: Elsewhere, jobs: int | None, again: str, config_dir: str | None = None) -> int:
     """Submit runs that are neither finished nor submitted; returns the exit status.
 
     Args:
         runs: of one command; those of them that need others which are not finished are left for later.
-        jobs: that go on at once.
+        jobs: that go on at once; None: of this machine as many as it has cores, and of a cluster as it has room for.
         again: what is typed before `--collect`.
         config_dir: a folder of further configurations, which may have clusters.
 
@@ -166,7 +166,7 @@ def _due(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
 
 
 def _submitted(
-    runs: Sequence[Run], output: Path, settings: ClusterConfig, on: str, jobs: int
+    runs: Sequence[Run], output: Path, settings: ClusterConfig, on: str, jobs: int | None
 ) -> tuple[Path, Sequence[str]]:
     """Submit runs; their folder, and the jobs' ids."""
     invocation = uuid.uuid4().hex
@@ -179,7 +179,7 @@ def _submitted(
     runs = [replace(run, configs=without_force(run.configs)) for run in runs]
     folder.mkdir(parents=True, exist_ok=True)
     write_plan(runs, folder / PLAN)
-    count = min(len(runs), settings.most_jobs or jobs)
+    count = min(len(runs), settings.most_jobs or jobs or os.cpu_count() or 1)
     numbers = [range(len(runs))[k::count] for k in range(count)]
     with _refusals_told(on), hangups_held_back(), _output_kept(folder):
         with executor.batch():
@@ -194,7 +194,7 @@ def _submitted(
     return folder, ids
 
 
-def _executor(folder: Path, settings: ClusterConfig, on: str, jobs: int, runs: Sequence[Run]) -> Any:
+def _executor(folder: Path, settings: ClusterConfig, on: str, jobs: int | None, runs: Sequence[Run]) -> Any:
     try:
         from submitit import AutoExecutor  # noqa: PLC0415  (optional)
     except ImportError as error:
@@ -207,7 +207,7 @@ def _executor(folder: Path, settings: ClusterConfig, on: str, jobs: int, runs: S
         parameters["cpus_per_task"] = max(run.config.threads * processes_of(run.config) for run in runs)
     if parameters["gpus_per_node"] is None and any(run.config.device == "cuda" for run in runs):
         parameters["gpus_per_node"] = 1
-    if kind == "slurm":
+    if kind == "slurm" and jobs is not None:
         parameters.setdefault("slurm_array_parallelism", jobs)
     with _refusals_told(on):
         executor = AutoExecutor(folder / "jobs", cluster=kind, **{f"{kind}_max_num_timeout": settings.max_num_timeout})
@@ -267,7 +267,8 @@ def do_part(runs: Sequence[Run], part: tuple[int, int], jobs: int, again: str) -
     if mine:
         check_here(mine)
         launcher = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"]
-        status = Command(output, mine[0].config.tracking_uri, launcher).do([mine])
+        # Other parts may go on on other machines, and a server be told of theirs, too.
+        status = Command(output, mine[0].config.tracking_uri, launcher, closes=False).do([mine])
     if left:
         print(f"{left} run(s) of this part need others; when these are there, {_repeat(runs)}")
     print(f"to take in what is finished: {again} --collect")

@@ -23,7 +23,7 @@ class ClusterConfig:
 
     # submitit's: slurm, or local, which are processes of this machine.
     executor: str = one_of("slurm", "local")
-    # Jobs of an array, among which runs are dealt. null: as many as go on at once (--jobs).
+    # Jobs of an array, among which runs are dealt. null: as many as go on at once.
     most_jobs: int | None = between(1, 100_000, None)
     # How many times a job goes on after its time limit. A preempted one always does.
     max_num_timeout: int = at_least(0, 100)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,14 @@ from repro.export import measurements
 from repro.planned import Run, labels, written
 from repro.subgames.data import SubgameDataConfig
 from repro.tracking.progress import console
-from repro.tracking.record import load_json
+from repro.tracking.rows import stored_evaluations
 
 _ALL_DIGITS = 17
 """That tell any float64 from any other one."""
 _CODE = ("git_commit", "git_dirty")
 _FIRST = ("algorithm.name", "game.name")
 _NO_KEY = "no such key"
-_RUN = ["readout", "evaluation_key", "metric", "step"]
+_RUN = ["readout", "asked", "metric"]
 _SHORT = 12
 
 
@@ -109,10 +109,20 @@ def data(entry: Entry) -> str | None:
 
 
 def results(side: Sequence[Entry]) -> pd.DataFrame:
-    """Every number of runs: `seed`, `readout`, `evaluation`, `evaluation_key`, `metric`, `step`, `value`."""
+    """Every number of runs: `seed`, `readout`, `evaluation`, `evaluation_key`, `asked`, `metric`, `step`, `value`.
+
+    `evaluation_key` names what was measured to the last opponent, and `asked` what runs of different seeds have alike:
+    how it was measured, and what opponents were called, of which each seed has its own.
+    """
     rows = [(entry.config.seed, *row) for entry in side for row in measurements(entry)]
     columns = ["seed", "readout", "evaluation", "evaluation_key", "metric", "step", "value"]
     table = pd.DataFrame(rows, columns=columns)
+    asked = {key: json.dumps([about["readout"], _called(about)], sort_keys=True) for key, about in _about(side).items()}
+    table["asked"] = table.evaluation_key.map(asked).fillna("")
+    # Of a training that met several by one name, none is like another seed's.
+    several = table.duplicated(["seed", *_RUN, "step"], keep=False)
+    several = table.asked.isin(set(table.asked[several]))
+    table["asked"] = table.asked.mask(several, table.evaluation_key)
     return table[~table.metric.isin(CLOCKS)]
 
 
@@ -125,20 +135,26 @@ def with_lone_read_outs(a: Sequence[Entry], b: Sequence[Entry]) -> tuple[pd.Data
     names = [sorted(set(table.readout) - {TRAINING}) for table in tables]
     if names[0] == names[1] or any(len(alone) != 1 for alone in names):
         return tables[0], tables[1]
-    both = f"{names[0][0]} | {names[1][0]}"
-    asked = {key: evaluation for side in (a, b) for key, evaluation in _asked(side).items()}
+    both, abouts = f"{names[0][0]} | {names[1][0]}", {**_about(a), **_about(b)}
+    for column, part in {"asked": _called, "evaluation_key": lambda about: about["evaluation"]}.items():
+        said = {key: json.dumps(part(about), sort_keys=True) for key, about in abouts.items()}
+        for table in tables:
+            alone = table.readout != TRAINING
+            table.loc[alone, column] = table.evaluation_key[alone].map(said)
     for table in tables:
-        alone = table.readout != TRAINING
-        table.loc[alone, "readout"] = both
-        table.loc[alone, "evaluation_key"] = table.evaluation_key[alone].map(asked)
+        table.loc[table.readout != TRAINING, "readout"] = both
     return tables[0], tables[1]
 
 
-def _asked(side: Sequence[Entry]) -> dict[str, str]:
-    """By an evaluation's key what is measured, apart from what of."""
-    files = [path for entry in side for path in (entry.folder / "evaluations").glob("*.json")]
-    stored = {path.stem: load_json(path) for path in files}
-    return {key: json.dumps(s["evaluation"], sort_keys=True) for key, s in stored.items() if isinstance(s, dict)}
+def _about(side: Sequence[Entry]) -> dict[str, dict[str, Any]]:
+    """By an evaluation's key what was measured, and of what."""
+    return {stored.key: dict(stored.about) for entry in side for stored in stored_evaluations(entry.folder)}
+
+
+def _called(about: Mapping[str, Any]) -> dict[str, Any]:
+    """How it was measured, and what opponents are called, whoever they are."""
+    evaluation = dict(about["evaluation"])
+    return {**evaluation, "opponents": sorted(evaluation["opponents"])} if "opponents" in evaluation else evaluation
 
 
 def equal_digits(a: float, b: float) -> int:
@@ -156,10 +172,10 @@ def number_by_number(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
         A row per `readout` and `metric`: `numbers`, `same` in all digits, `digits` in which the rest agrees at least,
         `first` iteration at which they differ, `last` common one, and the values there, `a` and `b`, means over seeds.
     """
-    both = a.merge(b, on=["seed", *_RUN], suffixes=("_a", "_b"))
+    both = a.merge(b, on=["seed", *_RUN, "evaluation_key", "step"], suffixes=("_a", "_b"))
     both["digits"] = [equal_digits(x, y) for x, y in zip(both.value_a, both.value_b, strict=True)]
     rows = []
-    for (readout, _, metric), group in both.groupby(_RUN[:3], sort=True):
+    for (readout, _, metric), group in both.groupby(_RUN, sort=True):
         differ, last = group[group.digits < _ALL_DIGITS], group[group.step == group.step.max()]
         rows.append({
             "readout": readout, "metric": metric, "numbers": len(group), "same": len(group) - len(differ),
@@ -185,8 +201,8 @@ def _told_once(table: pd.DataFrame) -> pd.DataFrame:
 
 def _by_metric(a: pd.DataFrame, b: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]]:
     """Of each metric that both measured in the same way: whose and what it is, and the rows of either."""
-    for key, of_a in a.groupby(_RUN[:3], sort=True):
-        of_b = b[(b[_RUN[:3]] == list(key)).all(axis=1)]
+    for key, of_a in a.groupby(_RUN, sort=True):
+        of_b = b[(b[_RUN] == list(key)).all(axis=1)]
         if len(of_b):
             yield {"readout": key[0], "metric": key[2], "evaluation": of_a.evaluation.iloc[0]}, of_a, of_b
 

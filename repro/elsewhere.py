@@ -36,7 +36,9 @@ def add_options(parser: ArgumentParser) -> None:
     """Let a command take them."""
     parser.add_argument("--on", metavar="CLUSTER", default="", help="submit its runs: slurm, local (conf/cluster)")
     parser.add_argument("--cluster", metavar="KEY=VALUE", action="append", default=[], help="asked of the cluster")
-    parser.add_argument("--part", metavar="K/N", default="", help="do one part of its runs, telling MLflow nothing")
+    parser.add_argument(
+        "--part", metavar="K/N", default="", help="do one part of its runs, telling an MLflow server alone"
+    )
     parser.add_argument("--collect", action="store_true", help="take in what jobs and parts have finished")
 
 

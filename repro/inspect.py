@@ -19,6 +19,7 @@ from torch import Tensor
 
 from repro import tables
 from repro.arguments import Parser
+from repro.config.checks import MOST_WHOLE
 from repro.errors import ReproError
 from repro.evaluation.units import milli_units, unit_name
 from repro.faults import faults_told
@@ -276,6 +277,8 @@ def run(options: argparse.Namespace) -> None:
     boards = _boards(options.boards)
     if options.lost is not None and options.lost < 1:
         raise ReproError(f"--lost is {options.lost}; it must be at least 1.")
+    if not 0 <= options.seed <= MOST_WHOLE:
+        raise ReproError(f"--seed is {options.seed}; it must be a whole number from 0 to {MOST_WHOLE}.")
     if options.csv is not None and not options.all:
         raise ReproError("--csv goes with --all, which it writes.")
     if options.csv is not None:

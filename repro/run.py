@@ -190,14 +190,19 @@ def _elsewhere(sweep: Sweep, where: Elsewhere, config_dir: str | None) -> int:
         return 1 if missing else 0
     if where.part is not None:
         return cluster.do_part(sweep.runs, where.part, _at_once(sweep), again)
-    return cluster.submit(sweep.runs, where, _at_once(sweep), again, config_dir)
+    return cluster.submit(sweep.runs, where, _said_at_once(sweep), again, config_dir)
 
 
 def _at_once(sweep: Sweep) -> int:
-    """How many runs are to go on at once: what is said of joblib, or as many as there are cores."""
+    """How many runs are to go on at once here: what is said of joblib, or as many as there are cores."""
+    return _said_at_once(sweep) or os.cpu_count() or 1
+
+
+def _said_at_once(sweep: Sweep) -> int | None:
+    """How many runs are to go on at once; None if nothing is said of that, or -1."""
     given = [line.partition("=")[2] for line in sweep.overrides if "hydra.launcher.n_jobs=" in line]
     jobs = int(given[-1]) if given else -1
-    return (os.cpu_count() or 1) if jobs < 1 else jobs
+    return None if jobs < 1 else jobs
 
 
 def foresee(sweep: Sweep) -> int:

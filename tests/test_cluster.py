@@ -246,6 +246,14 @@ def test_an_array_of_slurm(tmp_path, slurm):
     assert "submitted 2 run(s)" in call_here(*runs, *on).stdout
 
 
+def test_how_many_of_an_array_go_on_at_once_is_slurms_affair_unless_it_is_said(tmp_path, slurm):
+    runs = ("-m", *QUICK, "seed=range(3)", f"output_dir={tmp_path / 'out'}", "--on", "slurm")
+    assert "submitted 3 run(s) in 3 job(s)" in call_here(*runs).stdout
+    assert "#SBATCH --array=0-2%3\n" in (slurm / "submitted").read_text()
+    assert "submitted 3 run(s) in 3 job(s)" in call_here(*runs, "--cluster", "slurm_array_parallelism=2").stdout
+    assert "#SBATCH --array=0-2%2\n" in (slurm / "submitted").read_text()
+
+
 def test_runs_on_gpus_are_submitted_and_collected_where_there_is_none(tmp_path, slurm, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     runs = (*QUICK, "device=cuda", f"output_dir={tmp_path / 'out'}")

@@ -396,6 +396,7 @@ def test_the_end_of_the_input_quits():
         (["0123456789ab"], "there is no run with the key"),
         (["none.pt"], "there is no file none.pt"),
         (["x", "--lost", "0"], "--lost is 0"),
+        (["x", "--lost", "--seed", "-1"], "--seed is -1; it must be a whole number from 0 to "),
         (["x", "--lost", "--boards", "many"], "--boards is 'many'; it must be all"),
         (["x", "--csv", "a.csv"], "--csv goes with --all"),
         (["x", "--hand", "K", "--all"], "--hand is 'K'"),

@@ -379,6 +379,28 @@ def test_several_seeds_are_compared_by_their_means(outputs, capsys):
     assert float(measured[5]) == pytest.approx(float(measured[4]) - float(measured[3]), rel=0.05)
 
 
+def test_matches_against_opponents_of_each_seed_are_averaged_over_seeds(outputs, tmp_path):
+    """Each seed has its own opponent, which they all call alike."""
+    shutil.copytree(outputs, tmp_path / "here")
+    seeds = [key_of(*SMALL, f"seed={seed}") for seed in range(3)]
+    for seed, key in enumerate(seeds):
+        opponent = f"+evaluation.match.opponents.other={seeds[seed - 1]}/sd_cfr"
+        assert evaluate.run([key, "evaluation=match", opponent], str(tmp_path / "here")) == 0
+    sides = [
+        differences.side_of(tmp_path / "here", name, ",".join(k)) for name, k in (("A", seeds[:2]), ("B", seeds[1:]))
+    ]
+    found = differences.means(*differences.with_lone_read_outs(*sides))
+    assert (found.metric == "match/other/value").sum() == 2, "of two read-outs"
+    assert all(found[found.metric == "match/other/value"].apart.map(lambda apart: apart.low < apart.high))
+    same = differences.number_by_number(*differences.with_lone_read_outs(sides[0], sides[0]))
+    assert same[same.metric == "match/other/value"].numbers.tolist() == [12, 12], "two seeds, six snapshots"
+    # Whoever meets two that are called alike has them apart.
+    other = f"+evaluation.match.opponents.other={seeds[1]}/deep_cfr"
+    assert evaluate.run([seeds[0], "evaluation=match", other], str(tmp_path / "here")) == 0
+    found = differences.means(*[differences.results(side) for side in sides])
+    assert (found.metric == "match/other/value").sum() == 0
+
+
 def test_a_stored_evaluation_that_does_not_say_what_it_is_of_is_told_and_left_out(tmp_path, capsys):
     (tmp_path / "evaluations").mkdir()
     named = {"readout": {"name": "sd_cfr"}, "evaluation": {"name": "exploitability"}}
