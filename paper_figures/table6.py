@@ -406,8 +406,8 @@ def _losses(data: pd.DataFrame) -> list[str]:
             )
     note = (
         f"Errors in {devn.UNIT}, with 95% intervals over seeds. {devn.OF_PAPER} So are its encoding errors, with "
-        "1,000 and 2,000 buckets. Its improvements follow from its printed losses; its printed improvements are up "
-        "to 0.02 points lower."
+        "1,000 and 2,000 buckets. Its improvements follow from its printed losses; its printed improvements differ "
+        "from these by up to 0.02 points."
     )
     return [*lines, "", note]
 
