@@ -17,6 +17,9 @@ ON ?=
 CLUSTER ?=
 PART ?=
 TRACKING_URI ?=
+ifeq ($(strip $(value OUTPUT)),)
+$(error OUTPUT is empty; it must be the name of a folder)
+endif
 # As it was typed, whatever characters it has.
 export REPRO_OUTPUT := $(value OUTPUT)
 PORT ?= 5000

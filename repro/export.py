@@ -31,6 +31,7 @@ from repro.catalogue import Entry
 from repro.config.checks import TRAINING
 from repro.errors import ReproError
 from repro.faults import faults_told
+from repro.folders import check_filter
 from repro.stopping import stoppable
 from repro.tracking.rows import TrainingRows, stored_evaluations
 
@@ -77,6 +78,7 @@ def run(words: Sequence[str], output: Path, to: Path, unfinished: bool) -> None:
     Raises:
         ReproError: nothing is, or the file cannot be.
     """
+    check_filter(output, words)
     tables.check("--to", to)
     found = catalogue.chosen(output, words)
     taken = [entry for entry in found if unfinished or entry.is_finished]

@@ -97,14 +97,15 @@ def make_sweeps(target: str, names: Sequence[str], options: Options) -> int:
     from repro.growing import planned_sweeps  # noqa: PLC0415
 
     plan = planned_sweeps(target, names, options)
-    older = exported(target, options)
+    exported(target, options)  # That there is such is known before hours of work.
     status = _run(plan.new_runs, plan.new_sweeps, options)
     if missing := _missing(plan.new_sweeps):
         print(
             f"error: {missing} training(s) of {target} did not finish; repeat the command to continue.", file=sys.stderr
         )
         return status or 1
-    _draw_beside(target, plan, older, options)
+    # As they are now: others may have made other sweeps meanwhile.
+    _draw_beside(target, plan, exported(target, options), options)
     return status
 
 

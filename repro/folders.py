@@ -5,6 +5,7 @@ Most commands about runs that there are look here first, so that a folder or a k
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,6 +46,12 @@ def full_key(output_dir: str | Path, text: str) -> str:
     return keys[0] if keys else text
 
 
+def is_of_a_run(folder: Path) -> bool:
+    """Whether a folder is there, and a run's."""
+    # `Path.is_file` fails where a name is longer than names may be.
+    return os.path.isfile(folder / CONFIG)
+
+
 def existing_folder(output_dir: str | Path, key: str) -> Path:
     """The folder of a run, by its key or by as many of its first digits as no other run has.
 
@@ -52,7 +59,7 @@ def existing_folder(output_dir: str | Path, key: str) -> Path:
         ReproError: there is none, or there are several.
     """
     folder = run_folder(output_dir, full_key(output_dir, key))
-    if not (folder / CONFIG).is_file():
+    if not is_of_a_run(folder):
         runs = [path.parent.name for path in folder.parent.glob(f"*/{CONFIG}")]
         raise ReproError(
             f"in {Path(output_dir).absolute()} there is no run with the key {key!r}{did_you_mean(key, runs)}."

@@ -287,6 +287,8 @@ def run(options: argparse.Namespace) -> None:
         tables.check("--grid", options.grid, _PICTURES)
     if options.hand and (options.all or options.grid or options.lost):
         raise ReproError(f"--hand is {options.hand!r}; it goes with --line and --board alone.")
+    if (options.line or options.board) and (options.all or options.lost):
+        raise ReproError("--line and --board go with one position or --grid, not with --all or --lost.")
     agent = Agent.open(options.key, options.output, options.readout, options.iteration)
     print(f"looking inside {options.key}: seconds, in a game as large as Big Leduc a minute or two", file=sys.stderr)
     if options.all:

@@ -21,7 +21,7 @@ from repro.evaluation.averages import tabulated
 from repro.evaluation.head_to_head import MatchResult, exact, play_match
 from repro.evaluation.units import milli_units, unit_name
 from repro.faults import faults_told
-from repro.folders import CONFIG, PORTABLE, full_key, run_folder
+from repro.folders import PORTABLE, full_key, is_of_a_run, run_folder
 from repro.games import Game, load
 from repro.inside.agent import no_player
 from repro.policies.network import Uniform
@@ -90,10 +90,12 @@ def read_player(game: Game, argument: str, text: str, output: str = "outputs") -
         return Uniform(game), Uniform(game)
     try:
         path = _path(text)
+        if path.suffix == ".csv" and ":" in text:
+            raise ReproError(f"{text!r} names a read-out; a strategy.csv is one itself.")
         if path.suffix in (".csv", ".pt"):
             return FileReadout(game, path, text.partition(":")[2]).seats()
         key, _, readout = text.partition("/")
-        if (run_folder(output, full_key(output, key)) / CONFIG).is_file():
+        if is_of_a_run(run_folder(output, full_key(output, key))):
             return Trained.open(output, key).other(game, readout).seats()
     except ReproError as error:
         raise ReproError(f"{argument}: {error}") from error
@@ -120,7 +122,7 @@ def game_of_players(texts: Sequence[str], output: str) -> Game:
         path = _path(text)
         if path.suffix == ".pt" and path.is_file():
             config = load_portable(path)[0]
-        elif (run_folder(output, full_key(output, text.partition("/")[0])) / CONFIG).is_file():
+        elif is_of_a_run(run_folder(output, full_key(output, text.partition("/")[0]))):
             config = Trained.open(output, text.partition("/")[0]).config
         else:
             continue

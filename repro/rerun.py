@@ -42,6 +42,8 @@ def run(keys: Sequence[str], output: str, to: Path | None, force: bool = False) 
     Raises:
         ReproError: the request is at fault.
     """
+    if to == Path():
+        raise ReproError("--to is ''; it must be the name of a folder.")
     if to is not None and len(keys) > 1:
         raise ReproError(f"--to is {str(to)!r}; it takes one KEY, and there are {len(keys)}.")
     found = list(dict.fromkeys(_key(text, output) for text in keys))

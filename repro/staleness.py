@@ -139,11 +139,14 @@ def modules_of(sweep: Mapping[str, Any]) -> list[str]:
         sweep: one of a `provenance.json`.
 
     Raises:
-        LookupError: its algorithm is not of this suite any more.
+        LookupError: its algorithm is not of this suite, or not any more, or its game is not.
     """
     register_schemas()
-    algorithm = sweep["config"]["algorithm"]
+    algorithm, game = sweep["config"]["algorithm"], sweep["config"].get("game", {})
     own = ALGORITHMS[algorithm.get(SCHEMA) or _schema(algorithm["name"])].__module__
+    for module in (own, game.get("module") or PACKAGE):
+        if module.partition(".")[0] != PACKAGE:
+            raise LookupError(f"code outside of this package, such as {module}, is not looked at")
     # Subgames are measured by what trains on them.
     measured = [] if own.startswith("repro.subgames") else ["repro.games.registry", "repro.evaluation.measures"]
     return [own, *_EVERY_RUN, *measured]
@@ -242,7 +245,7 @@ def made_at(trainings: Iterable[tuple[Config, RunRecord]]) -> list[str]:
     for config, record in trainings:
         algorithm = {SCHEMA: next(n for n, schema in ALGORITHMS.items() if type(config.algorithm) is schema)}
         sweep: dict[str, Any] = {key: record.made_with.get(key, []) for key in ("git_commit", "git_dirty")}
-        sweep["config"] = {"algorithm": algorithm}
+        sweep["config"] = {"algorithm": algorithm, "game": {"module": config.game.get("module")}}
         key = json.dumps(sweep, sort_keys=True)
         if key not in answers:
             answers[key] = _made_at(sweep)

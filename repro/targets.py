@@ -77,7 +77,7 @@ def targets() -> list[str]:
 
 def _order(name: str) -> tuple[int, str, int]:
     kind, number = re.fullmatch(r"(.*?)(\d*)", name).groups()  # type: ignore[union-attr]
-    return ("figure", "table").index(kind) if number else 2, kind, int(number or 0)
+    return {"figure": 0, "table": 1}.get(kind, 2) if number else 2, kind, int(number or 0)
 
 
 def check_target(target: str) -> None:

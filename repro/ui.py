@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from repro.arguments import Parser
 from repro.errors import ReproError
 from repro.faults import faults_told
 from repro.folders import DATABASE, run_folder
-from repro.stopping import stopped_by_signals
+from repro.stopping import stoppable, stopped_by_signals
 from repro.targets import SCALES, Options, PlannedSweep, check_scale, check_target, module_of, plan_target, targets
 
 if TYPE_CHECKING:
@@ -295,7 +295,12 @@ def _serve(arguments: argparse.Namespace) -> int:
     options = Options(arguments.scale, arguments.output.absolute(), 1, "cpu", False)
     # In a process of its own: what MLflow takes of memory is not kept as long as the UI runs.
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        uri, links = process.submit(_looked_up, arguments.target, options, arguments.port).result()
+        try:
+            uri, links = process.submit(_looked_up, arguments.target, options, arguments.port).result()
+        except KeyboardInterrupt:
+            for looking_up in active_children():
+                looking_up.kill()  # Or its end would be waited for.
+            raise
     print("in some seconds, and until Ctrl-C, the MLflow UI is at", *links, sep="\n  ", flush=True)
     return _until_stopped(*server_command(uri, arguments.port))
 
@@ -316,6 +321,7 @@ def _until_stopped(command: Sequence[str], environment: Mapping[str, str]) -> in
             server.wait()
 
 
+@stoppable("")
 @faults_told
 def main() -> int:
     """Entry point; exit status 2 for a faulty request."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from repro import evaluate
+from repro import evaluate, staleness
 from repro.config.keys import training_key
 from repro.planning import plan
 from repro.trained import Trained
@@ -24,6 +26,10 @@ def test_they_run_are_measured_and_can_be_measured_again(tmp_path):
     trained = Trained.open(tmp_path, training_key(run.config))
     assert trained.snapshots.iterations == [20, 40]
     assert evaluate.run([run.key, "evaluation=costs"], str(tmp_path)) == 0
+    # What code of theirs has become since is not looked at, and not said to be the same.
+    code = {"git_commit": ["0" * 40], "git_dirty": ["false"]}
+    (sentence,) = staleness.made_at([(run.config, replace(trained.record, made_with=code))])
+    assert "is unknown: code outside of this package, such as examples." in sentence
 
 
 def test_fictitious_play_gets_closer(tmp_path):

@@ -398,6 +398,8 @@ def test_the_end_of_the_input_quits():
         (["x", "--lost", "0"], "--lost is 0"),
         (["x", "--lost", "--seed", "-1"], "--seed is -1; it must be a whole number from 0 to "),
         (["x", "--lost", "--boards", "many"], "--boards is 'many'; it must be all"),
+        (["x", "--lost", "--line", "check bet"], "--line and --board go with one position or --grid"),
+        (["x" * 300], "there is no run with the key"),
         (["x", "--csv", "a.csv"], "--csv goes with --all"),
         (["x", "--hand", "K", "--all"], "--hand is 'K'"),
         (["x", "--all", "--csv", "a.txt"], "--csv is 'a.txt'; its name must end in .csv, .csv.gz, .parquet."),

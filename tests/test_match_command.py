@@ -107,6 +107,8 @@ def test_command_when_every_deal_is_worth_the_same(tmp_path, capsys):
         (["kuhn", "uniform", "none.csv"], ["B: ", "no file none.csv"]),
         (["kuhn", "uniform", "none.pt"], ["B: ", "no file none.pt"]),
         (["kuhn", "{tmp}/leduc.csv", "uniform"], ["A: ", "leduc.csv", "game kuhn"]),
+        (["leduc", "{tmp}/text.csv:cfr", "uniform"], ["A: ", "text.csv:cfr", "names a read-out"]),
+        (["leduc", f"{'a' * 300}/cfr", "uniform"], ["A is ", "the key of a run in"]),
         (["leduc", "{tmp}/text.csv", "uniform"], ["A: ", "text.csv", "strategy.csv"]),
         (["leduc", "uniform", "{tmp}/illegal.csv"], ["B: ", "illegal.csv", "[1.0, 0.0, 0.0]", "legal actions"]),
         (["leduc", "uniform", "{tmp}/text.pt"], ["B: ", "text.pt", "snapshot.pt"]),

@@ -32,7 +32,7 @@ from repro.published import (
     with_table,
 )
 from repro.report.verdicts import drawn, kind
-from repro.targets import ROOT, Options, module_of, targets
+from repro.targets import ROOT, Options, _order, module_of, targets
 
 EVERY = published()
 
@@ -58,6 +58,12 @@ def test_targets_are_all_there_in_order():
     assert names[:12] == [f"figure{number}" for number in (*range(1, 12), 13)]
     assert names[12:18] == [f"table{number}" for number in range(1, 7)]
     assert {target.source for target in EVERY} == set(SOURCES)
+
+
+def test_pages_of_other_names_come_last_numbered_or_not():
+    assert sorted(["ablation2", "kuhn", "table1", "ablation", "figure10", "figure9"], key=_order) == [
+        "figure9", "figure10", "table1", "ablation", "ablation2", "kuhn",
+    ]  # fmt: skip
 
 
 def test_the_most_advanced_scale_comes_first():

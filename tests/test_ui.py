@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,7 @@ from repro.targets import Options
 from repro.tracking import views
 from repro.tracking.store import default_uri, open_store
 from tests.browser_fixture import browser  # noqa: F401
+from tests.helpers.cases import usually_first
 from tests.test_views import swept  # noqa: F401
 
 if TYPE_CHECKING:
@@ -57,6 +60,27 @@ def server(browser: Chrome, swept: Path) -> Iterator[str]:  # noqa: F811
     yield address
     process.terminate()
     process.wait(timeout=60)
+
+
+@pytest.mark.parametrize("seconds", usually_first([0.0, 1.0]))
+def test_ctrl_c_while_it_starts_ends_all_of_it(tmp_path, seconds):
+    """Whatever the process is doing that looks up what there is to be seen."""
+    (tmp_path / "runs").mkdir()
+    command = [sys.executable, "-m", "repro.ui", "--output", str(tmp_path)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while process.poll() is None and not children.read_text():
+        time.sleep(0.05)
+    time.sleep(seconds)
+    os.killpg(process.pid, signal.SIGINT)
+    _, told = process.communicate(timeout=_LONGEST_SECONDS)
+    assert (process.returncode, told) == (128 + signal.SIGINT, "interrupted.\n")
+    until = time.monotonic() + _LONGEST_SECONDS
+    with suppress(ProcessLookupError):
+        while time.monotonic() < until:
+            os.killpg(process.pid, 0)
+            time.sleep(0.05)
+        pytest.fail("a process is left")
 
 
 def close_assistant(browser: Chrome, address: str) -> None:  # noqa: F811

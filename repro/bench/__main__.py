@@ -21,14 +21,18 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from rich.console import Console
 from rich.table import Table
 
+from repro import durable
 from repro.arguments import Parser
 from repro.bench import against, d2cfr, deep_cfr, holdem, nfsp, subgames, tabular, traversals
 from repro.bench.measure import FULL, QUICK, Effort, Row, one_thread
 from repro.errors import ReproError
+from repro.faults import faults_told
+from repro.stopping import stoppable
 
 PARTS: dict[str, Callable[[Effort], list[Row]]] = {
     "deep_cfr": deep_cfr.rows, "tabular": tabular.rows, "nfsp": nfsp.rows, "d2cfr": d2cfr.rows, "holdem": holdem.rows,
@@ -66,9 +70,11 @@ def save(rows: Sequence[Row], path: Path) -> None:
     """Write the JSON file."""
     keys = ("name", "ours", "peer", "unit", "ratio")
     text = json.dumps([{key: getattr(row, key) for key in keys} for row in rows], indent=2)
-    path.write_text(text + "\n")
+    durable.write(path, f"{text}\n".encode())
 
 
+@stoppable("")
+@faults_told
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run from the command line; returns the exit status."""
     parser = Parser(prog="python -m repro.bench", description="Measure this suite beside OpenSpiel.")
@@ -78,12 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", action="append", choices=PARTS, default=[], help="this part alone; may be repeated")
     options = parser.parse_args(arguments)
     effort = QUICK if options.quick else FULL
-    try:
-        prepare_output_file(options.output)
-        rows = against.rows(effort, options.against) if options.against else run(effort, options.only)
-    except ReproError as error:
-        print(error, file=sys.stderr)
-        return 2
+    prepare_output_file(options.output)
+    rows = against.rows(effort, options.against) if options.against else run(effort, options.only)
     show(rows, effort)
     save(rows, options.output)
     return 0
@@ -93,12 +95,14 @@ def prepare_output_file(path: Path) -> None:
     """Make the output's folder, before minutes of measuring.
 
     Raises:
-        ReproError: it cannot be made, or the path is a folder.
+        ReproError: it cannot be made or written to, or the path is a folder.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=path.parent):
+            pass
     except OSError as error:
-        raise ReproError(f"--output {path}: its folder cannot be made ({error.strerror}).") from error
+        raise ReproError(f"--output {path}: its folder cannot be made, or written to ({error.strerror}).") from error
     if path.is_dir():
         raise ReproError(f"--output {path} is a folder; a file name is needed.")
 

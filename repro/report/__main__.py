@@ -10,10 +10,12 @@ from repro import durable
 from repro.arguments import Parser
 from repro.errors import ReproError
 from repro.faults import faults_told
+from repro.stopping import stoppable
 
 NAME = "report.html"
 
 
+@stoppable("")
 @faults_told
 def main() -> int:
     """Entry point; exit status 2 for a faulty request, or published files that cannot be read."""
