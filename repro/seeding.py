@@ -1,7 +1,8 @@
-"""Every random draw of a run comes from a generator named by (seed, purpose, iteration, player).
+"""Random draws come from generators that are named by (seed, purpose, iteration, player).
 
 A run that was killed and resumed therefore draws the same numbers as one that never stopped: there is no generator
-state to carry over.
+state to carry over. Three things have names of numbers alone, for NumPy's generators: the Kuhn
+tutorial's deals, the members of a capped B^M, and random boards.
 """
 
 from __future__ import annotations

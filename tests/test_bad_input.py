@@ -282,6 +282,15 @@ def test_exponents_may_be_infinite():
     assert config.algorithm.alpha == float("inf")
 
 
+def test_sums_of_strategies_that_float32_cannot_hold_are_refused_on_holdem():
+    """Weights of t^10, summed over 4,500 iterations, are larger; Leduc's are kept in float64."""
+    asked = ("algorithm=dcfr", "algorithm.gamma=10", "algorithm.iterations=4500", "algorithm.snapshot_every=4500")
+    plan(["game=leduc", *asked], multirun=False)
+    plan(["game=fhp", *asked, "algorithm.iterations=3000", "algorithm.snapshot_every=3000"], multirun=False)
+    with pytest.raises(ReproError, match=r"algorithm.gamma is 10.0; with algorithm.iterations=4500 its sums of strate"):
+        plan(["game=fhp", *asked], multirun=False)
+
+
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from repro.engine.sampling import SamplingEngine, split_counts
 from repro.evaluation import expected_value
 from repro.evaluation.exploitability import exact_engine
 from repro.games import Game, load
+from repro.games.one_card import one_card_each
 from repro.policies import TabularPolicy, deterministic_policy, random_policy
 from tests.helpers.draws import random_table, seeded
 
@@ -50,6 +52,23 @@ def test_values_at_the_root_are_the_game_s(name):
     histories, policy = Histories(game), random_policy(game, seeded(1))
     value = float((histories.values(policy.table)[0] * histories.probability).sum())
     assert value == pytest.approx(expected_value(game, policy)[0], abs=1e-9)
+
+
+@pytest.mark.parametrize("board_cards", [(0, 1, 1), (0, 0, 1), (1, 1, 1)])
+def test_and_so_they_are_whichever_round_has_the_board(board_cards):
+    leduc = load("leduc")
+    rules = replace(leduc.rules, rounds=(*leduc.rules.rounds, leduc.rules.rounds[-1]))
+    game = Game("three rounds", {}, rules, one_card_each(3, 2, board_cards, suit_isomorphism=True), 1.0)
+    histories, policy = Histories(game), random_policy(game, seeded(1))
+    value = float((histories.values(policy.table)[0] * histories.probability).sum())
+    assert value == pytest.approx(expected_value(game, policy)[0], abs=1e-9)
+
+
+def test_where_hands_are_shown_before_the_last_round_nothing_is_exact():
+    """As where both players are all-in; the exact engines have showdowns in the last round alone."""
+    for game, stack in ((load("leduc"), 3), (load("fhp", ranks=3, suits=3), 250)):
+        assert game.exact is not None
+        assert Game(game.name, {}, replace(game.rules, stack=stack), game.cards, 1.0).exact is None
 
 
 @pytest.mark.parametrize("name", GAMES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -101,6 +102,18 @@ def test_values_after_are_the_target_network_s(trained):
 
 
 @pytest.mark.slow
+def test_a_player_to_whom_all_fold_learns_nothing_from_that():
+    """With blinds, who is first to act may end every hand of a batch before the other one acts."""
+    training = nfsp(load("fhp", ranks=3, suits=3), hands=1, reservoir_capacity=100)
+    held = []
+    for _ in range(20):
+        training.step()
+        held.append([player.replay.size for player in training.players])
+    unchanged = [[now == before for now, before in zip(*pair, strict=True)] for pair in itertools.pairwise(held)]
+    assert any(any(of_players) for of_players in unchanged)
+    assert sum(held[-1]) > 0
+
+
 def test_what_folding_costs_is_learned(trained):
     """The one value that needs no opponent: the chips that are in, in units of the stack."""
     game, infosets = trained.game, met(trained, 0)

@@ -1,4 +1,4 @@
-"""Deep CFR [Brown et al. 2018] and SD-CFR [Steinberger 2019] as one LightningModule.
+"""Deep CFR [Brown et al. 2018] and SD-CFR [Steinberger 2019] as one training.
 
 One `step` is one CFR iteration: for each player in turn collect samples by external sampling against the
 opponent's current strategy, fit the value network, and store it in B^M. Player 0 goes first, so player 1's traversals

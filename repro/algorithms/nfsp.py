@@ -161,8 +161,13 @@ class SelfPlaySeat(Ensemble):
         return act
 
     def transitions(self, won: Tensor) -> Transitions:
-        """What was recorded in the last batch of hands, given `[hands]` chips that the player won in each."""
-        hand, infosets, actions = (torch.cat(column) for column in zip(*self._record, strict=True))
+        """What was recorded in the last batch of hands, given `[hands]` chips that the player won in each.
+
+        Nothing where the player never acted, because the other one folded at once in each.
+        """
+        nothing = torch.zeros(0, dtype=torch.int64, device=won.device)
+        record = self._record or [(nothing, nothing, nothing)]
+        hand, infosets, actions = (torch.cat(column) for column in zip(*record, strict=True))
         # The record is in order of time, which a stable sort by hand keeps within each hand.
         hand, order = hand.sort(stable=True)
         infosets, actions = infosets[order], actions[order]

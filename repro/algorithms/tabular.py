@@ -66,7 +66,16 @@ class TabularCFRConfig(AlgorithmConfig):
             yield str(error)
             return
         if game.exact is None:
-            yield f"game is {game.name}; the algorithm {self.name} takes games with at most one board."
+            yield (
+                f"game is {game.name}; the algorithm {self.name} takes games with at most one board, and no all-in "
+                "before it."
+            )
+        heaviest, most = float(self.iterations) ** (self.gamma + 1) / (self.gamma + 1), torch.finfo(torch.float32).max
+        if game.exact == "boards" and heaviest > most:
+            yield (
+                f"algorithm.gamma is {self.gamma}; with algorithm.iterations={self.iterations} its sums of strategies "
+                "are larger than float32 holds, which they are kept in on Hold'em games."
+            )
         yield from readout_problems(self, game)
 
     def bytes_needed(self, config: Config, game: Game) -> Iterator[tuple[str, float]]:

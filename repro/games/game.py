@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from repro.errors import ReproError
-from repro.games.betting import ACTIONS, BettingRules, BettingTree, compile_tree
+from repro.games.betting import ACTIONS, SHOWDOWN, BettingRules, BettingTree, compile_tree
 from repro.games.cards import Cards, ExactForm, Unit
 from repro.games.one_card import OneCard
 
@@ -59,10 +59,15 @@ class Game:
     def num_actions(self) -> int:
         return len(self.rules.actions)
 
-    @property
+    @cached_property
     def exact(self) -> ExactForm | None:
-        """What exact values of strategies are computed on, or None where they cannot be; sampled play always can."""
-        return self.cards.exact
+        """What exact values of strategies are computed on, or None where they cannot be; sampled play always can.
+
+        They cannot where hands are shown before the last round, both players being all-in: the exact engines have
+        showdowns in the last round alone.
+        """
+        shown_early = (self.tree.winner == SHOWDOWN) & (self.tree.round < self.tree.rounds - 1)
+        return None if bool(shown_early.any()) else self.cards.exact
 
     @property
     def unit(self) -> Unit:

@@ -150,9 +150,10 @@ def one_card_each(ranks: int, suits: int, board_cards: tuple[int, ...], suit_iso
     identity = rank if suit_isomorphism else deck
     empty_board = torch.zeros(1, dtype=torch.int64)
     blocked, parents, classes = [], [], []
-    for count in board_cards:
+    for before, count in zip((0, *board_cards), board_cards, strict=False):
         blocked.append(deck[:, None] == deck[None, :] if count else torch.zeros(1, len(deck), dtype=torch.bool))
-        parents.append(torch.zeros(len(deck), dtype=torch.int64) if count else empty_board)
+        # The board that there was, or none.
+        parents.append(deck if before else torch.zeros(len(deck), dtype=torch.int64) if count else empty_board)
         classes.append(identity if count else empty_board)
     strength = rank[None, :] + ranks * (rank[:, None] == rank[None, :]) if board_cards[-1] else rank[None, :]
     dealt = [len(deck) * (len(deck) - 1) * (len(deck) - 2 if count else 1) for count in board_cards]
