@@ -179,7 +179,8 @@ def _submitted(
     runs = [replace(run, configs=without_force(run.configs)) for run in runs]
     folder.mkdir(parents=True, exist_ok=True)
     write_plan(runs, folder / PLAN)
-    count = min(len(runs), settings.most_jobs or jobs or os.cpu_count() or 1)
+    room = len(runs) if settings.executor == "slurm" else os.cpu_count() or 1
+    count = min(len(runs), settings.most_jobs or jobs or room)
     numbers = [range(len(runs))[k::count] for k in range(count)]
     with _refusals_told(on), hangups_held_back(), _output_kept(folder):
         with executor.batch():

@@ -112,17 +112,13 @@ def results(side: Sequence[Entry]) -> pd.DataFrame:
     """Every number of runs: `seed`, `readout`, `evaluation`, `evaluation_key`, `asked`, `metric`, `step`, `value`.
 
     `evaluation_key` names what was measured to the last opponent, and `asked` what runs of different seeds have alike:
-    how it was measured, and what opponents were called, of which each seed has its own.
+    how it was measured, and what opponents were called, of which each seed may have its own.
     """
     rows = [(entry.config.seed, *row) for entry in side for row in measurements(entry)]
     columns = ["seed", "readout", "evaluation", "evaluation_key", "metric", "step", "value"]
     table = pd.DataFrame(rows, columns=columns)
     asked = {key: json.dumps([about["readout"], _called(about)], sort_keys=True) for key, about in _about(side).items()}
     table["asked"] = table.evaluation_key.map(asked).fillna("")
-    # Of a training that met several by one name, none is like another seed's.
-    several = table.duplicated(["seed", *_RUN, "step"], keep=False)
-    several = table.asked.isin(set(table.asked[several]))
-    table["asked"] = table.asked.mask(several, table.evaluation_key)
     return table[~table.metric.isin(CLOCKS)]
 
 
@@ -133,17 +129,37 @@ def with_lone_read_outs(a: Sequence[Entry], b: Sequence[Entry]) -> tuple[pd.Data
     """
     tables = [results(side) for side in (a, b)]
     names = [sorted(set(table.readout) - {TRAINING}) for table in tables]
-    if names[0] == names[1] or any(len(alone) != 1 for alone in names):
-        return tables[0], tables[1]
-    both, abouts = f"{names[0][0]} | {names[1][0]}", {**_about(a), **_about(b)}
-    for column, part in {"asked": _called, "evaluation_key": lambda about: about["evaluation"]}.items():
-        said = {key: json.dumps(part(about), sort_keys=True) for key, about in abouts.items()}
+    if names[0] != names[1] and all(len(alone) == 1 for alone in names):
+        both, abouts = f"{names[0][0]} | {names[1][0]}", {**_about(a), **_about(b)}
+        asked = {key: json.dumps(_called(about), sort_keys=True) for key, about in abouts.items()}
+        key = {key: json.dumps(about["evaluation"], sort_keys=True) for key, about in abouts.items()}
         for table in tables:
             alone = table.readout != TRAINING
-            table.loc[alone, column] = table.evaluation_key[alone].map(said)
-    for table in tables:
-        table.loc[table.readout != TRAINING, "readout"] = both
+            table.loc[alone, "asked"] = table.evaluation_key[alone].map(asked)
+            table.loc[alone, "evaluation_key"] = table.evaluation_key[alone].map(key)
+            table.loc[alone, "readout"] = both
+    _tell_namesakes_apart(tables)
     return tables[0], tables[1]
+
+
+def _tell_namesakes_apart(tables: Sequence[pd.DataFrame]) -> None:
+    """Where a training of either side met several opponents by one name, only the same opponents are alike."""
+    met = [table[table.readout != TRAINING] for table in tables]
+    several = {asked for each in met for asked in each.asked[each.duplicated(["seed", *_RUN, "step"])]}
+    for table in tables:
+        table["asked"] = table.asked.mask(table.asked.isin(several), table.evaluation_key)
+
+
+def opponents(a: Sequence[Entry], b: Sequence[Entry]) -> Iterator[str]:
+    """A line per name by which the sides' trainings met different opponents."""
+    met: list[dict[str, set[str]]] = [{}, {}]
+    for side, names in zip((a, b), met, strict=True):
+        for about in _about(side).values():
+            for name, opponent in about["evaluation"].get("opponents", {}).items():
+                names.setdefault(name, set()).add(str(opponent))
+    for name in sorted(met[0].keys() & met[1].keys()):
+        if met[0][name] != met[1][name]:
+            yield f"{name}: {_listed(sorted(met[0][name]))} | {_listed(sorted(met[1][name]))}"
 
 
 def _about(side: Sequence[Entry]) -> dict[str, dict[str, Any]]:
@@ -200,7 +216,7 @@ def _told_once(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_metric(a: pd.DataFrame, b: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]]:
-    """Of each metric that both measured in the same way: whose and what it is, and the rows of either."""
+    """Of each metric that both measured alike, whoever opponents were: whose and what it is, and the rows of either."""
     for key, of_a in a.groupby(_RUN, sort=True):
         of_b = b[(b[_RUN] == list(key)).all(axis=1)]
         if len(of_b):
@@ -256,6 +272,8 @@ def compare(a: Sequence[Entry], b: Sequence[Entry], every: bool) -> int:
     stored = [data(side[0]) for side in (a, b)]
     if any(stored):
         _print_part("data", [] if stored[0] == stored[1] else [f"{stored[0]} | {stored[1]}"])
+    if others := list(opponents(a, b)):
+        _print_part("opponents that are called alike, and are not the same for all", others)
     return _compare_results(*with_lone_read_outs(a, b), every)
 
 

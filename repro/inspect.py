@@ -82,7 +82,7 @@ def _values_at(agent: Agent, node: int, hands: Hands) -> tuple[ActionValues | No
     if game.exact == "sequence_form":
         return OneCardValues(game, agent.seats).values.at(infosets_of(game, node, hands)), ""
     if game.exact is None:
-        return None, f"Exact values are not available: the game {game.name} is too large for them."
+        return None, f"Exact values are not available: the game {game.name} {game.why_not_exact}."
     if not int(game.tree.round[node]):
         return None, "Exact values are shown once the board is dealt: before it, they are a sum over all boards."
     assert hands.board is not None
@@ -224,11 +224,11 @@ def show_losses(agent: Agent, most: int, boards: int | None, seed: int) -> None:
     """Print the betting lines at which most is lost, by acting otherwise there alone.
 
     Raises:
-        ReproError: the game is too large to know.
+        ReproError: the game has no exact values.
     """
     game = agent.game
     if game.exact is None:
-        raise ReproError(f"--lost needs exact values, and the game {game.name} is too large for them.")
+        raise ReproError(f"--lost needs exact values, and the game {game.name} {game.why_not_exact}.")
     one_card = OneCardValues(game, agent.seats) if game.exact == "sequence_form" else None
     losses = board_losses(game, agent.seats, boards, seed) if one_card is None else one_card.losses()
     how = "" if one_card or boards is None else f", estimated on {boards} random boards"

@@ -174,7 +174,7 @@ class Session:
             self._show_agent(last, deal.boards[int(game.tree.round[last])])
         values = self._worth(node, deal)
         if values is None:
-            why = "it is too large" if game.exact is None else "only once the board is dealt"
+            why = f"it {game.why_not_exact}" if game.why_not_exact else "only once the board is dealt"
             self.say(f"    the exact value of your actions is not available in {game.name}: {why}")
             return
         if bool(values[legal_actions(game, node)].isnan().all()):

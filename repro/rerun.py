@@ -36,20 +36,20 @@ def _key(text: str, output: str) -> str:
         raise ReproError(f"{error} {maker_of(text)}".rstrip()) from error
 
 
-def run(keys: Sequence[str], output: str, to: Path | None, force: bool = False) -> int:
+def run(keys: Sequence[str], output: str, to: str | None, force: bool = False) -> int:
     """Repeat, compare and tell; returns the exit status: 0 if all are the same to the last bit, else 1.
 
     Raises:
         ReproError: the request is at fault.
     """
-    if to == Path():
+    if to == "":
         raise ReproError("--to is ''; it must be the name of a folder.")
     if to is not None and len(keys) > 1:
-        raise ReproError(f"--to is {str(to)!r}; it takes one KEY, and there are {len(keys)}.")
+        raise ReproError(f"--to is {to!r}; it takes one KEY, and there are {len(keys)}.")
     found = list(dict.fromkeys(_key(text, output) for text in keys))
     from repro.repeating import repeat  # noqa: PLC0415  (imports torch and more, which takes seconds)
 
-    return repeat({key: to or Path(output).absolute() / "reruns" / key for key in found}, output, force)
+    return repeat({key: Path(to or Path(output).absolute() / "reruns" / key) for key in found}, output, force)
 
 
 @stoppable(CAN_BE_REPEATED)
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0 if all are the same, 1 if not or a run failed, 2 if at fault."""
     parser = Parser(prog="python -m repro.rerun", description=__doc__)
     parser.add_argument("keys", metavar="KEY", nargs="+", help="finished runs, folders in OUTPUT/runs")
-    parser.add_argument("--to", type=Path, metavar="FOLDER", help="output folder of the repetition")
+    parser.add_argument("--to", metavar="FOLDER", help="output folder of the repetition")
     parser.add_argument("--output", default="outputs", help="where the runs are (default: %(default)s)")
     parser.add_argument("--force", action="store_true", help="repeat again what was repeated before")
     options = parser.parse_args(arguments)

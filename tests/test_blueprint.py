@@ -177,7 +177,7 @@ def test_what_a_run_measures():
     assert model.metrics["infosets_seen"] == seen
     assert model.metrics["nodes_touched"] == solver_in(model).nodes_touched > 0
     assert measured(small_game(), config, model, Costs()) == {"es_mccfr": {}}
-    with pytest.raises(ReproError, match="the game hunl_pot is too large for exploitability"):
+    with pytest.raises(ReproError, match="exploitability is exact, and the game hunl_pot deals public cards in more"):
         composed("evaluation=exploitability")
 
 

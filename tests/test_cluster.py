@@ -246,7 +246,8 @@ def test_an_array_of_slurm(tmp_path, slurm):
     assert "submitted 2 run(s)" in call_here(*runs, *on).stdout
 
 
-def test_how_many_of_an_array_go_on_at_once_is_slurms_affair_unless_it_is_said(tmp_path, slurm):
+def test_how_many_of_an_array_go_on_at_once_is_slurms_affair_unless_it_is_said(tmp_path, slurm, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
     runs = ("-m", *QUICK, "seed=range(3)", f"output_dir={tmp_path / 'out'}", "--on", "slurm")
     assert "submitted 3 run(s) in 3 job(s)" in call_here(*runs).stdout
     assert "#SBATCH --array=0-2%3\n" in (slurm / "submitted").read_text()
@@ -280,8 +281,14 @@ def test_runs_that_need_others_are_submitted_when_these_are_there(tmp_path, slur
 
 @pytest.mark.exhaustive
 def test_parts_do_everything_once_and_tell_nobody(tmp_path, monkeypatch):
-    # In this process, without Hydra's launchers.
-    monkeypatch.setattr(cluster, "Command", lambda output, uri, _, **how: Command(output, uri, None, **how))
+    closes: list[bool] = []
+
+    def here(output: Path, uri: str | None, _: object, **how: bool) -> Command:
+        """In this process, without Hydra's launchers."""
+        closes.append(how.get("closes", True))
+        return Command(output, uri, None, **how)
+
+    monkeypatch.setattr(cluster, "Command", here)
     runs = ("-m", *QUICK, "seed=range(3)", f"output_dir={tmp_path}")
     done: list[set[str]] = []
     for part, count in (("1/2", 2), ("2/2", 1)):
@@ -295,6 +302,8 @@ def test_parts_do_everything_once_and_tell_nobody(tmp_path, monkeypatch):
     assert told(tmp_path) == sorted(done[1])
     averaged = [run for run in tracked(tmp_path)[1] if "repro.mean" in run.data.tags]
     assert {run.data.params["seeds"] for run in averaged} == {"3"}, "which differ by their seed alone"
+    assert closes
+    assert not any(closes), "what goes on on another machine is not taken for killed"
 
 
 def test_the_file_for_skypilot_has_its_keys_and_does_a_part():

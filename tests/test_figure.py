@@ -284,6 +284,17 @@ def test_a_sweep_alone_is_drawn_beside_what_was_exported(tmp_path):
     assert "evaluation=[label_range]" in sweeps[1]["command"]
 
 
+def test_what_was_exported_while_a_sweep_was_made_is_not_lost(tmp_path, monkeypatch):
+    """Two sweeps of a target may be made side by side."""
+    exports, drawn = ["before", "meanwhile"], []
+    monkeypatch.setattr("repro.drawing.exported", lambda *_: exports.pop(0))
+    monkeypatch.setattr(figure, "_run", lambda *_: 0)
+    monkeypatch.setattr(figure, "_missing", lambda _: 0)
+    monkeypatch.setattr(figure, "_draw_beside", lambda target, plan, older, options: drawn.append(older))
+    assert figure.make_sweeps("table4", ["range_river"], options("smoke", tmp_path)) == 0
+    assert drawn == ["meanwhile"]
+
+
 def test_columns_that_older_data_lack_are_those_of_their_runs(monkeypatch):
     monkeypatch.setattr(collecting, "measured_rows", lambda config: [("labels", "cfv/most", 2, 3.0)])
     sweeps = planned("table4", "smoke")[0]

@@ -101,7 +101,6 @@ def test_values_after_are_the_target_network_s(trained):
     torch.testing.assert_close(player.value_after(following), before)
 
 
-@pytest.mark.slow
 def test_a_player_to_whom_all_fold_learns_nothing_from_that():
     """With blinds, who is first to act may end every hand of a batch before the other one acts."""
     training = nfsp(load("fhp", ranks=3, suits=3), hands=1, reservoir_capacity=100)
@@ -114,6 +113,7 @@ def test_a_player_to_whom_all_fold_learns_nothing_from_that():
     assert sum(held[-1]) > 0
 
 
+@pytest.mark.slow
 def test_what_folding_costs_is_learned(trained):
     """The one value that needs no opponent: the chips that are in, in units of the stack."""
     game, infosets = trained.game, met(trained, 0)

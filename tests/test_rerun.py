@@ -82,12 +82,15 @@ def test_what_differs_is_told(outputs, tmp_path, capsys):
     assert same.numbers > found.numbers / 2
 
 
-def test_a_run_is_not_repeated_over_itself(outputs, capsys):
+def test_a_run_is_not_repeated_over_itself(outputs, capsys, monkeypatch):
     key = key_of(*KUHN)
     assert rerun.main([key, "--output", str(outputs), "--to", str(outputs)]) == 2
     assert "where the run itself is" in capsys.readouterr().err
     assert rerun.main([key, "--output", str(outputs), "--to", ""]) == 2
     assert "--to is ''; it must be the name of a folder." in capsys.readouterr().err
+    monkeypatch.chdir(outputs)
+    assert rerun.main([key, "--output", str(outputs), "--to", "."]) == 2
+    assert "where the run itself is" in capsys.readouterr().err
     assert rerun.main(["0123456789ab", "--output", str(outputs)]) == 2
     assert capsys.readouterr().err.endswith("there is no run with the key '0123456789ab'.\n")
 

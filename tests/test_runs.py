@@ -394,11 +394,15 @@ def test_matches_against_opponents_of_each_seed_are_averaged_over_seeds(outputs,
     assert all(found[found.metric == "match/other/value"].apart.map(lambda apart: apart.low < apart.high))
     same = differences.number_by_number(*differences.with_lone_read_outs(sides[0], sides[0]))
     assert same[same.metric == "match/other/value"].numbers.tolist() == [12, 12], "two seeds, six snapshots"
-    # Whoever meets two that are called alike has them apart.
+    # Whoever meets two that are called alike has them apart, and each is compared with itself alone.
     other = f"+evaluation.match.opponents.other={seeds[1]}/deep_cfr"
     assert evaluate.run([seeds[0], "evaluation=match", other], str(tmp_path / "here")) == 0
-    found = differences.means(*[differences.results(side) for side in sides])
-    assert (found.metric == "match/other/value").sum() == 0
+    tables = differences.with_lone_read_outs(*sides)
+    assert (differences.means(*tables).metric == "match/other/value").sum() == 2, "seed 1's opponent is common"
+    both = differences.number_by_number(*differences.with_lone_read_outs(sides[0], sides[0]))
+    assert both[both.metric.str.startswith("match/other/value")].numbers.tolist() == [6] * 6
+    (said,) = differences.opponents(*sides)
+    assert said.startswith("other: ")
 
 
 def test_a_stored_evaluation_that_does_not_say_what_it_is_of_is_told_and_left_out(tmp_path, capsys):

@@ -269,6 +269,35 @@ def test_a_fresh_seed_that_the_budget_is_not_spent_on_is_told_and_costs_no_page(
     assert "give it more iterations" in why
 
 
+class _Killed:
+    """In place of processes: one tells a value, and is killed before it is answered."""
+
+    has_room = False
+
+    def __init__(self) -> None:
+        self._left = [("report", 0, 1.0), ("stopped", "its process ended with exit status -9")]
+
+    @property
+    def are_busy(self) -> bool:
+        return bool(self._left)
+
+    def messages(self):
+        yield SimpleNamespace(number=0, labels={"tune.tiny": "trial-0"}), self, self._left.pop(0)
+
+    def send(self, answer: object) -> None:
+        raise BrokenPipeError
+
+
+def test_a_process_that_is_killed_before_it_is_answered_ends_its_trial_alone(monkeypatch):
+    monkeypatch.setattr(tune.Tuning, "_is_pruned", lambda *_: False)
+    workers: Any = _Killed()
+    study: Any = SimpleNamespace(config=None)
+    tracked: Any = SimpleNamespace(catch_up=lambda: None)
+    tuning = tune.Tuning(study, workers, tracked, None)
+    tuning.search()
+    assert tuning.left == ["trial-0: its process ended with exit status -9"]
+
+
 # -- studies ---------------------------------------------------------------------------------------------------------
 
 

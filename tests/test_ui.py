@@ -36,12 +36,16 @@ _LONGEST_SECONDS = 120
 """Generous, because it only bounds how long a failure takes."""
 
 
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 @pytest.fixture(scope="module")
 def server(browser: Chrome, swept: Path) -> Iterator[str]:  # noqa: F811
     """Address of the UI of a small store; nothing is started where there is no browser."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "repro.ui", "--output", str(swept), "--port", str(port)]
     log = swept / "server.log"
     with log.open("w") as file:
@@ -66,7 +70,7 @@ def server(browser: Chrome, swept: Path) -> Iterator[str]:  # noqa: F811
 def test_ctrl_c_while_it_starts_ends_all_of_it(tmp_path, seconds):
     """Whatever the process is doing that looks up what there is to be seen."""
     (tmp_path / "runs").mkdir()
-    command = [sys.executable, "-m", "repro.ui", "--output", str(tmp_path)]
+    command = [sys.executable, "-m", "repro.ui", "--output", str(tmp_path), "--port", str(free_port())]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     while process.poll() is None and not children.read_text():

@@ -66,10 +66,7 @@ class TabularCFRConfig(AlgorithmConfig):
             yield str(error)
             return
         if game.exact is None:
-            yield (
-                f"game is {game.name}; the algorithm {self.name} takes games with at most one board, and no all-in "
-                "before it."
-            )
+            yield f"the algorithm {self.name} needs exact values, and the game {game.name} {game.why_not_exact}."
         heaviest, most = float(self.iterations) ** (self.gamma + 1) / (self.gamma + 1), torch.finfo(torch.float32).max
         if game.exact == "boards" and heaviest > most:
             yield (

@@ -67,7 +67,11 @@ class _Exact(Evaluation):
     def problems(self, game: Game, algorithm: AlgorithmConfig) -> Iterator[tuple[str, object, str]]:
         yield from super().problems(game, algorithm)
         if game.exact is None:
-            yield "boards", self.boards, f"the game {game.name} is too large for exploitability, leave it out"
+            yield (
+                "boards",
+                self.boards,
+                f"exploitability is exact, and the game {game.name} {game.why_not_exact}: leave it out",
+            )
         elif game.exact != "boards" and self.boards is not None:
             yield "boards", self.boards, f"the game {game.name} has few boards, use null"
         elif not game.listed and self.boards is None:

@@ -61,13 +61,17 @@ class Game:
 
     @cached_property
     def exact(self) -> ExactForm | None:
-        """What exact values of strategies are computed on, or None where they cannot be; sampled play always can.
+        """What exact values of strategies are computed on, or None where they cannot be; sampled play always can."""
+        return None if self.why_not_exact else self.cards.exact
 
-        They cannot where hands are shown before the last round, both players being all-in: the exact engines have
-        showdowns in the last round alone.
-        """
+    @cached_property
+    def why_not_exact(self) -> str:
+        """What keeps exact values from being computed, a clause about the game; empty if nothing does."""
+        if self.cards.exact is None:
+            return "deals public cards in more than one round"
         shown_early = (self.tree.winner == SHOWDOWN) & (self.tree.round < self.tree.rounds - 1)
-        return None if bool(shown_early.any()) else self.cards.exact
+        # The exact engines have showdowns in the last round alone.
+        return "shows hands before its last round, where both players are all-in" if bool(shown_early.any()) else ""
 
     @property
     def unit(self) -> Unit:
