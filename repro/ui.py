@@ -8,6 +8,7 @@ charted (`repro.tracking.views`), a note of the experiment, a figure's picture
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import signal
@@ -15,9 +16,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -293,16 +292,29 @@ def _serve(arguments: argparse.Namespace) -> int:
     _check_port(arguments.port)
     _check_output(arguments.output)
     options = Options(arguments.scale, arguments.output.absolute(), 1, "cpu", False)
-    # In a process of its own: what MLflow takes of memory is not kept as long as the UI runs.
-    with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        try:
-            uri, links = process.submit(_looked_up, arguments.target, options, arguments.port).result()
-        except KeyboardInterrupt:
-            for looking_up in active_children():
-                looking_up.kill()  # Or its end would be waited for.
-            raise
+    if arguments.links:
+        print(json.dumps(_looked_up(arguments.target, options, arguments.port)))
+        return 0
+    # By a process of its own: what MLflow takes of memory is not kept as long as the UI runs.
+    status, said = _said_by([sys.executable, "-m", "repro.ui", *sys.argv[1:], "--links"])
+    if status:
+        return status
+    uri, links = json.loads(said)
     print("in some seconds, and until Ctrl-C, the MLflow UI is at", *links, sep="\n  ", flush=True)
     return _until_stopped(*server_command(uri, arguments.port))
+
+
+def _said_by(command: Sequence[str]) -> tuple[int, str]:
+    """A command's exit status, and what it printed; what it said of an error is said here. It ends with this one."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        said, told = process.communicate()
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    sys.stderr.write(told)
+    return process.returncode, said
 
 
 def _until_stopped(command: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -330,6 +342,7 @@ def main() -> int:
     parser.add_argument("--scale", default="laptop", help=f"the target's: {', '.join(SCALES)} (default: %(default)s)")
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder")
     parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="(default: %(default)s)")
+    parser.add_argument("--links", action="store_true", help="print the store and the links as JSON, and serve nothing")
     return _serve(parser.parse_args())
 
 

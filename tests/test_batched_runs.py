@@ -260,7 +260,8 @@ def test_what_a_seed_has_done_alone_is_not_done_again_with_others(straight, tmp_
 
 def test_a_plan_tells_seeds_apart_that_are_trained_together(tmp_path):
     found = outlooks(plan([*SMALL, "seeds=[0,1]"], False).runs, tmp_path)
-    assert [each.label for each in found] == [f"fhp sd_cfr_and_deep_cfr seed=0,1: seed {seed}" for seed in (0, 1)]
+    together = "fhp sd_cfr_and_deep_cfr seed=0,1 game.ranks=5 game.suits=2"
+    assert [each.label for each in found] == [f"{together}: seed {seed}" for seed in (0, 1)]
 
 
 def test_seeds_in_another_order_are_the_same_run():

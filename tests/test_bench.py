@@ -198,7 +198,7 @@ def test_a_commit_that_git_does_not_know_is_refused_in_a_sentence(tmp_path):
     command = [sys.executable, "-m", "repro.bench", "--against", "nosuch", "--output", str(tmp_path / "against.json")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 2
-    assert done.stderr.startswith("AGAINST is 'nosuch', of which git has no files: ")
+    assert done.stderr.startswith("error: AGAINST is 'nosuch', of which git has no files: ")
 
 
 def test_products_are_those_that_operations_are_counted_of():

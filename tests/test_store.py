@@ -173,7 +173,7 @@ def test_a_kill_after_any_call_leaves_one_run_per_readout_with_all_params(tmp_pa
         assert all(run.data.params == params and run.data.tags["t"] == "1" for run in runs)
         if not killed[-1]:
             break
-    assert len(killed) > 8, "searched, made, given params in two parts and tags, for both runs"
+    assert len(killed) > 6, "searched, made, given params and tags, for both runs"
 
 
 def test_what_is_done_anew_has_new_runs(tmp_path):
