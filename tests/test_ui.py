@@ -71,7 +71,11 @@ def test_ctrl_c_while_it_starts_ends_all_of_it(tmp_path, seconds):
     """Whatever the process is doing that looks up what there is to be seen."""
     (tmp_path / "runs").mkdir()
     command = [sys.executable, "-m", "repro.ui", "--output", str(tmp_path), "--port", str(free_port())]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        # Where these tests run in the background, SIGINT is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )  # fmt: skip
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     while process.poll() is None and not children.read_text():
         time.sleep(0.05)
