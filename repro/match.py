@@ -90,8 +90,6 @@ def read_player(game: Game, argument: str, text: str, output: str = "outputs") -
         return Uniform(game), Uniform(game)
     try:
         path = _path(text)
-        if path.suffix == ".csv" and ":" in text:
-            raise ReproError(f"{text!r} names a read-out; a strategy.csv is one itself.")
         if path.suffix in (".csv", ".pt"):
             return FileReadout(game, path, text.partition(":")[2]).seats()
         key, _, readout = text.partition("/")

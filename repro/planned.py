@@ -313,7 +313,8 @@ def labels(runs: Sequence[Run]) -> list[str]:
     named = []
     for run, f in zip(runs, flat, strict=True):
         own = telling[_player(f)]
-        changed = [key for key in f if f" {key}=" in f" {run.title}" and key.startswith("game.") and key not in own]
+        said = {word.partition("=")[0] for word in run.title.split()}
+        changed = [key for key in f if key in said and key.startswith("game.") and key not in own]
         words = [f"{key.removeprefix('algorithm.')}={f[key]}" for key in (*changed, *own)]
         named.append(" ".join([f"{_player(f)} seed={f['seed']}", *words]))
     return named

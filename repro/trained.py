@@ -246,6 +246,8 @@ class FileReadout:
         if not self.path.is_file():
             raise ReproError(f"there is no file {self.path}.")
         if self.path.suffix == ".csv":
+            if self.readout:
+                raise ReproError(f"{self.path}:{self.readout} names a read-out; a strategy.csv is one itself.")
             table = load_strategy(self.game, self.path)
             return table, table
         return portable_readout(self.game, self.path, self.readout)

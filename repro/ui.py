@@ -296,25 +296,14 @@ def _serve(arguments: argparse.Namespace) -> int:
         print(json.dumps(_looked_up(arguments.target, options, arguments.port)))
         return 0
     # By a process of its own: what MLflow takes of memory is not kept as long as the UI runs.
-    status, said = _said_by([sys.executable, "-m", "repro.ui", *sys.argv[1:], "--links"])
-    if status:
-        return status
-    uri, links = json.loads(said)
+    command = [sys.executable, "-m", "repro.ui", *sys.argv[1:], "--links"]
+    looked_up = subprocess.run(command, capture_output=True, text=True, check=False)
+    sys.stderr.write(looked_up.stderr)
+    if looked_up.returncode:
+        return looked_up.returncode
+    uri, links = json.loads(looked_up.stdout)
     print("in some seconds, and until Ctrl-C, the MLflow UI is at", *links, sep="\n  ", flush=True)
     return _until_stopped(*server_command(uri, arguments.port))
-
-
-def _said_by(command: Sequence[str]) -> tuple[int, str]:
-    """A command's exit status, and what it printed; what it said of an error is said here. It ends with this one."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        said, told = process.communicate()
-    except BaseException:
-        process.kill()
-        process.wait()
-        raise
-    sys.stderr.write(told)
-    return process.returncode, said
 
 
 def _until_stopped(command: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -106,6 +106,7 @@ def test_make_suggests_the_nearest_variable_and_does_nothing(slip, meant):
         ("figure1 ITERATIONS=10", "make figure1 does nothing with ITERATIONS; it takes CLUSTER DEVICE FORCE JOBS ON"),
         ("test SCALE=smoke", "make test does nothing with SCALE; it takes JOBS."),
         ("list TARGET=figure1", "make list does nothing with TARGET; it takes no variable."),
+        ("bench OUTPUT=", "OUTPUT is empty; it must be the name of a folder."),
     ],
 )
 def test_make_refuses_a_variable_that_it_would_not_use(asked, sentence):
