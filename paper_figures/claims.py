@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from repro import durable
+from repro.common import durable
 from repro.evaluation.statistics import Estimate, digits, holm, p_value
 
 HELD, DID_NOT_HOLD, NOT_TESTABLE = "held", "did not hold", "not testable at this scale"

@@ -28,8 +28,8 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_float_dtype, is_integer_dtype
 
-from repro import durable
-from repro.errors import ReproError
+from repro.common import durable
+from repro.common.errors import ReproError
 
 DATA = "data.csv"
 """Name of the file in a figure's folder."""

@@ -21,9 +21,9 @@ from typing import Any
 
 from paper_figures import frame
 from paper_figures.claims import markdown, read, tally
-from repro import staleness
-from repro.errors import ReproError, told_as
-from repro.targets import SCALES
+from repro.common.errors import ReproError, told_as
+from repro.figures.targets import SCALES
+from repro.tracking import staleness
 
 HERE = Path(__file__).parent
 

@@ -7,11 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from repro.suggestions import did_you_mean
+from repro.common.suggestions import did_you_mean
 
 _PACKAGE = Path(__file__).parent
-_INNER = ("processes",)
-"""Modules that this package itself starts."""
 
 
 def commands() -> dict[str, str]:
@@ -21,7 +19,7 @@ def commands() -> dict[str, str]:
     for file in sorted(files):
         name = file.parent.name if file.name == "__main__.py" else file.stem
         text = file.read_text()
-        if '__name__ == "__main__"' in text and file != Path(__file__) and name not in _INNER:
+        if '__name__ == "__main__"' in text and file != Path(__file__):
             said[name] = (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
     return said
 

@@ -22,11 +22,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from repro.arguments import Parser
-from repro.errors import told_of
-from repro.faults import faults_told
-from repro.folders import check_filter
-from repro.stopping import stoppable
+from repro.common.arguments import Parser
+from repro.common.errors import told_of
+from repro.common.faults import faults_told
+from repro.common.stopping import stoppable
+from repro.stored.folders import check_filter
 
 
 @stoppable("")
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in "AB":
         with told_of(name):
             check_filter(options.output, getattr(options, name).split(","))
-    from repro.differences import compare, side_of  # noqa: PLC0415  (imports torch and more, which takes seconds)
+    from repro.comparing.differences import compare, side_of  # noqa: PLC0415  (imports torch and more, which takes seconds)
 
     a, b = (side_of(options.output, name, getattr(options, name)) for name in "AB")
     return compare(a, b, options.all)

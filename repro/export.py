@@ -10,8 +10,8 @@ A row is one number. Columns, in this order:
 - `metric`, `step` (iteration), `value`; in metrics of a strategy hands are numbers, the lowest is 0, and actions are
   call and raise where a player checks and bets, too.
 
-The words say which runs (`repro.catalogue`): keys, or fields with their values. Without `--unfinished` only finished
-trainings are taken. The ending of the file decides its kind: `.csv`, `.csv.gz` or `.parquet`.
+The words say which runs (`repro.stored.catalogue`): keys, or fields with their values. Without `--unfinished` only
+finished trainings are taken. The ending of the file decides its kind: `.csv`, `.csv.gz` or `.parquet`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from typing import Any
 import pandas as pd
 
 from paper_figures import frame
-from repro import catalogue, tables
-from repro.arguments import Parser
-from repro.catalogue import Entry
+from repro.common import tables
+from repro.common.arguments import Parser
+from repro.common.errors import ReproError
+from repro.common.faults import faults_told
+from repro.common.stopping import stoppable
 from repro.config.checks import TRAINING
-from repro.errors import ReproError
-from repro.faults import faults_told
-from repro.folders import check_filter
-from repro.stopping import stoppable
+from repro.stored import catalogue
+from repro.stored.catalogue import Entry
+from repro.stored.folders import check_filter
 from repro.tracking.rows import TrainingRows, stored_evaluations
 
 _MEASURED = ("readout", "evaluation", "evaluation_key", *frame.MEASURED)

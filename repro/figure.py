@@ -23,12 +23,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from repro.arguments import Parser
-from repro.elsewhere import Elsewhere, add_options, elsewhere
-from repro.errors import ReproError, StorageError
-from repro.faults import faults_told
-from repro.stopping import CAN_BE_REPEATED, stoppable
-from repro.targets import (
+from repro.common.arguments import Parser
+from repro.common.errors import ReproError, StorageError
+from repro.common.faults import faults_told
+from repro.common.stopping import CAN_BE_REPEATED, stoppable
+from repro.figures.targets import (
     ALL,
     SCALES,
     Options,
@@ -38,14 +37,15 @@ from repro.targets import (
     check_target,
     targets,
 )
+from repro.jobs.elsewhere import Elsewhere, add_options, elsewhere
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from repro.config.schema import Config
-    from repro.drawing import Exported
-    from repro.growing import Planned
-    from repro.planned import Run
+    from repro.figures.drawing import Exported
+    from repro.figures.growing import Planned
+    from repro.plans.planned import Run
 
 
 def make(names: Sequence[str], options: Options, where: Elsewhere | None = None) -> int:
@@ -54,7 +54,7 @@ def make(names: Sequence[str], options: Options, where: Elsewhere | None = None)
     Args:
         where: the runs are done, or are collected from; None: here.
     """
-    from repro.growing import planned  # noqa: PLC0415  (imports pandas, which takes a second)
+    from repro.figures.growing import planned  # noqa: PLC0415  (imports pandas, which takes a second)
 
     started = time.monotonic()
     plans = {target: planned(target, options) for target in names}
@@ -93,8 +93,8 @@ def make_sweeps(target: str, names: Sequence[str], options: Options) -> int:
     Raises:
         ReproError: it has no such sweep, or there are no older data that can be drawn beside them.
     """
-    from repro.drawing import exported  # noqa: PLC0415  (as above)
-    from repro.growing import planned_sweeps  # noqa: PLC0415
+    from repro.figures.drawing import exported  # noqa: PLC0415  (as above)
+    from repro.figures.growing import planned_sweeps  # noqa: PLC0415
 
     plan = planned_sweeps(target, names, options)
     exported(target, options)  # That there is such is known before hours of work.
@@ -111,8 +111,8 @@ def make_sweeps(target: str, names: Sequence[str], options: Options) -> int:
 
 def _elsewhere(names: Sequence[str], runs: Sequence[Run], options: Options, where: Elsewhere) -> int:
     """Have runs done by jobs, do a part of them, or collect them; returns the exit status."""
-    from repro import cluster  # noqa: PLC0415
-    from repro.planned import union  # noqa: PLC0415
+    from repro.jobs import cluster  # noqa: PLC0415
+    from repro.plans.planned import union  # noqa: PLC0415
 
     output = [] if options.output == Path("outputs").absolute() else ["--output", str(options.output)]
     store = [] if options.tracking_uri is None else ["--tracking-uri", options.tracking_uri]
@@ -137,9 +137,9 @@ def _forced(runs: Sequence[Run], options: Options) -> Sequence[Run]:
 
 
 def _run(runs: Sequence[Run], sweeps: Sequence[PlannedSweep], options: Options) -> int:
-    from repro.launching import Command, prepare_output  # noqa: PLC0415
-    from repro.needs import check_here, lacking_a_gpu  # noqa: PLC0415
-    from repro.planned import stages, union  # noqa: PLC0415
+    from repro.jobs.launching import Command, prepare_output  # noqa: PLC0415
+    from repro.jobs.needs import check_here, lacking_a_gpu  # noqa: PLC0415
+    from repro.plans.planned import stages, union  # noqa: PLC0415
 
     runs = _forced(runs, options)
     distinct = _batched(union(runs))
@@ -161,9 +161,9 @@ def _run(runs: Sequence[Run], sweeps: Sequence[PlannedSweep], options: Options) 
 
 def _tell_reused(runs: Sequence[Run]) -> None:
     """Say with which code trainings were made that are not done again."""
-    from repro.staleness import made_at  # noqa: PLC0415
+    from repro.stored.trained import folder_of  # noqa: PLC0415
     from repro.tracking import record as records  # noqa: PLC0415
-    from repro.trained import folder_of  # noqa: PLC0415
+    from repro.tracking.staleness import made_at  # noqa: PLC0415
 
     finished = [(config, records.read(folder_of(config))) for run in runs for config in run.configs]
     for sentence, count in Counter(made_at(finished)).items():
@@ -172,7 +172,7 @@ def _tell_reused(runs: Sequence[Run]) -> None:
 
 def _is_done(config: Config) -> bool:
     """Whether a training is finished and measured as asked."""
-    from repro.measuring import is_done  # noqa: PLC0415
+    from repro.running.measuring import is_done  # noqa: PLC0415
 
     return is_done(config)
 
@@ -190,8 +190,8 @@ def _keys(sweeps: Sequence[PlannedSweep]) -> dict[str, Config]:
 
 
 def _collect_and_draw(target: str, plan: Planned, options: Options) -> pd.DataFrame:
-    from repro.collecting import beside, collect, provenance_of  # noqa: PLC0415  (--draw needs none of this)
-    from repro.drawing import draw  # noqa: PLC0415
+    from repro.figures.collecting import beside, collect, provenance_of  # noqa: PLC0415  (--draw needs none of this)
+    from repro.figures.drawing import draw  # noqa: PLC0415
 
     sources: list[Mapping[str, Any]] = [provenance_of(sweep) for sweep in plan.new_sweeps]
     if plan.reused is None:
@@ -205,8 +205,8 @@ def _collect_and_draw(target: str, plan: Planned, options: Options) -> pd.DataFr
 
 def _draw_beside(target: str, plan: Planned, older: Exported, options: Options) -> None:
     """Draw a target from sweeps that were run now, and older data of the others."""
-    from repro.collecting import beside, provenance_beside  # noqa: PLC0415
-    from repro.drawing import draw  # noqa: PLC0415
+    from repro.figures.collecting import beside, provenance_beside  # noqa: PLC0415
+    from repro.figures.drawing import draw  # noqa: PLC0415
 
     then, made_with = older
     others = then[~then.sweep.isin([sweep.name for sweep in plan.new_sweeps])]
@@ -219,17 +219,18 @@ def _show(target: str, plan: Planned, data: pd.DataFrame, options: Options) -> N
     """Leave in MLflow what shows a target's runs together, and print links to it."""
     from mlflow.exceptions import MlflowException  # noqa: PLC0415  (MLflow takes seconds)
 
-    from repro import ui  # noqa: PLC0415
+    from repro.figures import shown  # noqa: PLC0415
     from repro.tracking.store import default_uri, open_store  # noqa: PLC0415
 
     try:
         client = open_store(plan.runs[0].config.tracking_uri or default_uri(options.output))
-        links = ui.show_target(client, target, options.scale, (plan.sweeps, plan.runs), data, options.folder(target))
+        links = shown.show_target(client, target, options.scale, (plan.sweeps, plan.runs), data, options.folder(target))
     except (StorageError, MlflowException) as error:  # The figure is drawn.
         print(f"warning: the MLflow UI lacks a view of {target}: {error}", file=sys.stderr)
         return
+    serve = shown.make_ui_command(options.output, target, options.scale)
     for link in links:
-        print(f"compare its runs in the MLflow UI ({ui.command(options.output, target, options.scale)}): {link}")
+        print(f"compare its runs in the MLflow UI ({serve}): {link}")
 
 
 def _batched(runs: Sequence[Run]) -> list[Run]:
@@ -238,7 +239,7 @@ def _batched(runs: Sequence[Run]) -> list[Run]:
     Those of other labels, which seeds that only some of several targets ask for have, are by themselves.
     """
     from repro.config.keys import hyperparameters  # noqa: PLC0415
-    from repro.planned import Run  # noqa: PLC0415
+    from repro.plans.planned import Run  # noqa: PLC0415
 
     groups: dict[str, list[Run]] = {}
     for run in runs:
@@ -261,9 +262,9 @@ def foresee(names: Sequence[str], options: Options, sweeps: Sequence[str] = ()) 
     Raises:
         ReproError: it has no such sweep.
     """
-    from repro.growing import planned, planned_sweeps  # noqa: PLC0415  (as above)
-    from repro.needs import lacking_a_gpu  # noqa: PLC0415
-    from repro.outlook import outlooks, show  # noqa: PLC0415
+    from repro.estimates.outlook import outlooks, show  # noqa: PLC0415
+    from repro.figures.growing import planned, planned_sweeps  # noqa: PLC0415  (as above)
+    from repro.jobs.needs import lacking_a_gpu  # noqa: PLC0415
 
     print(f"{', '.join(names)} at scale {options.scale}:")
     if sweeps:
@@ -333,7 +334,7 @@ def check_options(options: Options) -> None:
 
 def _answer(arguments: argparse.Namespace, options: Options) -> int:
     if arguments.targets == ["list"]:
-        from repro.published import print_targets  # noqa: PLC0415
+        from repro.figures.published import print_targets  # noqa: PLC0415
 
         print_targets()
         return 0
@@ -366,7 +367,7 @@ def _draw_alone(names: Sequence[str], options: Options, publishes: bool) -> int:
     Raises:
         ReproError: what to run was said, or a target cannot be drawn.
     """
-    from repro.drawing import draw_again, publish  # noqa: PLC0415  (as above)
+    from repro.figures.drawing import draw_again, publish  # noqa: PLC0415  (as above)
 
     if options.seeds is not None or options.published:
         raise ReproError("--seeds and --published say which runs are made; --draw and --publish make none.")

@@ -17,13 +17,13 @@ import torch
 from rich.table import Table
 from torch import Tensor
 
-from repro import tables
-from repro.arguments import Parser
+from repro.common import tables
+from repro.common.arguments import Parser
+from repro.common.errors import ReproError
+from repro.common.faults import faults_told
+from repro.common.stopping import stoppable
 from repro.config.checks import MOST_WHOLE
-from repro.errors import ReproError
 from repro.evaluation.units import milli_units, unit_name
-from repro.faults import faults_told
-from repro.folders import PORTABLE
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards
 from repro.games.lines import action_with_chips, action_word, legal_actions, line_in_words, place_in_words, read_line
@@ -31,7 +31,7 @@ from repro.games.one_card import OneCard
 from repro.inside.agent import Agent
 from repro.inside.strategies import Hands, Played, hands_at, infosets_of, played_at, read_hand
 from repro.inside.values import ActionValues, BoardValues, Loss, OneCardValues, board_losses
-from repro.stopping import stoppable
+from repro.stored.folders import PORTABLE
 from repro.tracking.progress import console
 
 _PICTURES = (".png", ".pdf", ".svg")

@@ -14,23 +14,23 @@ from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from repro.arguments import Parser
+from repro.common.arguments import Parser
+from repro.common.errors import ReproError
+from repro.common.faults import faults_told
+from repro.common.seeding import generator
+from repro.common.stopping import stoppable
+from repro.common.suggestions import did_you_mean
 from repro.config.checks import MOST_WHOLE, game_for_checks
-from repro.errors import ReproError
 from repro.evaluation.averages import tabulated
 from repro.evaluation.head_to_head import MatchResult, exact, play_match
 from repro.evaluation.units import milli_units, unit_name
-from repro.faults import faults_told
-from repro.folders import PORTABLE, full_key, is_of_a_run, run_folder
 from repro.games import Game, load
 from repro.inside.agent import no_player
 from repro.policies.network import Uniform
 from repro.policies.readout import Seat
-from repro.seeding import generator
-from repro.stopping import stoppable
-from repro.suggestions import did_you_mean
+from repro.stored.folders import PORTABLE, full_key, is_of_a_run, run_folder
+from repro.stored.trained import FileReadout, Trained, load_portable
 from repro.tracking.progress import console
-from repro.trained import FileReadout, Trained, load_portable
 
 BothSeats = Sequence[Seat]
 """What a command line can name: a player for each seat."""

@@ -15,13 +15,14 @@ from functools import cached_property
 
 import torch
 
-from repro.arguments import Parser
+from repro.common.arguments import Parser
+from repro.common.errors import ReproError
+from repro.common.faults import faults_told
+from repro.common.seeding import generator
+from repro.common.stopping import stoppable
 from repro.config.checks import MOST_WHOLE
 from repro.engine.sampling import SamplingEngine, sample_actions
-from repro.errors import ReproError
 from repro.evaluation.units import milli_units, unit_name
-from repro.faults import faults_told
-from repro.folders import PORTABLE
 from repro.games.cards import NamedDeal
 from repro.games.game import Game
 from repro.games.lines import action_of, action_with_chips, action_word, legal_actions
@@ -29,8 +30,7 @@ from repro.inside.agent import Agent
 from repro.inside.strategies import hands_at, infosets_of, played_at
 from repro.inside.values import BoardValues, OneCardValues
 from repro.policies.base import Ensemble, HandStrategies
-from repro.seeding import generator
-from repro.stopping import stoppable
+from repro.stored.folders import PORTABLE
 
 _MOST_SHOWN = 60
 """Hands that are shown one by one."""

@@ -15,12 +15,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from repro import tables
-from repro.arguments import Parser
-from repro.errors import ReproError
-from repro.faults import faults_told
-from repro.folders import existing_folder
-from repro.stopping import stoppable
+from repro.common import tables
+from repro.common.arguments import Parser
+from repro.common.errors import ReproError
+from repro.common.faults import faults_told
+from repro.common.stopping import stoppable
+from repro.stored.folders import existing_folder
 
 
 def _number(option: str, text: str) -> float:

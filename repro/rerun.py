@@ -11,11 +11,11 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from repro.arguments import Parser
-from repro.errors import ReproError
-from repro.faults import faults_told
-from repro.folders import existing_folder
-from repro.stopping import CAN_BE_REPEATED, stoppable
+from repro.common.arguments import Parser
+from repro.common.errors import ReproError
+from repro.common.faults import faults_told
+from repro.common.stopping import CAN_BE_REPEATED, stoppable
+from repro.stored.folders import existing_folder
 
 
 def _key(text: str, output: str) -> str:
@@ -27,11 +27,11 @@ def _key(text: str, output: str) -> str:
     try:
         return existing_folder(output, text).name
     except ReproError as error:
-        from repro.targets import may_be_published  # noqa: PLC0415  (no other answer needs these)
+        from repro.figures.targets import may_be_published  # noqa: PLC0415  (no other answer needs these)
 
         if not may_be_published(text):
             raise
-        from repro.published import maker_of  # noqa: PLC0415
+        from repro.figures.published import maker_of  # noqa: PLC0415
 
         raise ReproError(f"{error} {maker_of(text)}".rstrip()) from error
 
@@ -47,7 +47,7 @@ def run(keys: Sequence[str], output: str, to: str | None, force: bool = False) -
     if to is not None and len(keys) > 1:
         raise ReproError(f"--to is {to!r}; it takes one KEY, and there are {len(keys)}.")
     found = list(dict.fromkeys(_key(text, output) for text in keys))
-    from repro.repeating import repeat  # noqa: PLC0415  (imports torch and more, which takes seconds)
+    from repro.comparing.repeating import repeat  # noqa: PLC0415  (imports torch and more, which takes seconds)
 
     return repeat({key: Path(to or Path(output).absolute() / "reruns" / key) for key in found}, output, force)
 

@@ -1,10 +1,10 @@
 """Train and evaluate: `python -m repro.run [-m] [--dry-run] KEY=VALUE ...`.
 
-Before any work every run that the command line asks for is composed and checked (`repro.planning`) and the output
-folder and the tracking store are tried. Then `repro.executing.execute` does each, with `-m` through Hydra's launcher:
-skip what is finished, continue what is not, train, measure, and leave a record for the table at the end. `--dry-run`
-says instead what would be done, and how long it may take; `--on` has a cluster's jobs do it, and `--collect` takes in
-what these have finished.
+Before any work every run that the command line asks for is composed and checked (`repro.plans.planning`) and the output
+folder and the tracking store are tried. Then `repro.running.executing.execute` does each, with `-m` through Hydra's
+launcher: skip what is finished, continue what is not, train, measure, and leave a record for the table at the end.
+`--dry-run` says instead what would be done, and how long it may take; `--on` has a cluster's jobs do it, and
+`--collect` takes in what these have finished.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from repro.arguments import Parser
+from repro.common.arguments import Parser
+from repro.common.errors import ReproError
+from repro.common.faults import disk_faults_told, faults_told
+from repro.common.importing import quicker_imports
+from repro.common.stopping import CAN_BE_REPEATED, stoppable
+from repro.common.suggestions import did_you_mean
 from repro.config.composed import CONF, check_first_words, choices_of, one_sentence
 from repro.config.declared import check_early
 from repro.config.jobs import is_about_launching
-from repro.elsewhere import Elsewhere, add_options, elsewhere
-from repro.errors import ReproError
-from repro.faults import disk_faults_told, faults_told
-from repro.importing import quicker_imports
-from repro.stopping import CAN_BE_REPEATED, stoppable
-from repro.suggestions import did_you_mean
+from repro.jobs.elsewhere import Elsewhere, add_options, elsewhere
 
 if TYPE_CHECKING:
-    from repro.planning import Sweep
+    from repro.plans.planning import Sweep
 
 
 @hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")
 def _job(config: DictConfig) -> float | None:
-    """A run that a sweeper of Hydra's asks for; returns its headline metric (`repro.measuring.headline_value`).
+    """A run that a sweeper of Hydra's asks for; returns its headline metric (`repro.running.measuring.headline_value`).
 
     Hydra's own questions, such as --cfg job, it answers itself.
 
     Raises:
         _UnfinishedError: the run did not finish.
     """
-    from repro.measuring import headline_value  # noqa: PLC0415  (imports torch, which takes seconds)
-    from repro.planning import planned_job  # noqa: PLC0415
+    from repro.plans.planning import planned_job  # noqa: PLC0415
+    from repro.running.measuring import headline_value  # noqa: PLC0415  (imports torch, which takes seconds)
 
     del config  # Composed without what a game wants by default (`repro.config.game_defaults`).
     job = HydraConfig.get()
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked and options.multirun:
             raise ReproError("--cfg and --info do not go with -m; leave it out, and give each key one value.")
         if asked:
-            from repro.composing import before_hydra  # noqa: PLC0415  (as above)
+            from repro.plans.composing import before_hydra  # noqa: PLC0415  (as above)
 
             told = [word for word in overrides if not word.startswith("-") and ("=" in word or word.startswith("~"))]
             # Hydra takes its overrides in one row.
@@ -126,13 +126,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             check_early(overrides, options.multirun)
         with quicker_imports():
             from repro.config.keys import register_schemas  # noqa: PLC0415  (as above)
-            from repro.planning import plan  # noqa: PLC0415  (as above)
+            from repro.plans.planning import plan  # noqa: PLC0415  (as above)
 
             register_schemas()
         sweep = plan(overrides, options.multirun, options.config_dir)
         if options.dry_run:
             if where.on:
-                from repro.cluster_settings import settings_of  # noqa: PLC0415  (as above)
+                from repro.jobs.cluster_settings import settings_of  # noqa: PLC0415  (as above)
 
                 settings_of(where, options.config_dir)  # Refused as if it were to do the runs.
             return foresee(sweep)
@@ -175,9 +175,9 @@ def _listed(group: str) -> str:
 @disk_faults_told()
 def _elsewhere(sweep: Sweep, where: Elsewhere, config_dir: str | None) -> int:
     """Have the runs of a command line done by jobs, do a part of them, or collect them; returns the exit status."""
-    from repro import cluster  # noqa: PLC0415  (as above)
-    from repro.launching import Command  # noqa: PLC0415
-    from repro.planning import check_scale  # noqa: PLC0415
+    from repro.jobs import cluster  # noqa: PLC0415  (as above)
+    from repro.jobs.launching import Command  # noqa: PLC0415
+    from repro.plans.planning import check_scale  # noqa: PLC0415
 
     check_scale(sweep)
     for note in sweep.notes:
@@ -207,9 +207,9 @@ def _said_at_once(sweep: Sweep) -> int | None:
 
 def foresee(sweep: Sweep) -> int:
     """Print what a command line would do, without doing it; returns the exit status."""
-    from repro.needs import check_needed, check_sizes, lacking_a_gpu  # noqa: PLC0415
-    from repro.outlook import outlooks, show  # noqa: PLC0415  (as above)
-    from repro.planning import check_scale  # noqa: PLC0415
+    from repro.estimates.outlook import outlooks, show  # noqa: PLC0415  (as above)
+    from repro.jobs.needs import check_needed, check_sizes, lacking_a_gpu  # noqa: PLC0415
+    from repro.plans.planning import check_scale  # noqa: PLC0415
 
     check_scale(sweep)
     check_sizes(sweep.runs)
@@ -227,10 +227,10 @@ def foresee(sweep: Sweep) -> int:
 @disk_faults_told()
 def run(sweep: Sweep) -> int:
     """Do the runs of a command line; returns the exit status."""
-    from repro.launching import Command, prepare_output  # noqa: PLC0415  (as above)
-    from repro.needs import check_here, check_needed  # noqa: PLC0415
-    from repro.planned import stages  # noqa: PLC0415
-    from repro.planning import check_scale  # noqa: PLC0415
+    from repro.jobs.launching import Command, prepare_output  # noqa: PLC0415  (as above)
+    from repro.jobs.needs import check_here, check_needed  # noqa: PLC0415
+    from repro.plans.planned import stages  # noqa: PLC0415
+    from repro.plans.planning import check_scale  # noqa: PLC0415
 
     check_scale(sweep)
     check_here(sweep.runs)

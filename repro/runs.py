@@ -1,4 +1,4 @@
-"""List runs: `python -m repro.runs [KEY | FIELD=VALUE ...]`; the words are those of `repro.catalogue`.
+"""List runs: `python -m repro.runs [KEY | FIELD=VALUE ...]`; the words are those of `repro.stored.catalogue`.
 
 The last written to is at the end.
 """
@@ -12,14 +12,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repro.arguments import Parser
-from repro.errors import ReproError
-from repro.faults import faults_told
-from repro.folders import check_filter
-from repro.stopping import stoppable
+from repro.common.arguments import Parser
+from repro.common.errors import ReproError
+from repro.common.faults import faults_told
+from repro.common.stopping import stoppable
+from repro.stored.folders import check_filter
 
 if TYPE_CHECKING:
-    from repro.catalogue import Entry
+    from repro.stored.catalogue import Entry
 
 
 def _result(entry: Entry) -> str:
@@ -80,8 +80,8 @@ def show(output: Path, words: Sequence[str]) -> int:
     """
     from rich.table import Table  # noqa: PLC0415
 
-    from repro import catalogue  # noqa: PLC0415  (imports torch, which takes seconds)
-    from repro.planned import Run, labels  # noqa: PLC0415
+    from repro.plans.planned import Run, labels  # noqa: PLC0415
+    from repro.stored import catalogue  # noqa: PLC0415  (imports torch, which takes seconds)
     from repro.tracking.progress import console  # noqa: PLC0415
 
     found = sorted(catalogue.chosen(output, words), key=lambda entry: entry.record.updated)

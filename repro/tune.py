@@ -18,10 +18,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from repro.arguments import Parser
-from repro.errors import ReproError
-from repro.faults import faults_told
-from repro.stopping import CAN_BE_REPEATED, stoppable
+from repro.common.arguments import Parser
+from repro.common.errors import ReproError
+from repro.common.faults import faults_told
+from repro.common.stopping import CAN_BE_REPEATED, stoppable
 
 if TYPE_CHECKING:
     from repro.config.schema import Config
@@ -72,7 +72,7 @@ class Tuning:
     def compare(self) -> dict[str, list[Config]]:
         """Train the best trial and the default on fresh seeds; returns the trainings of each."""
         from repro.config.keys import training_key  # noqa: PLC0415
-        from repro.measuring import is_done  # noqa: PLC0415
+        from repro.running.measuring import is_done  # noqa: PLC0415
         from repro.tuning.config import runs  # noqa: PLC0415
 
         best = self._study.best
@@ -99,7 +99,7 @@ class Tuning:
 
     def _lacks(self, config: Config) -> str:
         """Why a finished training cannot be compared; empty if it can, or is not finished."""
-        from repro.measuring import is_done  # noqa: PLC0415
+        from repro.running.measuring import is_done  # noqa: PLC0415
         from repro.tuning.trials import value_of  # noqa: PLC0415
 
         try:
@@ -239,8 +239,8 @@ def _check_space(study: StudyConfig, config_dir: str | None) -> None:
         ReproError: a key is unknown, or a value impossible.
     """
     from repro.config.lightning import processes_of  # noqa: PLC0415
-    from repro.needs import check_sizes  # noqa: PLC0415
-    from repro.planned import Run  # noqa: PLC0415
+    from repro.jobs.needs import check_sizes  # noqa: PLC0415
+    from repro.plans.planned import Run  # noqa: PLC0415
     from repro.tuning.config import parameters, runs  # noqa: PLC0415
 
     space = list(parameters(study.space))
@@ -254,9 +254,9 @@ def _check_space(study: StudyConfig, config_dir: str | None) -> None:
 
 def _foresee(config: StudyConfig, default: Sequence[Config], config_dir: str | None) -> int:
     """Print what is left of a study, without doing or writing anything; returns the exit status."""
-    from repro.needs import lacking_a_gpu  # noqa: PLC0415
-    from repro.outlook import outlooks, show  # noqa: PLC0415
-    from repro.planned import Run  # noqa: PLC0415
+    from repro.estimates.outlook import outlooks, show  # noqa: PLC0415
+    from repro.jobs.needs import lacking_a_gpu  # noqa: PLC0415
+    from repro.plans.planned import Run  # noqa: PLC0415
     from repro.tuning.config import runs  # noqa: PLC0415
     from repro.tuning.study import counts  # noqa: PLC0415
 
@@ -276,8 +276,8 @@ def _foresee(config: StudyConfig, default: Sequence[Config], config_dir: str | N
 
 def _tune(config: StudyConfig, default: Config, config_dir: str | None) -> int:
     from repro.config.checks import check_device  # noqa: PLC0415
-    from repro.executing import COMMAND_PROCESS  # noqa: PLC0415
-    from repro.launching import Command, prepare_output  # noqa: PLC0415
+    from repro.jobs.launching import Command, prepare_output  # noqa: PLC0415
+    from repro.running.executing import COMMAND_PROCESS  # noqa: PLC0415
     from repro.tuning import page  # noqa: PLC0415
     from repro.tuning.study import folder_of, opened  # noqa: PLC0415
     from repro.tuning.tracked import TrackedTrials  # noqa: PLC0415

@@ -14,12 +14,12 @@ import os
 import sys
 from pathlib import Path
 
-from repro.arguments import Parser
-from repro.errors import ReproError
-from repro.faults import faults_told
+from repro.common.arguments import Parser
+from repro.common.errors import ReproError
+from repro.common.faults import faults_told
+from repro.common.stopping import CAN_BE_REPEATED, stoppable
 from repro.figure import check_options
-from repro.stopping import CAN_BE_REPEATED, stoppable
-from repro.targets import SCALES, Options, check_target, targets
+from repro.figures.targets import SCALES, Options, check_target, targets
 
 
 @stoppable(CAN_BE_REPEATED)
@@ -70,8 +70,8 @@ def _answer(arguments: argparse.Namespace) -> int:
     if arguments.output == Path():
         raise ReproError("--output is ''; it must be the name of a folder.")
     seeds, sweeps = arguments.seeds or 1, arguments.sweep or ()
-    from repro.shortening import Request  # noqa: PLC0415  (imports pandas and more, which takes seconds)
-    from repro.verifying import verify  # noqa: PLC0415
+    from repro.comparing.shortening import Request  # noqa: PLC0415  (imports pandas and more, which takes seconds)
+    from repro.comparing.verifying import verify  # noqa: PLC0415
 
     return verify(Request(target, options, arguments.iterations, seeds, sweeps, arguments.record))
 
@@ -85,7 +85,7 @@ def _without_runs(arguments: argparse.Namespace) -> int:
     for name in ("iterations", "seeds", "sweep", "record"):
         if getattr(arguments, name) is not None and getattr(arguments, name) is not False:
             raise ReproError(f"--{name} says how runs are repeated; --claims and --stale repeat none.")
-    from repro import verifying  # noqa: PLC0415  (imports pandas and more, which takes seconds)
+    from repro.comparing import verifying  # noqa: PLC0415  (imports pandas and more, which takes seconds)
 
     published = verifying.published([arguments.target] if arguments.target else targets(), arguments.scale)
     if not published:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_limits
 
-from repro.targets import ROOT
+from repro.figures.targets import ROOT
 from repro.tracking import store
 from tests.browser_fixture import browser  # noqa: F401  (a fixture of all tests)
 

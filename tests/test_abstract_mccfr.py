@@ -12,12 +12,12 @@ from torch import Tensor
 from repro.abstraction import abstraction, one_board
 from repro.algorithms.mccfr import AbstractMCCFR, MCCFRConfig, MonteCarloCFR
 from repro.algorithms.tabular import solve, solver_of
+from repro.common.errors import ReproError
 from repro.config import ReadoutConfig
 from repro.engine.sampling import SamplingEngine, Traversals
-from repro.errors import ReproError
 from repro.evaluation import expected_value, nash_conv
 from repro.games import Game, load
-from repro.planning import plan
+from repro.plans.planning import plan
 from repro.policies import Policy, uniform
 from tests.helpers.holdem import board_buckets, cards_in, every, game_of
 from tests.helpers.training import advanced, built, config_of, measured

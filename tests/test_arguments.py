@@ -8,7 +8,7 @@ import pytest
 from hydra._internal.utils import get_args_parser
 
 from repro import run
-from repro.arguments import Parser
+from repro.common.arguments import Parser
 from repro.config.composed import CONF
 from tests.helpers.commands import call
 

@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from repro import evaluate, run
+from repro.common.errors import ReproError
 from repro.config import memory
-from repro.errors import ReproError
-from repro.needs import check_sizes
-from repro.planning import measured_otherwise, plan
+from repro.jobs.needs import check_sizes
+from repro.plans.planning import measured_otherwise, plan
 from tests.helpers.commands import SMALL, configs
 
 KEY = "0123456789ab"

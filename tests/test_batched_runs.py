@@ -10,18 +10,19 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from repro import leftovers, one_run, training
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.replicates import Replicates
+from repro.common.errors import ReproError
 from repro.config.keys import training_key
-from repro.errors import ReproError
-from repro.one_seed import Seed
-from repro.outlook import outlooks
-from repro.planning import plan
+from repro.estimates.outlook import outlooks
+from repro.plans.planning import plan
+from repro.running import one_run, training
+from repro.running.one_seed import Seed
+from repro.stored import leftovers
+from repro.stored.trained import Trained
 from repro.tracking import record as records
 from repro.tracking.mlflow_runs import MLflowRuns
 from repro.tracking.record import RunRecord
-from repro.trained import Trained
 from tests.helpers.cases import usually_first
 from tests.helpers.commands import (
     call,

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from repro.algorithms.tabular import TabularCFRConfig
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 from repro.subgames import batched, dataset
 from repro.subgames.batched import BatchedSolver, solve_batched
 from repro.subgames.dataset import Dataset, Recipe

@@ -14,9 +14,9 @@ from repro import match
 from repro.abstraction import Abstraction, Blueprint, abstract_game, abstraction, blueprint, streets
 from repro.algorithms.mccfr import AbstractMCCFR
 from repro.algorithms.tables import TabularCFR
+from repro.common.errors import ReproError
 from repro.config import Config
 from repro.config.checks import check_with_game
-from repro.errors import ReproError
 from repro.evaluation.base import Costs
 from repro.evaluation.head_to_head import play_match
 from repro.games import Game, load

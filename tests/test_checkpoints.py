@@ -15,8 +15,8 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from repro import leftovers
 from repro.policies import snapshot
+from repro.stored import leftovers
 from repro.tracking import checkpoints
 from repro.tracking import record as records
 from tests.helpers.cases import usually_first

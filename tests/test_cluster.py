@@ -17,13 +17,15 @@ import submitit  # noqa: F401
 import torch
 import yaml
 
-from repro import cluster, figure, outlook
-from repro.cluster import Worker
-from repro.executing import write_plan
-from repro.launching import Command
-from repro.measuring import is_done
-from repro.planning import plan
-from repro.saving import Checkpoints
+from repro import figure
+from repro.estimates import outlook
+from repro.jobs import cluster
+from repro.jobs.cluster import Worker
+from repro.jobs.launching import Command
+from repro.plans.planning import plan
+from repro.running.executing import write_plan
+from repro.running.measuring import is_done
+from repro.running.saving import Checkpoints
 from repro.tracking import checkpoints
 from repro.tracking import record as records
 from tests.helpers.commands import SMALL, call, call_here, executed, folder_of, key_of, planned, results, tracked
@@ -139,7 +141,7 @@ def test_where_no_iteration_would_be_lost_a_job_stops_at_once(tmp_path, monkeypa
         time.sleep(5)
         raise AssertionError("it was not stopped")
 
-    monkeypatch.setattr("repro.one_run.game_of", asked)
+    monkeypatch.setattr("repro.running.one_run.game_of", asked)
     assert does(tmp_path, *QUICK) == 128 + signal.SIGTERM
     record = records.read(folder_of(tmp_path, *QUICK))
     assert (record.state, record.iteration) == (records.INTERRUPTED, 0)
@@ -150,7 +152,7 @@ def test_a_job_of_slurm_waits_to_be_killed(tmp_path, monkeypatch):
     waits: list[float] = []
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setattr(time, "sleep", waits.append)
-    monkeypatch.setattr("repro.one_run.game_of", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr("repro.running.one_run.game_of", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     does(tmp_path, *QUICK)
     assert waits == [cluster._WAIT_TO_BE_KILLED_SECONDS]
 

@@ -10,14 +10,14 @@ import torch
 
 from repro.algorithms.d2cfr import D2CFR, ListedStateValues, rectification_weight
 from repro.algorithms.deep_cfr import DeepCFR
+from repro.common.errors import ReproError
 from repro.config import NetworkConfig, ReadoutConfig, RegressionConfig
-from repro.errors import ReproError
 from repro.games import Game, load
 from repro.networks.features import feature_columns, infoset_features
 from repro.networks.gradients import Autograd, gradients_of
 from repro.networks.modules import average_network, value_network
 from repro.networks.optimizers import FlatAdam
-from repro.planning import plan
+from repro.plans.planning import plan
 from repro.policies.ensemble import BM
 from repro.policies.regret_matching import regret_matching
 from tests.helpers.deep_cfr import d2cfr_config, listed, small_config

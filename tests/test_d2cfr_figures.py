@@ -16,7 +16,7 @@ from paper_figures.d2cfr_ablation import lower_loss
 from repro.config.keys import training_key
 from repro.evaluation.measures import Exploitability
 from repro.evaluation.statistics import difference
-from repro.targets import module_of
+from repro.figures.targets import module_of
 from tests.helpers import figures
 from tests.helpers.commands import configs
 from tests.helpers.figures import cells, number, verdicts

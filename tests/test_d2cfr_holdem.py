@@ -10,12 +10,12 @@ import torch
 from repro.algorithms.d2cfr import D2CFR, rectification_weight
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.minibatches import Minibatch
+from repro.common.errors import ReproError
 from repro.config import NetworkConfig, ReadoutConfig
 from repro.engine.beliefs import Beliefs
-from repro.errors import ReproError
 from repro.evaluation.head_to_head import play_match
 from repro.games import Game, load
-from repro.planning import plan
+from repro.plans.planning import plan
 from repro.policies.network import Uniform
 from repro.policies.regret_matching import regret_matching
 from repro.policies.snapshot import SnapshotFolder

@@ -11,11 +11,11 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from repro.common.errors import ReproError
 from repro.config.declared import declared
 from repro.config.keys import register_schemas
 from repro.config.schema import ALGORITHMS, EVALUATIONS
-from repro.errors import ReproError
-from repro.planning import plan
+from repro.plans.planning import plan
 
 UNKNOWN = [
     ["game=leduc", "algorithm=deep_cfr", "algorithm.travrsals=10"],
@@ -68,7 +68,7 @@ def told_early(lines: Sequence[Sequence[str]]) -> list[str | None]:
     code = """
 import json, sys
 from repro.config.declared import check_early
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 told = []
 for line in json.loads(sys.argv[1]):
     told.append(None)

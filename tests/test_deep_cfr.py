@@ -10,9 +10,10 @@ import torch
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.memory import Aggregated
 from repro.algorithms.tabular import VARIANTS, solver_of
+from repro.common.errors import ReproError
+from repro.common.seeding import generator
 from repro.config import NetworkConfig, ReadoutConfig, RegressionConfig
 from repro.engine.sampling import SamplingEngine
-from repro.errors import ReproError
 from repro.evaluation import expected_value, nash_conv
 from repro.evaluation.averages import tabulated
 from repro.evaluation.exploitability import exact_engine
@@ -22,7 +23,6 @@ from repro.policies import TabularPolicy, uniform
 from repro.policies.base import table_of
 from repro.policies.ensemble import Average, reservoir_members
 from repro.policies.regret_matching import regret_matching
-from repro.seeding import generator
 from tests.helpers.deep_cfr import listed, small_config, small_model
 from tests.helpers.holdem import holdem_model, small_game
 from tests.helpers.training import advanced, average_policy_of, config_of, metrics_of, seats_of

@@ -10,7 +10,7 @@ import pytest
 
 from paper_figures import deep_cfr_ablations as module
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
-from repro.planning import plan
+from repro.plans.planning import plan
 from tests.helpers.figures import cells, number, rows, verdicts
 
 STEPS = range(10, 130, 10)

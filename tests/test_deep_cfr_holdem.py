@@ -11,13 +11,13 @@ from torch import Tensor
 
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.strategies import OpeningTable
+from repro.common.errors import ReproError
 from repro.config import RegressionConfig
 from repro.engine.sampling import Traversals
-from repro.errors import ReproError
 from repro.evaluation.measures import Disagreement, Exploitability, Match
 from repro.games import load
 from repro.networks.holdem_features import HoldemFeatures
-from repro.planning import plan
+from repro.plans.planning import plan
 from repro.policies.base import Policy
 from repro.policies.network import opening_infosets
 from tests.helpers.deep_cfr import asked

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from repro.common.errors import ReproError
 from repro.config import NetworkConfig, ReadoutConfig, RegressionConfig
-from repro.errors import ReproError
 from repro.evaluation.averages import tabulated
 from repro.games import load
 from repro.policies.snapshot import SnapshotFolder

@@ -16,8 +16,8 @@ from paper_figures.devn_sweeps import DATA, FRESH, FRESH_SEEDS, OWN_STEP, SETTIN
 from repro.config.keys import training_key
 from repro.config.schema import Config
 from repro.evaluation.statistics import mean_ci
-from repro.planned import stages
-from repro.planning import plan
+from repro.plans.planned import stages
+from repro.plans.planning import plan
 from tests.helpers.commands import configs
 from tests.helpers.devn import OF_SEEDS, error, expect, finished, judged, loss, runs, with_fresh_seeds
 from tests.helpers.figures import cells, number

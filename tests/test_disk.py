@@ -12,20 +12,22 @@ from typing import Any, NamedTuple
 import pytest
 import pytorch_lightning as pl
 
-from repro import disk, outlook, run, staleness
+from repro import run
 from repro.algorithms.deep_cfr import DeepCFRConfig
 from repro.config.checks import game_for_checks
 from repro.config.schema import Config, Leaves
-from repro.disk import most_bytes
 from repro.engine.sampling import SamplingEngine, most_met
+from repro.estimates import disk, outlook
+from repro.estimates.disk import most_bytes
 from repro.evaluation.base import METRIC_BYTES, Evaluation
 from repro.evaluation.measures import Exploitability
 from repro.games import Game, load
 from repro.games.betting import FOLD
 from repro.policies import TabularPolicy, snapshot
+from repro.stored.trained import folder_bytes
+from repro.stored.trained import folder_of as trained_folder
 from repro.tracking import record as records
-from repro.trained import folder_bytes
-from repro.trained import folder_of as trained_folder
+from repro.tracking import staleness
 from tests.helpers.commands import SMALL, configs, executed, folder_of, planned
 from tests.helpers.draws import seeded
 

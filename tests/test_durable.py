@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from repro import durable
+from repro.common import durable
 
 
 @pytest.fixture

@@ -11,18 +11,19 @@ import pytest
 import torch
 from mlflow import MlflowClient
 
-from repro import evaluate, training
-from repro.collecting import provenance_of
+from repro import evaluate
+from repro.common.errors import ReproError
 from repro.config.keys import register_schemas
 from repro.config.schema import EVALUATIONS
-from repro.errors import ReproError
 from repro.evaluation.measures import Exploitability
-from repro.executing import execute
-from repro.folders import run_folder
+from repro.figures.collecting import provenance_of
+from repro.figures.targets import PlannedSweep
 from repro.games import load
-from repro.measuring import evaluated_with, evaluation_rows, evaluation_seconds
-from repro.planning import plan
-from repro.targets import PlannedSweep
+from repro.plans.planning import plan
+from repro.running import training
+from repro.running.executing import execute
+from repro.running.measuring import evaluated_with, evaluation_rows, evaluation_seconds
+from repro.stored.folders import run_folder
 from repro.tracking import provenance
 from repro.tracking import record as records
 from tests.helpers.commands import SMALL, call_here, executed, key_of, planned, results, tracked

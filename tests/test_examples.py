@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from repro import evaluate, staleness
+from repro import evaluate
 from repro.config.keys import training_key
-from repro.planning import plan
-from repro.trained import Trained
+from repro.plans.planning import plan
+from repro.stored.trained import Trained
+from repro.tracking import staleness
 from tests.helpers.commands import call
 
 OURS = ("game=one_card_poker", "algorithm=fictitious_play", "algorithm.iterations=40", "algorithm.snapshot_every=20")
@@ -49,7 +50,7 @@ def test_fictitious_play_gets_closer(tmp_path):
 
 
 def test_keys_of_theirs_are_checked_like_ours():
-    from repro.errors import ReproError  # noqa: PLC0415
+    from repro.common.errors import ReproError  # noqa: PLC0415
 
     for wrong in ("algorithm.iteration=3", "game.rank=3"):
         with pytest.raises(ReproError, match=r"iteration|rank"):

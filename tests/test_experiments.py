@@ -16,14 +16,14 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from paper_figures.sweeps import Sweep, against
-from repro.agreement import other_settings
+from repro.comparing.agreement import other_settings
 from repro.config.composed import CONF
 from repro.config.jobs import is_about_launching
 from repro.config.keys import hyperparameters, training_config, training_key
-from repro.planned import Run, curve_name, name_of, titled_together
-from repro.planning import plan
-from repro.published import command_of, published
-from repro.targets import Options, plan_target
+from repro.figures.published import command_of, published
+from repro.figures.targets import Options, plan_target
+from repro.plans.planned import Run, curve_name, name_of, titled_together
+from repro.plans.planning import plan
 from tests.helpers.commands import configs
 
 TARGETS = sorted(path.stem for path in (CONF.parent / "paper_figures").glob("*.md"))

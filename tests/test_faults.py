@@ -18,11 +18,13 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.tracking._tracking_service import client
 from mlflow.tracking._tracking_service.utils import _artifact_repos_cache
 
-from repro import durable, executing, leftovers, training
-from repro.folders import run_folder
-from repro.launching import Command
-from repro.one_seed import Seed
-from repro.planned import Run
+from repro.common import durable
+from repro.jobs.launching import Command
+from repro.plans.planned import Run
+from repro.running import executing, training
+from repro.running.one_seed import Seed
+from repro.stored import leftovers
+from repro.stored.folders import run_folder
 from repro.tracking import mlflow_runs, store
 from repro.tracking import record as records
 from repro.tracking.rows import TrainingRows

@@ -14,14 +14,16 @@ import pytest
 import torch
 
 from paper_figures import frame
-from repro import collecting, figure, launching, needs
-from repro.collecting import deviations
+from repro import figure
+from repro.common.errors import ReproError
 from repro.config.keys import hyperparameters, training_key
 from repro.config.schema import Config
-from repro.errors import ReproError
-from repro.growing import Planned
-from repro.planned import Run, union
-from repro.targets import Options, PlannedSweep, module_of, plan_target
+from repro.figures import collecting
+from repro.figures.collecting import deviations
+from repro.figures.growing import Planned
+from repro.figures.targets import Options, PlannedSweep, module_of, plan_target
+from repro.jobs import launching, needs
+from repro.plans.planned import Run, union
 from tests.helpers.commands import call, configs
 from tests.test_table4 import table4_data
 
@@ -287,7 +289,7 @@ def test_a_sweep_alone_is_drawn_beside_what_was_exported(tmp_path):
 def test_what_was_exported_while_a_sweep_was_made_is_not_lost(tmp_path, monkeypatch):
     """Two sweeps of a target may be made side by side."""
     exports, drawn = ["before", "meanwhile"], []
-    monkeypatch.setattr("repro.drawing.exported", lambda *_: exports.pop(0))
+    monkeypatch.setattr("repro.figures.drawing.exported", lambda *_: exports.pop(0))
     monkeypatch.setattr(figure, "_run", lambda *_: 0)
     monkeypatch.setattr(figure, "_missing", lambda _: 0)
     monkeypatch.setattr(figure, "_draw_beside", lambda target, plan, older, options: drawn.append(older))

@@ -11,7 +11,7 @@ import pytest
 from paper_figures import claims as claims_of
 from paper_figures import figure1, frame, page
 from paper_figures.exploitability_curves import exploitability, points
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 from repro.evaluation.statistics import Estimate, bands, mean_ci
 from tests.helpers.commands import configs
 from tests.helpers.figures import cells, verdicts

@@ -13,9 +13,9 @@ from scipy import stats
 from paper_figures import claims as claims_of
 from paper_figures import figure3
 from paper_figures.exploitability_curves import gap, points, relative_gap
-from repro.collecting import deviations
 from repro.config.keys import hyperparameters
 from repro.evaluation.statistics import contrast, difference, mean_ci
+from repro.figures.collecting import deviations
 from tests.helpers.commands import configs
 from tests.helpers.figures import verdicts
 

@@ -13,11 +13,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from repro.common.errors import ReproError
 from repro.config import Config, NetworkConfig, ReadoutConfig
 from repro.config.keys import training_key
-from repro.errors import ReproError
-from repro.folders import run_folder
-from repro.planning import plan
+from repro.plans.planning import plan
+from repro.stored.folders import run_folder
+from repro.stored.trained import snapshots_of
 from repro.subgames import buckets, dataset, fresh
 from repro.subgames.dataset import Dataset, SubgameSamples
 from repro.subgames.encoded import Batch
@@ -28,7 +29,6 @@ from repro.subgames.sampling import random_subgame
 from repro.subgames.solver import SolverConfig, solve_subgame
 from repro.subgames.subgames import Deck, Subgames
 from repro.tracking import record as records
-from repro.trained import snapshots_of
 from tests.helpers.commands import executed, key_of, results
 from tests.helpers.training import config_of, fitted, measured, straight_and_resumed
 

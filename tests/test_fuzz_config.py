@@ -18,14 +18,14 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from repro.composing import composing
+from repro.common.errors import ReproError
 from repro.config import game_defaults, memory
 from repro.config.checks import game_for_checks
 from repro.config.composed import CONF
 from repro.config.keys import flatten
-from repro.errors import ReproError
-from repro.needs import check_sizes
-from repro.planning import plan
+from repro.jobs.needs import check_sizes
+from repro.plans.composing import composing
+from repro.plans.planning import plan
 
 _ALGORITHMS = (
     "cfr", "cfr_plus", "dcfr", "linear_cfr", "es_mccfr", "os_mccfr", "deep_cfr", "sd_cfr", "sd_cfr_and_deep_cfr",

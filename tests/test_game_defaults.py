@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from repro import run
+from repro.common.errors import ReproError
 from repro.config.composed import CONF
 from repro.config.keys import register_schemas
 from repro.config.schema import ALGORITHMS
-from repro.errors import ReproError
-from repro.needs import check_sizes
-from repro.planning import plan
+from repro.jobs.needs import check_sizes
+from repro.plans.planning import plan
 from repro.tracking.record import FINISHED
 from tests.helpers.commands import configs, executed, key_of
 

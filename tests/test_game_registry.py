@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 from repro.games import GAMES, Game, load, register_game
 from repro.games.betting import BettingRound, BettingRules
 from repro.games.one_card import one_card_each

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from repro.algorithms.guided import Guided, GuidedConfig
 from repro.algorithms.tabular import VARIANTS, TabularCFRConfig, solver_of
+from repro.common.errors import ReproError
 from repro.config import RegressionConfig
-from repro.errors import ReproError
-from repro.planning import plan
+from repro.plans.planning import plan
 from repro.policies.network import opening_infosets
 from repro.policies.regret_matching import regret_matching
 from tests.helpers.deep_cfr import small_config

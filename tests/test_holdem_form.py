@@ -9,9 +9,9 @@ import pyspiel
 import pytest
 import torch
 
+from repro.common.errors import ReproError
 from repro.engine.holdem_form import BoardSample, HoldemForm, all_boards, sample_boards
 from repro.engine.sampling import SamplingEngine
-from repro.errors import ReproError
 from repro.evaluation import best_response, expected_value, nash_conv
 from repro.games import load
 from repro.games.isomorphism import Coding

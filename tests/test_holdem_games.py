@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 from repro.games import load
 from tests.helpers.holdem import HOLDEM
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from repro.algorithms.deep_cfr import DeepCFR
+from repro.common.seeding import generator
 from repro.config import ReadoutConfig, RegressionConfig
 from repro.engine.holdem_form import HoldemForm
 from repro.engine.sampling import SamplingEngine
@@ -23,7 +24,6 @@ from repro.networks.holdem_features import HoldemFeatures
 from repro.policies import TabularPolicy, random_policy
 from repro.policies.ensemble import NetworkSampling, reservoir_members
 from repro.policies.network import NetworkPolicy, as_they_are
-from repro.seeding import generator
 from tests.helpers.draws import seeded
 from tests.helpers.holdem import average_strategy, every, opening_rows, small_game, tables, trained
 from tests.helpers.policies import ensemble_of

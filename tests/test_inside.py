@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from repro import inspect
+from repro.common.errors import ReproError
 from repro.engine.holdem_form import HoldemForm
 from repro.engine.sequence_form import SequenceForm
-from repro.errors import ReproError
 from repro.evaluation.averages import tabulated
 from repro.games import Game, load
 from repro.games.card_names import card_names, read_cards

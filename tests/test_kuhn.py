@@ -14,13 +14,13 @@ from torch import nn
 from paper_figures import claims as claims_of
 from paper_figures import kuhn
 from repro.algorithms.kuhn_post import KuhnPost, KuhnPostConfig
+from repro.common.errors import ReproError
 from repro.config import ReadoutConfig
 from repro.engine.sampling import SamplingEngine
-from repro.errors import ReproError
 from repro.evaluation import expected_value, nash_conv
 from repro.evaluation.measures import Strategy, strategy_metric
 from repro.games import load
-from repro.planning import plan
+from repro.plans.planning import plan
 from repro.policies import TabularPolicy, random_policy, uniform
 from tests.helpers.commands import configs
 from tests.helpers.figures import verdicts

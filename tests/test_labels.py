@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from repro import evaluate
+from repro.common.errors import ReproError
 from repro.config.keys import training_key
-from repro.errors import ReproError
-from repro.planning import plan
+from repro.plans.planning import plan
 from repro.subgames import dataset
 from repro.subgames.dataset import Dataset, Recipe
 from repro.subgames.labels import extremes, label_errors

@@ -15,17 +15,18 @@ from typing import Any
 import pytest
 from hydra.core.plugins import Plugins
 
-from repro import launching, leftovers
-from repro.errors import ReproError
-from repro.executing import execute, without_force
-from repro.launching import Command
-from repro.measuring import is_done
-from repro.planned import Run
-from repro.planning import plan
+from repro.common.errors import ReproError
+from repro.jobs import launching
+from repro.jobs.launching import Command
+from repro.plans.planned import Run
+from repro.plans.planning import plan
+from repro.running.executing import execute, without_force
+from repro.running.measuring import is_done
+from repro.stored import leftovers
+from repro.stored.trained import Trained
 from repro.tracking import record as records
 from repro.tracking.progress import Job
 from repro.tracking.record import RunRecord
-from repro.trained import Trained
 from tests.helpers.cases import usually_first
 from tests.helpers.commands import SMALL, command, executed, folder_of, killed_after, planned, results, tracked
 

@@ -7,7 +7,7 @@ import os
 import pandas as pd
 import pytest
 
-from repro.measuring import Measuring
+from repro.running.measuring import Measuring
 from repro.tracking import record as records
 from tests.helpers.commands import SMALL, executed, in_a_child, only_folder, results
 

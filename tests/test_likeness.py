@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from repro import figure, likeness, outlook, staleness
+from repro import figure
 from repro.config.keys import as_plain, hyperparameters
 from repro.config.schema import RegressionConfig
-from repro.disk import most_bytes
-from repro.planning import plan
+from repro.estimates import likeness, outlook
+from repro.estimates.disk import most_bytes
+from repro.plans.planning import plan
+from repro.tracking import staleness
 from tests.helpers.commands import SMALL, configs, key_of, planned
 
 EXAMPLE = likeness.Example(

@@ -7,11 +7,11 @@ import pytest
 from repro import match
 from repro.evaluation.head_to_head import exact
 from repro.evaluation.units import milli_units
-from repro.executing import execute
-from repro.folders import PORTABLE, run_folder
 from repro.games import load
 from repro.games.betting import CALL, FOLD, RAISE
 from repro.policies import random_policy, save_strategy, uniform
+from repro.running.executing import execute
+from repro.stored.folders import PORTABLE, run_folder
 from repro.tracking import record as records
 from tests.helpers.commands import SMALL, executed, key_of, planned
 from tests.helpers.deep_cfr import portable_model

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from repro.common.errors import ReproError
 from repro.config import NetworkConfig, ReadoutConfig
-from repro.errors import ReproError
-from repro.planning import plan
+from repro.plans.planning import plan
 from repro.subgames import buckets, met
 from repro.subgames.data import SubgameData
 from repro.subgames.dataset import Dataset, Recipe

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from repro.planned import WHO, Run, title_of, titled_together
+from repro.plans.planned import WHO, Run, title_of, titled_together
 from tests.helpers.commands import planned
 
 

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from repro.algorithms.nfsp import NFSP, SelfPlaySeat
 from repro.algorithms.nfsp_strategies import AskedPlayer, ListedPlayer, tabled
 from repro.algorithms.replay import Replay, Transitions
+from repro.common.errors import ReproError
 from repro.config import NetworkConfig
 from repro.engine.sampling import SamplingEngine
-from repro.errors import ReproError
 from repro.games import Game, load
 from repro.games.betting import SHOWDOWN
-from repro.planning import plan
+from repro.plans.planning import plan
 from repro.policies import deterministic_policy, random_policy, uniform
 from repro.tracking import record as records
 from tests.helpers.commands import executed, results

@@ -8,7 +8,7 @@ import pytest
 import torch
 from open_spiel.python import policy as openspiel_policy
 
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 from repro.evaluation import best_response, expected_value, nash_conv
 from repro.games import load
 from repro.interop.openspiel import from_openspiel, openspiel_game, to_openspiel

@@ -9,22 +9,23 @@ from typing import Any
 
 import pytest
 
-from repro import trained, training
+from repro.common.errors import ReproError
+from repro.common.seeding import generator
 from repro.config import checks
 from repro.config.schema import AlgorithmConfig
-from repro.errors import ReproError
 from repro.evaluation.averages import tabulated
 from repro.evaluation.head_to_head import exact, play_match
 from repro.evaluation.units import milli_units
-from repro.executing import execute
-from repro.folders import run_folder
 from repro.games import load
-from repro.needs import check_needed
-from repro.planning import plan
+from repro.jobs.needs import check_needed
+from repro.plans.planning import plan
 from repro.policies.snapshot import Snapshot
-from repro.seeding import generator
+from repro.running import training
+from repro.running.executing import execute
+from repro.stored import trained
+from repro.stored.folders import run_folder
+from repro.stored.trained import Trained
 from repro.tracking import record as records
-from repro.trained import Trained
 from tests.helpers.commands import SMALL, configs, key_of, planned, results
 
 CFR = ("game=kuhn", "algorithm=cfr", "algorithm.iterations=30", "algorithm.snapshot_every=5", "evaluation=costs")

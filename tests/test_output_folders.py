@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from repro.config.jobs import quoted
-from repro.executing import execute
-from repro.planning import plan
+from repro.plans.planning import plan
+from repro.running.executing import execute
 from repro.tracking import record as records
 from repro.tracking.store import default_uri, experiment_id, open_store
 from tests.helpers.cases import usually_first

@@ -9,17 +9,17 @@ from dataclasses import replace
 import pytest
 from hydra import compose
 
-from repro.composing import composing
+from repro.common.errors import ReproError
 from repro.config.composed import CONF
 from repro.config.game_defaults import with_defaults
 from repro.config.jobs import jobs_of
 from repro.config.keys import as_plain, evaluation_key, from_plain, training_key
 from repro.config.schema import ReadoutConfig
-from repro.errors import ReproError
 from repro.evaluation.base import Costs
 from repro.evaluation.measures import Exploitability, Match
-from repro.planned import Run, stages
-from repro.planning import _run, check_scale, plan
+from repro.plans.composing import composing
+from repro.plans.planned import Run, stages
+from repro.plans.planning import _run, check_scale, plan
 from tests.helpers.commands import SMALL, call_here, configs, key_of, planned
 
 # -- keys ------------------------------------------------------------------------------------------------------------

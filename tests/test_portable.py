@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from repro import match
+from repro.common.errors import ReproError
 from repro.config import NetworkConfig, ReadoutConfig
 from repro.engine.sampling import SamplingEngine
-from repro.errors import ReproError
 from repro.evaluation.averages import tabulated
 from repro.games import load
 from repro.networks.features import feature_columns
 from repro.networks.modules import parameter_count, value_network
 from repro.policies import uniform
 from repro.policies.snapshot import History, Snapshot, SnapshotFolder
-from repro.trained import portable_readout
+from repro.stored.trained import portable_readout
 from tests.helpers.deep_cfr import portable_model, small_model
 from tests.helpers.draws import seeded
 from tests.helpers.operations import Recorded

@@ -27,18 +27,18 @@ from repro.algorithms.minibatches import Chunked, ManySteps, Minibatch
 from repro.algorithms.ranks import ALONE, Ranks
 from repro.algorithms.regression import fit
 from repro.algorithms.strategies import OpeningTable
+from repro.common.errors import ReproError
+from repro.common.stopping import asked_by, stopped_by_signals
 from repro.config import NetworkConfig
 from repro.config.keys import from_plain, training_config, training_key
-from repro.errors import ReproError
-from repro.executing import execute_here
 from repro.games import load
 from repro.networks.optimizers import FlatAdam
-from repro.processes import Processes
-from repro.saving import Checkpoints
-from repro.stopping import asked_by, stopped_by_signals
+from repro.running.executing import execute_here
+from repro.running.processes import Processes
+from repro.running.saving import Checkpoints
+from repro.running.training import follow
 from repro.tracking import checkpoints
 from repro.tracking import record as records
-from repro.training import follow
 from tests.helpers.commands import SMALL, configs, executed, only_folder, planned, results, tracked
 from tests.helpers.deep_cfr import small_config, small_model
 from tests.helpers.draws import seeded

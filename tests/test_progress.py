@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from repro.evaluation import averages
-from repro.measuring import Measuring
+from repro.running.measuring import Measuring
 from repro.tracking import record as records
 from repro.tracking.progress import Job, Watcher, console
 from repro.tracking.record import RunRecord

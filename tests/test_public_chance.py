@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from repro.common.errors import ReproError
 from repro.engine import public_chance
 from repro.engine.holdem_form import all_boards
 from repro.engine.public_chance import PublicChanceSampling
-from repro.errors import ReproError
-from repro.planning import plan
+from repro.plans.planning import plan
 from repro.policies import TabularPolicy
 from repro.policies.network import opening_infosets
 from tests.helpers.draws import random_table, seeded

@@ -15,10 +15,10 @@ import yaml
 
 from paper_figures import page
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, Verdict, after_holm
-from repro import drawing
-from repro import published as published_module
-from repro.errors import ReproError
-from repro.published import (
+from repro.common.errors import ReproError
+from repro.figures import drawing
+from repro.figures import published as published_module
+from repro.figures.published import (
     README,
     RESULTS,
     SOURCES,
@@ -31,8 +31,8 @@ from repro.published import (
     readme_table,
     with_table,
 )
+from repro.figures.targets import ROOT, Options, _order, module_of, targets
 from repro.report.verdicts import drawn, kind
-from repro.targets import ROOT, Options, _order, module_of, targets
 
 EVERY = published()
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
+from repro.common.errors import ReproError
 from repro.engine.compiled import Array
-from repro.errors import ReproError
-from repro.planning import plan
+from repro.plans.planning import plan
 from repro.subgames import buckets, dataset
 from repro.subgames.encoding import CFV, EV
 from repro.subgames.readings import READINGS, TEXT, Sample

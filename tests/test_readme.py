@@ -12,7 +12,7 @@ import pytest
 
 from repro import __main__ as list_of_commands
 from repro.games import load
-from repro.planning import plan
+from repro.plans.planning import plan
 from repro.policies import save_strategy, uniform
 
 ROOT = Path(__file__).resolve().parents[1]

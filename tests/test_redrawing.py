@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from repro.drawing import draw_again
-from repro.targets import ROOT, Options
+from repro.figures.drawing import draw_again
+from repro.figures.targets import ROOT, Options
 
 PUBLISHED = sorted((ROOT / "paper_figures" / "results").iterdir())
 ALIKE = 3e-3

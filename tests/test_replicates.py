@@ -10,10 +10,10 @@ import torch
 
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.replicates import Replicates
+from repro.common.errors import ReproError
 from repro.config import ReadoutConfig, RegressionConfig
-from repro.errors import ReproError
 from repro.games import load
-from repro.planning import plan
+from repro.plans.planning import plan
 from repro.policies.snapshot import SnapshotFolder
 from tests.helpers.deep_cfr import small_model
 from tests.helpers.holdem import game_of, holdem_model

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from paper_figures import frame
-from repro.published import RESULTS, Target, cost_in_words, published, readme_table
+from repro.figures.published import RESULTS, Target, cost_in_words, published, readme_table
+from repro.figures.targets import ROOT
 from repro.report import page as report
 from repro.report.__main__ import main, write
 from repro.report.curves import curves_of, thinned
-from repro.targets import ROOT
 
 FEW = ("figure6", "figure2", "table5", "fhp_fits")
 
@@ -143,7 +143,7 @@ def test_a_folder_that_cannot_be_is_refused(tmp_path, monkeypatch, capsys, name,
 
 
 def test_the_page_is_written_whole(few, tmp_path, monkeypatch):
-    monkeypatch.setattr("repro.published.published", lambda: few[-1:])
+    monkeypatch.setattr("repro.figures.published.published", lambda: few[-1:])
     file: Path = write(tmp_path / "new" / "folder")
     assert file.read_text().rstrip().endswith("</html>")
     assert [path.name for path in file.parent.iterdir()] == ["report.html"]

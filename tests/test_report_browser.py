@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from repro.published import RESULTS, published
+from repro.figures.published import RESULTS, published
 from repro.report.__main__ import write
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ FEW = ("figure6", "figure2", "fhp_fits")
 def page(browser: Chrome, tmp_path_factory: pytest.TempPathFactory) -> Chrome:
     with pytest.MonkeyPatch.context() as patch:
         few = [target for target in published() if target.name in FEW]
-        patch.setattr("repro.published.published", lambda: few)
+        patch.setattr("repro.figures.published.published", lambda: few)
         file = write(tmp_path_factory.mktemp("report"))
     browser.get(file.as_uri())
     return browser

@@ -10,22 +10,24 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from repro import evaluate, launching, match, predict, repeating, rerun, staleness
-from repro.collecting import provenance_of
+from repro import evaluate, match, predict, rerun
+from repro.comparing import repeating
 from repro.config.checks import game_for_checks
 from repro.config.keys import training_config
-from repro.folders import PORTABLE, run_folder
+from repro.figures.collecting import provenance_of
+from repro.figures.published import RESULTS
+from repro.figures.targets import PlannedSweep
+from repro.jobs import launching
 from repro.policies import load_strategy
-from repro.published import RESULTS
+from repro.stored.folders import PORTABLE, run_folder
+from repro.stored.trained import Trained
 from repro.subgames import predicted
 from repro.subgames.config import folder_of as subgames_of
 from repro.subgames.data import SubgameData
 from repro.subgames.subgames import Subgame
-from repro.targets import PlannedSweep
-from repro.tracking import provenance
+from repro.tracking import provenance, staleness
 from repro.tracking import record as records
 from repro.tracking.mlflow_runs import RERUN_TAG
-from repro.trained import Trained
 from tests.helpers.commands import SMALL, executed, key_of, planned, results, tracked
 
 KUHN = (*SMALL, "algorithm.iterations=10")

@@ -15,18 +15,18 @@ import pytest
 import pytorch_lightning as pl
 from omegaconf import OmegaConf
 
-from repro import executing
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.evaluation import nash_conv
 from repro.games import load
-from repro.measuring import Measuring
-from repro.one_seed import Seed
-from repro.planning import plan
+from repro.plans.planning import plan
 from repro.policies import load_strategy
+from repro.running import executing
+from repro.running.measuring import Measuring
+from repro.running.one_seed import Seed
+from repro.stored.trained import Trained, load_portable
 from repro.tracking import record as records
 from repro.tracking.mlflow_runs import READOUT_TAG, MLflowRuns
 from repro.tracking.record import RunRecord
-from repro.trained import Trained, load_portable
 from tests.helpers.commands import (
     SMALL,
     call,
@@ -342,7 +342,7 @@ def test_a_run_that_is_interrupted_before_its_first_checkpoint_has_got_nowhere(t
         record.iteration, record.headline = 7, "100 mA/g"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("repro.one_run.do", stopped)
+    monkeypatch.setattr("repro.running.one_run.do", stopped)
     run = planned(*SMALL, f"output_dir={tmp_path}")
     with pytest.raises(KeyboardInterrupt):
         executing.execute(run.configs, run.labels)

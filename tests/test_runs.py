@@ -15,13 +15,16 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from repro import catalogue, compare, differences, evaluate, export, likeness, outlook, run, runs
-from repro.differences import equal_digits
-from repro.errors import ReproError
-from repro.folders import full_key, run_folder
-from repro.measuring import evaluation_seconds
-from repro.planned import Run, labels, title_of
-from repro.planning import plan
+from repro import compare, evaluate, export, run, runs
+from repro.common.errors import ReproError
+from repro.comparing import differences
+from repro.comparing.differences import equal_digits
+from repro.estimates import likeness, outlook
+from repro.plans.planned import Run, labels, title_of
+from repro.plans.planning import plan
+from repro.running.measuring import evaluation_seconds
+from repro.stored import catalogue
+from repro.stored.folders import full_key, run_folder
 from repro.tracking import record as records
 from repro.tracking.rows import stored_evaluations
 from tests.helpers.commands import SMALL, command, configs, executed, key_of, killed_after, planned
@@ -94,7 +97,7 @@ def test_a_gpu_that_lacks_is_told_beforehand(outputs, capsys, monkeypatch):
     assert capsys.readouterr().out.endswith("1 training(s) need a GPU, and torch finds none here\n")
     assert run.main([*SMALL, "seed=9", f"output_dir={outputs}", "--dry-run"]) == 0
     assert "GPU" not in capsys.readouterr().out
-    monkeypatch.setattr("repro.needs.is_to_train", lambda _: False)
+    monkeypatch.setattr("repro.jobs.needs.is_to_train", lambda _: False)
     assert run.main([*SMALL, "seed=9", "device=cuda", f"output_dir={outputs}", "--dry-run"]) == 0
     assert "GPU" not in capsys.readouterr().out, "what is trained is measured anywhere"
 

@@ -9,7 +9,7 @@ import pytest
 
 from repro.bench.scaling import RANKS, Setting, curves_block, measured, measured_block, with_block
 from repro.bench.scaling_model import Link, Work
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 from tests.helpers.commands import SMALL
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from repro.algorithms.tabular import VARIANTS
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 from repro.policies import snapshot as snapshots
 from repro.policies.snapshot import History, Snapshot, SnapshotFolder
 

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from paper_figures import page
-from repro import staleness, verify
-from repro.repetition import Repetition
-from repro.staleness import LINE, closure
-from repro.tracking import provenance
+from repro import verify
+from repro.tracking import provenance, staleness
+from repro.tracking.repetition import Repetition
+from repro.tracking.staleness import LINE, closure
 
 # -- sources ---------------------------------------------------------------------------------------------------------
 
 
 def test_what_a_training_can_import():
     files = closure(["repro.algorithms.deep_cfr", *staleness._EVERY_RUN])
-    expected = ("algorithms/deep_cfr", "algorithms/memory", "engine/sampling", "training", "measuring")
+    expected = ("algorithms/deep_cfr", "algorithms/memory", "engine/sampling", "running/training", "running/measuring")
     assert {f"repro/{name}.py" for name in expected} <= files
     assert not {path for path in files if path.startswith(("repro/tracking", "repro/config", "repro/subgames"))}
     assert "repro/algorithms/nfsp.py" not in files
@@ -31,7 +31,7 @@ def test_what_a_training_can_import():
 def test_earlier_provenance_names_the_algorithm_by_its_label(name):
     modules = staleness.modules_of({"config": {"algorithm": {"name": name}}})
     assert all(closure([module]) for module in modules)
-    assert {"repro.training", "repro.measuring"} <= set(modules)
+    assert {"repro.running.training", "repro.running.measuring"} <= set(modules)
     schema = staleness._schema(name)
     assert modules == staleness.modules_of({"config": {"algorithm": {"name": "any", "schema": schema}}})
 
@@ -54,6 +54,10 @@ class History:
     def write(self, **files: str) -> None:
         for name, text in files.items():
             (self.folder / "repro" / f"{name}.py").write_text(text)
+
+    def move(self, name: str, to: str) -> None:
+        (self.folder / "repro" / to).parent.mkdir()
+        self._git("mv", f"repro/{name}.py", f"repro/{to}.py")
 
     def commit(self, **files: str) -> str:
         self.write(**files)
@@ -94,8 +98,10 @@ def test_what_is_run_counts_and_nothing_else(history):
     assert changed(sweep) == []
     history.write(late="x = 2\n")
     assert changed(sweep) == ["repro/late.py"]
-    history.commit(late="x = 1\n", used="from repro import more\na = 1\n", more="")
+    history.commit(late="x = 1\n", used="from repro import more\na = 1\n", more="d = 1\n")
     assert changed(sweep) == ["repro/more.py", "repro/used.py"]
+    history.write(more='"""Nothing yet."""\n')
+    assert changed(sweep) == ["repro/used.py"]
 
 
 def test_comments_docstrings_and_layout_are_no_code(history):
@@ -104,6 +110,19 @@ def test_comments_docstrings_and_layout_are_no_code(history):
     assert changed(sweep) == []
     history.write(used="a = '1'\n")
     assert changed(sweep) == ["repro/used.py"]
+
+
+def test_a_file_that_was_moved_is_what_it_was(history):
+    long = "".join(f"x{n} = {n}\n" for n in range(20))
+    made = history.commit(late=f"{long}x = 1\n", used="from repro import late\nimport repro.late\nimport os\na = 1\n")
+    sweep = {"git_commit": [made]}
+    history.move("late", "deep/late")
+    history.write(used="import os\nimport repro.deep.late\nfrom repro.deep import late\na = 1\n")
+    assert "repro/deep/late.py" in closure(["repro.train"])
+    history.write(train=TRAIN.replace("repro.late", "repro.deep.late"))
+    assert changed(sweep) == []
+    history.write(**{"deep/late": f"{long}x = 2\n"})
+    assert changed(sweep) == ["repro/deep/late.py"]
 
 
 def test_each_commit_that_made_runs_counts(history):

@@ -22,7 +22,7 @@ from repro.games import load
 from repro.networks.modules import MaskedSoftmax, Network, Normalise, StateAndAdvantages, value_network
 from repro.networks.optimizers import FlatAdam
 from repro.networks.programs import CompiledSteps, NotCompilableError, program_of
-from repro.planning import plan
+from repro.plans.planning import plan
 from tests.helpers.draws import seeded
 from tests.helpers.networks import EVERY_NETWORK, SHAPES, build, columns, problem
 

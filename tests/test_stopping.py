@@ -20,11 +20,14 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from repro import evaluate, executing, figure, leftovers, match, run, stopping
+from repro import evaluate, figure, match, run
+from repro.common import stopping
 from repro.config.checks import _loaded, game_for_checks
 from repro.evaluation.measures import Exploitability
-from repro.planned import Run
-from repro.saving import Checkpoints
+from repro.plans.planned import Run
+from repro.running import executing
+from repro.running.saving import Checkpoints
+from repro.stored import leftovers
 from repro.tracking import provenance
 from repro.tracking import record as records
 from tests.helpers.cases import usually_first

@@ -22,8 +22,8 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import BAD_REQUEST
 
 import repro
-from repro.errors import ReproError, StorageError
-from repro.launching import Command
+from repro.common.errors import ReproError, StorageError
+from repro.jobs.launching import Command
 from repro.tracking import record as records
 from repro.tracking import store
 from repro.tracking.mlflow_runs import ATTEMPT_TAG, READOUT_TAG, MLflowRuns, _tell_data

@@ -9,11 +9,11 @@ import pytest
 
 from repro.algorithms.deep_cfr import DeepCFR
 from repro.algorithms.tabular import solve
+from repro.common.errors import ReproError
 from repro.config import Config, ReadoutConfig
-from repro.errors import ReproError
 from repro.games import load
 from repro.policies.snapshot import SnapshotFolder
-from repro.trained import load_portable, save_portable
+from repro.stored.trained import load_portable, save_portable
 from tests.helpers.deep_cfr import small_config
 from tests.helpers.holdem import NETWORK
 from tests.helpers.training import metrics_of

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from repro.abstraction import Abstraction, abstraction, streets
 from repro.abstraction.streets import StreetBuckets, find_buckets, hand_features
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 from repro.games import Game, load
 from repro.games.holdem import HoldemCards, holdem_cards
 from tests.helpers.holdem import cards_in

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from repro.common.errors import ReproError
 from repro.config.jobs import quoted
-from repro.errors import ReproError
 from repro.subgames import dataset
 from repro.subgames.dataset import FLOAT16, Dataset, Recipe, SubgameSamples
 from repro.subgames.sampling import random_subgame

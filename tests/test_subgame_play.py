@@ -11,9 +11,9 @@ import torch
 
 from paper_figures import figure13, leaves_played
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE
+from repro.common.errors import ReproError
 from repro.config import Config, NetworkConfig, ReadoutConfig
-from repro.errors import ReproError
-from repro.planning import plan
+from repro.plans.planning import plan
 from repro.subgames import buckets
 from repro.subgames.dataset import SubgameSamples
 from repro.subgames.depth_limited import DepthLimitedSolver

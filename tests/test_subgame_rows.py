@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from repro.errors import StorageError
-from repro.faults import disk_faults_told
+from repro.common.errors import StorageError
+from repro.common.faults import disk_faults_told
 from repro.subgames.encoded import Batch
 from repro.subgames.rows import Rows
 

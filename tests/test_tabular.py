@@ -15,9 +15,9 @@ from repro.algorithms import solver as solvers
 from repro.algorithms import tables
 from repro.algorithms.mccfr import MCCFRConfig, MonteCarloCFR
 from repro.algorithms.tabular import VARIANTS, solve, solver_of
+from repro.common.errors import ReproError
 from repro.config import ReadoutConfig
 from repro.engine.sampling import SamplingEngine
-from repro.errors import ReproError
 from repro.evaluation import expected_value, nash_conv
 from repro.evaluation.exploitability import exact_engine
 from repro.games import load

@@ -23,11 +23,11 @@ from mlflow import MlflowClient
 from optuna.trial import TrialState
 
 from repro import tune
+from repro.common.errors import ReproError
 from repro.config.keys import training_key
-from repro.errors import ReproError
 from repro.evaluation.statistics import mean_ci
-from repro.folders import run_folder
-from repro.targets import ROOT
+from repro.figures.targets import ROOT
+from repro.stored.folders import run_folder
 from repro.tracking import record as records
 from repro.tuning import page, trials
 from repro.tuning.config import BudgetConfig, ObjectiveConfig, Parameter, parameters, read, runs

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repro import ui
-from repro.launching import Command
-from repro.planning import plan
-from repro.targets import Options
+from repro.figures.targets import Options
+from repro.jobs.launching import Command
+from repro.plans.planning import plan
 from repro.tracking import views
 from repro.tracking.store import default_uri, open_store
 from tests.browser_fixture import browser  # noqa: F401

@@ -12,16 +12,17 @@ import torch
 from torch import nn
 from torch.nn.functional import huber_loss
 
+from repro.common.errors import ReproError
+from repro.comparing.repeating import repeated
 from repro.config import Config, NetworkConfig, ReadoutConfig
 from repro.config.keys import training_key
-from repro.errors import ReproError
 from repro.evaluation.base import Subject
-from repro.folders import run_folder
 from repro.games.isomorphism import Coding
-from repro.needs import check_needed
-from repro.planning import plan
+from repro.jobs.needs import check_needed
+from repro.plans.planning import plan
 from repro.policies.snapshot import Snapshot
-from repro.repeating import repeated
+from repro.stored.folders import run_folder
+from repro.stored.trained import Trained, snapshots_of
 from repro.subgames import buckets, dataset
 from repro.subgames.data import SubgameData, validation_data
 from repro.subgames.encoded import Batch, Truth
@@ -37,7 +38,6 @@ from repro.subgames.networks import (
 )
 from repro.subgames.subgames import STACK, Deck, Subgames, matchups
 from repro.tracking import record as records
-from repro.trained import Trained, snapshots_of
 from tests.helpers.commands import executed, key_of, planned, results
 from tests.helpers.training import config_of, fitted, measured, readouts_of, straight_and_resumed
 

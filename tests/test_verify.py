@@ -13,13 +13,15 @@ import pytest
 
 from paper_figures import claims as claims_of
 from paper_figures import exploitability_curves, frame, page
-from repro import agreement, collecting, drawing, shortening, staleness, verify, verifying
-from repro.agreement import DIFFERS, OPEN, OUTSIDE, ROUNDING, SAME, WITHIN, compared
-from repro.errors import ReproError
-from repro.repetition import Repetition
-from repro.shortening import Request, shortened
-from repro.targets import ROOT, Options, PlannedSweep, plan_target
-from repro.tracking import provenance
+from repro import verify
+from repro.common.errors import ReproError
+from repro.comparing import agreement, shortening, verifying
+from repro.comparing.agreement import DIFFERS, OPEN, OUTSIDE, ROUNDING, SAME, WITHIN, compared
+from repro.comparing.shortening import Request, shortened
+from repro.figures import collecting, drawing
+from repro.figures.targets import ROOT, Options, PlannedSweep, plan_target
+from repro.tracking import provenance, staleness
+from repro.tracking.repetition import Repetition
 from tests.helpers.commands import SMALL, configs
 
 # -- numbers ---------------------------------------------------------------------------------------------------------
@@ -407,7 +409,7 @@ def test_nothing_is_kept_with_runs_that_were_published_meanwhile(small, tmp_path
 
 @pytest.mark.exhaustive
 def test_nothing_is_kept_of_code_that_is_in_no_commit(small, tmp_path, monkeypatch, capsys):
-    answers = {"status": " M repro/training.py\n", "rev-parse": "c" * 40}
+    answers = {"status": " M repro/running/training.py\n", "rev-parse": "c" * 40}
     monkeypatch.setattr(provenance, "git", lambda command, *_: answers[command])
     assert answer(tmp_path, monkeypatch, "--record") == 2
     assert "error: --record keeps the commit that repeated runs, but files" in capsys.readouterr().err

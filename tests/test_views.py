@@ -13,16 +13,17 @@ from mlflow import MlflowClient
 
 from paper_figures import frame
 from repro import ui
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 from repro.evaluation.statistics import mean_ci
-from repro.launching import Command
-from repro.planned import stages
-from repro.planning import plan
-from repro.targets import Options, plan_target
+from repro.figures import shown
+from repro.figures.targets import Options, plan_target
+from repro.jobs.launching import Command
+from repro.plans.planned import stages
+from repro.plans.planning import plan
+from repro.stored.trained import folder_of
 from repro.tracking import figures, means, views
 from repro.tracking import record as records
 from repro.tracking.store import default_uri, open_store
-from repro.trained import folder_of
 from tests.helpers.commands import executed, planned, tracked
 
 KUHN = (
@@ -354,7 +355,7 @@ def test_a_store_of_an_earlier_version_gets_names_and_a_view_when_it_is_asked_fo
     run = planned(*overrides)
     client = open_store(default_uri(tmp_path))
     with pytest.raises(ReproError, match="MLflow has no runs of kuhn at scale smoke; make it first"):
-        ui.links_to(client, "kuhn", options, 5000)
+        shown.links_to(client, "kuhn", options, 5000)
     experiment = client.create_experiment("kuhn")
     (sweeps, runs) = plan_target("kuhn", options)
     config = runs[0].config
@@ -364,9 +365,9 @@ def test_a_store_of_an_earlier_version_gets_names_and_a_view_when_it_is_asked_fo
         tags |= {"mlflow.parentRunId": parent} if parent else {}
         made = client.create_run(experiment, run_name="kuhn_post kuhn seed=0", tags=tags)
         parent = parent or made.info.run_id
-    (link,) = ui.links_to(client, "kuhn", options, 5000)
+    (link,) = shown.links_to(client, "kuhn", options, 5000)
     assert link.startswith(f"http://127.0.0.1:5000/#/experiments/{experiment}/runs?viewStateShareKey=kuhn-smoke&")
-    assert ui.links_to(client, "kuhn", options, 5000) == [link]
+    assert shown.links_to(client, "kuhn", options, 5000) == [link]
     found = client.search_runs([experiment])
     assert len({r.info.run_name for r in found}) == len(found) == 1 + len(config.algorithm.readouts)
     assert all("curve.kuhn" in r.data.tags and "mlflow.parentRunId" not in r.data.tags for r in found)
@@ -411,5 +412,5 @@ def test_the_ui_of_a_folder_that_nothing_was_run_in_is_refused_and_makes_none(tm
 
 
 def test_the_command_that_is_printed_serves_the_folder_of_the_runs(tmp_path):
-    assert ui.command(Path("outputs")) == "make ui"
-    assert ui.command(tmp_path, "kuhn", "smoke") == f"make ui TARGET=kuhn SCALE=smoke OUTPUT={tmp_path}"
+    assert shown.make_ui_command(Path("outputs")) == "make ui"
+    assert shown.make_ui_command(tmp_path, "kuhn", "smoke") == f"make ui TARGET=kuhn SCALE=smoke OUTPUT={tmp_path}"

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from repro.abstraction.one_board import OneBoardBuckets
 from repro.abstraction.streets import StreetBuckets, find_buckets
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 from repro.games.cards import Cards, Deals, Unit
 from repro.games.game import MOST_LISTED, Game
 from repro.games.holdem import HoldemCards

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from repro.abstraction.clusters import cluster_labels
 from repro.abstraction.showdown_strength import showdown_strength
+from repro.common.seeding import generator
 from repro.engine.compiled import Floats
 from repro.games.holdem import HoldemCards
-from repro.seeding import generator
 
 _FEATURES = 6
 

@@ -1,8 +1,8 @@
-"""What every algorithm of the suite is to `repro.training`: a torch module that goes on and leaves snapshots.
+"""What every algorithm of the suite is to `repro.running.training`: a torch module that goes on and leaves snapshots.
 
 It neither measures nor plays. What can be played is read out of its snapshots (`repro.policies.readout`), and measured
 by evaluations (`repro.evaluation`), while it trains or later. Nor does it import Lightning, which takes seconds: what
-Lightning's Trainer drives has the training inside (`repro.lightning_modules`).
+Lightning's Trainer drives has the training inside (`repro.running.lightning_modules`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from repro.common.errors import ReproError
+from repro.common.seeding import generator
 from repro.config.schema import AlgorithmConfig
-from repro.errors import ReproError
 from repro.games.game import Game
 from repro.policies.snapshot import History, Snapshot, SnapshotFolder
-from repro.seeding import generator
 
 
 def largest_divisor(number: int, most: int) -> int:
@@ -55,7 +55,7 @@ class Spent:
 
 
 class Training(nn.Module):
-    """What `repro.training` trains: it goes on in iterations, leaves snapshots, and can be stopped and continued.
+    """What `repro.running.training` trains: it goes on in iterations, leaves snapshots, can be stopped and continued.
 
     It is an `Iterative` or an `Epochs`.
 

@@ -25,12 +25,13 @@ from repro.algorithms.memory import Aggregated, Memory, Reservoir, Window, aggre
 from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.ranks import ALONE, Ranks
 from repro.algorithms.strategies import Asked, Listed, Rectify, Strategies, are_listed, listing_problems
+from repro.common.errors import ReproError
+from repro.common.seeding import initialisation
 from repro.config.fields import above, added, at_least, multiplies, one_of
 from repro.config.memory import network_bytes
 from repro.config.schema import AlgorithmConfig, Config, Leaves, NetworkConfig, RegressionConfig, register_algorithm
 from repro.engine.public_chance import PublicChanceSampling
 from repro.engine.sampling import BYTES_PER_DEAL, InfosetSamples, SamplingEngine, Traversals, most_met
-from repro.errors import ReproError
 from repro.games.game import Game
 from repro.networks.modules import Network, average_network, value_network
 from repro.networks.optimizers import FlatAdam
@@ -41,7 +42,6 @@ from repro.policies.ensemble import BM, AsCollected
 from repro.policies.network import AverageNetwork, opening_infosets
 from repro.policies.readout import Readout
 from repro.policies.snapshot import History
-from repro.seeding import initialisation
 
 
 @dataclass

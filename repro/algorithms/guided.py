@@ -18,6 +18,7 @@ from torch import Tensor
 from repro.algorithms.deep_cfr import DeepCFR, DeepCFRConfig
 from repro.algorithms.holdem_cfr import HoldemCFR
 from repro.algorithms.tabular import VARIANTS
+from repro.common.seeding import generator
 from repro.config.fields import at_least, multiplies
 from repro.config.schema import Config, Leaves, NetworkConfig, register_algorithm
 from repro.engine.holdem_form import BoardSample, HoldemForm, all_boards
@@ -27,7 +28,6 @@ from repro.networks.answers import answers
 from repro.policies.base import Policy
 from repro.policies.network import opening_infosets
 from repro.policies.regret_matching import regret_matching
-from repro.seeding import generator
 
 _NEVER = 1e-15
 """Infosets that are sampled more seldom than this, to which the rounding error of never adds up, are not compared."""

@@ -25,9 +25,10 @@ import torch
 from torch import Tensor, nn
 
 from repro.algorithms.base import Algorithm, epochs_of, largest_divisor
+from repro.common.errors import ReproError
+from repro.common.seeding import initialisation
 from repro.config.fields import above, at_least, one_of
 from repro.config.schema import AlgorithmConfig, Config, Leaves, register_algorithm
-from repro.errors import ReproError
 from repro.games.betting import SHOWDOWN
 from repro.games.game import Game
 from repro.networks.gradients import gradients_of
@@ -37,7 +38,6 @@ from repro.networks.sizes import size_of
 from repro.policies.base import TabularPolicy
 from repro.policies.readout import Readout, Seat
 from repro.policies.snapshot import Snapshot
-from repro.seeding import initialisation
 
 # The number by which `encoding.py` tells a betting history apart, by our actions (fold, call, raise) = (0, 1, 2).
 _HISTORY_NUMBER = {(): 0.0, (1,): 1.0, (2,): 2.0, (1, 2): 4.0}

@@ -20,14 +20,14 @@ from repro.abstraction import Abstraction, abstract_infosets, abstraction, check
 from repro.abstraction.streets import StreetBuckets, centre_bytes
 from repro.algorithms.solver import Solver
 from repro.algorithms.tables import READOUTS, TabularCFR, readout_problems, table_leaves
+from repro.common.errors import ReproError
+from repro.common.seeding import generator
 from repro.config.fields import above_up_to, at_least, multiplies, one_of
 from repro.config.schema import AlgorithmConfig, Config, Leaves, register_algorithm
 from repro.engine.sampling import BYTES_PER_DEAL, SamplingEngine, Trajectories, Traversals
-from repro.errors import ReproError
 from repro.games.game import Game
 from repro.policies.base import Policy, TabularPolicy
 from repro.policies.regret_matching import regret_matching
-from repro.seeding import generator
 
 
 @dataclass

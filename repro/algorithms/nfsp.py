@@ -31,11 +31,12 @@ from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.nfsp_strategies import AskedPlayer, ListedPlayer, PlayerStrategies, Probabilities
 from repro.algorithms.replay import BYTES_PER_TRANSITION, Replay, Transitions, transition_bytes
 from repro.algorithms.strategies import are_listed, listing_problems
+from repro.common.errors import ReproError
+from repro.common.seeding import initialisation
 from repro.config.fields import above, above_up_to, at_least, between, multiplies, one_of
 from repro.config.memory import network_bytes
 from repro.config.schema import AlgorithmConfig, Config, Leaves, NetworkConfig, register_algorithm
 from repro.engine.sampling import BYTES_PER_DEAL, InfosetSamples, SamplingEngine, most_met, sample_actions
-from repro.errors import ReproError
 from repro.games.game import Game
 from repro.networks.features import FeatureColumns
 from repro.networks.inputs import Inputs, network_inputs
@@ -46,7 +47,6 @@ from repro.networks.sizes import network_sizes
 from repro.policies.base import Ensemble, HandStrategies
 from repro.policies.network import AverageNetwork
 from repro.policies.readout import Readout
-from repro.seeding import initialisation
 
 _MOST_PER_STEP = 20
 """Iterations in one epoch of Lightning's, which takes milliseconds of its own."""

@@ -11,7 +11,7 @@ A training of several processes is one training: its step is that of the whole m
   the first betting round, which get the sums of what all ranks have sampled; iterations and counts.
 
 What tells the ranks is in `Ranks`, whose operations do nothing in a training of one process. How processes are started
-and stopped is in `repro.processes`.
+and stopped is in `repro.running.processes`.
 """
 
 from __future__ import annotations

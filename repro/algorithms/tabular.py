@@ -31,11 +31,11 @@ from repro.algorithms.holdem_cfr import HoldemCFR
 from repro.algorithms.mccfr import MCCFRConfig
 from repro.algorithms.solver import MOST_EXPONENT, Solver, Updates, discount_factor, exponent_problems
 from repro.algorithms.tables import READOUTS, TabularCFR, readout_problems, table_leaves
+from repro.common.errors import ReproError
 from repro.config.checks import check
 from repro.config.fields import between, maybe_infinite
 from repro.config.schema import AlgorithmConfig, Config, Leaves, register_algorithm
 from repro.engine.sequence_form import SequenceForm
-from repro.errors import ReproError
 from repro.games.game import Game
 from repro.policies.base import TabularPolicy
 

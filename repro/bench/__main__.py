@@ -26,13 +26,13 @@ from tempfile import TemporaryFile
 from rich.console import Console
 from rich.table import Table
 
-from repro import durable
-from repro.arguments import Parser
 from repro.bench import against, d2cfr, deep_cfr, holdem, nfsp, subgames, tabular, traversals
 from repro.bench.measure import FULL, QUICK, Effort, Row, one_thread
-from repro.errors import ReproError
-from repro.faults import faults_told
-from repro.stopping import stoppable
+from repro.common import durable
+from repro.common.arguments import Parser
+from repro.common.errors import ReproError
+from repro.common.faults import faults_told
+from repro.common.stopping import stoppable
 
 PARTS: dict[str, Callable[[Effort], list[Row]]] = {
     "deep_cfr": deep_cfr.rows, "tabular": tabular.rows, "nfsp": nfsp.rows, "d2cfr": d2cfr.rows, "holdem": holdem.rows,

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from repro.bench import iterations
 from repro.bench.measure import Effort, Row, interleaved
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 from repro.tracking.provenance import REPOSITORY
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from repro.bench.measure import Effort, Row, interleaved, open_spiel, per_second
+from repro.common.seeding import generator
 from repro.engine.histories import Histories
 from repro.games import load
-from repro.planning import plan
-from repro.seeding import generator
+from repro.plans.planning import plan
 
 _SIMULATIONS = 800
 

@@ -21,6 +21,7 @@ from repro.algorithms.memory import Reservoir
 from repro.algorithms.regression import fit
 from repro.algorithms.strategies import Listed
 from repro.bench.measure import Effort, Row, interleaved, open_spiel, per_second, seconds
+from repro.common.seeding import generator
 from repro.config import NetworkConfig, RegressionConfig
 from repro.games import Game, load
 from repro.networks.features import feature_columns
@@ -30,7 +31,6 @@ from repro.networks.modules import MaskedLinear, Network, fc, value_network
 from repro.networks.optimizers import FlatAdam
 from repro.policies import TabularPolicy
 from repro.policies.regret_matching import regret_matching
-from repro.seeding import generator
 
 TRAVERSALS = 1500
 STEPS = 750

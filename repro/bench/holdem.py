@@ -15,11 +15,11 @@ from torch.nn.utils import parameters_to_vector
 from repro.algorithms.minibatches import Minibatch
 from repro.algorithms.stacked import StackedAdam
 from repro.bench.measure import Effort, Row, interleaved, per_second
+from repro.common.errors import ReproError
 from repro.config import NetworkConfig
 from repro.engine import board_kernels as kernels
 from repro.engine.holdem_form import HoldemForm, sample_boards
 from repro.engine.sampling import SamplingEngine
-from repro.errors import ReproError
 from repro.games import Game, load
 from repro.games.hand_strength import hand_strength
 from repro.networks.answers import answers

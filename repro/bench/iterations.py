@@ -13,7 +13,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from repro.games import load
-from repro.planning import plan
+from repro.plans.planning import plan
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from threadpoolctl import threadpool_limits
 
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 
 
 @dataclass(frozen=True)

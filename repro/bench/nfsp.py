@@ -7,7 +7,7 @@ from typing import Any
 
 from repro.bench.measure import Effort, Row, interleaved, per_second
 from repro.games import load
-from repro.planning import plan
+from repro.plans.planning import plan
 
 _WARM_UP = 2_000
 """Hands before measuring: by then both sides learn from both of their memories."""

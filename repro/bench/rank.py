@@ -27,7 +27,7 @@ from repro.bench.measure import seconds
 from repro.config.checks import game_of
 from repro.config.schema import Config
 from repro.games.game import Game
-from repro.planning import plan
+from repro.plans.planning import plan
 
 _STEPS = 8
 """Of the first fits, so that traversals meet strategies that are not uniform."""

@@ -25,19 +25,19 @@ from pathlib import Path
 import pandas as pd
 from rich.progress import track
 
-from repro import durable
-from repro.arguments import Parser
 from repro.bench.scaling_model import Link, Work
+from repro.common import durable
+from repro.common.arguments import Parser
+from repro.common.errors import ReproError
+from repro.common.faults import faults_told
+from repro.common.stopping import stoppable
 from repro.config.lightning import processes_of
-from repro.errors import ReproError
 from repro.evaluation.statistics import difference, mean_ci
-from repro.faults import faults_told
-from repro.measuring import measured_rows
-from repro.planning import plan
-from repro.stopping import stoppable
+from repro.plans.planning import plan
+from repro.running.measuring import measured_rows
+from repro.stored.trained import folder_of
 from repro.tracking import provenance
 from repro.tracking import record as records
-from repro.trained import folder_of
 
 PAGE = provenance.REPOSITORY / "docs" / "scaling.md"
 MEASURED, CURVES = "measured", "curves"

@@ -14,7 +14,7 @@ from repro.bench.measure import Effort, Row, interleaved, open_spiel
 from repro.bench.rank import prepared, traverse
 from repro.config.checks import game_of
 from repro.config.schema import Config
-from repro.planning import plan
+from repro.plans.planning import plan
 
 _CAPACITY = 10_000
 """What OpenSpiel's buffers hold, whose entries are features."""

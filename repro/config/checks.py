@@ -17,13 +17,13 @@ from typing import Any, get_args, get_type_hints
 import torch
 from omegaconf import DictConfig, OmegaConf
 
+from repro.common.errors import ReproError
+from repro.common.importing import import_named
+from repro.common.suggestions import did_you_mean
 from repro.config.composed import check_keys
 from repro.config.fields import LABEL
 from repro.config.lightning import lightning_problems
 from repro.config.schema import LATER, AlgorithmConfig, Config, NetworkConfig, ReadoutConfig
-from repro.errors import ReproError
-from repro.importing import import_named
-from repro.suggestions import did_you_mean
 
 NAME = r"[a-z0-9_]+"
 """What names of read-outs and evaluations are made of."""

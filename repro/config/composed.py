@@ -17,9 +17,9 @@ from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 
+from repro.common.errors import ReproError
+from repro.common.suggestions import did_you_mean, nearest
 from repro.config.schema import EVALUATIONS, Config
-from repro.errors import ReproError
-from repro.suggestions import did_you_mean, nearest
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 """The configurations, beside the package."""

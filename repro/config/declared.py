@@ -2,7 +2,7 @@
 
 Algorithms and evaluations declare their keys beside what trains and measures, in modules that import torch and Numba. A
 misspelt key needs none of that: here their dataclasses are rebuilt from the text of the files, fields alone. Ranges and
-most defaults are left out, and whatever else may be wrong, too, is for `repro.planning`.
+most defaults are left out, and whatever else may be wrong, too, is for `repro.plans.planning`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from hydra.errors import MissingConfigException
 from omegaconf import MISSING
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 
+from repro.common.errors import ReproError
 from repro.config import schema
 from repro.config.composed import CONF, check_choices, check_keys, one_sentence
 from repro.config.jobs import jobs_of
-from repro.errors import ReproError
 
 _FOLDERS = [Path(__file__).resolve().parents[1] / name for name in ("algorithms", "evaluation", "subgames")]
 """Of the modules that register schemas."""
@@ -116,7 +116,7 @@ def check_early(overrides: Sequence[str], multirun: bool) -> None:
     """Refuse keys and choices that there are not, of the first run, before the algorithms are imported.
 
     Raises:
-        ReproError: in the words of `repro.planning.plan`, which finds the same.
+        ReproError: in the words of `repro.plans.planning.plan`, which finds the same.
     """
     if schema.ALGORITHMS or schema.EVALUATIONS:  # Imported already.
         return
@@ -126,7 +126,7 @@ def check_early(overrides: Sequence[str], multirun: bool) -> None:
     except ReproError:
         raise
     except Exception:
-        # Whatever else is wrong, here or with how sources declare schemas, `repro.planning` meets with the real ones.
+        # Whatever else is wrong, here or with how sources declare schemas, `repro.plans.planning` meets.
         return
 
 

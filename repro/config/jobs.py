@@ -12,7 +12,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, Quote, QuotedString, ValueType
 
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 
 MOST_RUNS = 10_000
 """That a command line can ask for."""

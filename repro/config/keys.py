@@ -15,9 +15,9 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from repro.common.importing import import_named
 from repro.config.checks import check, readout_of
 from repro.config.schema import ALGORITHMS, EVALUATIONS, Config
-from repro.importing import import_named
 
 SCHEMA = "schema"
 """Key under which a stored configuration names the registered dataclass of an algorithm or evaluation."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pkgutil import resolve_name
 from typing import Any
 
+from repro.common.suggestions import did_you_mean
 from repro.config.schema import Config
-from repro.suggestions import did_you_mean
 
 _TRAINER = "pytorch_lightning.Trainer"
 _COMMON = {

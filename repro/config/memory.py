@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
+from repro.common.errors import ReproError
 from repro.config.checks import device_here
 from repro.config.schema import Config, NetworkConfig
-from repro.errors import ReproError
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _NUMBERS_PER_PARAMETER = 4

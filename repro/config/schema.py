@@ -16,8 +16,8 @@ from typing import Any, ClassVar, TypeVar
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
+from repro.common.errors import ReproError
 from repro.config.fields import above, above_up_to, added, at_least, between, label, multiplies, one_of, path
-from repro.errors import ReproError
 
 STORE = ConfigStore.instance()
 
@@ -99,7 +99,7 @@ class ReadoutConfig:
 
 @dataclass(frozen=True)
 class Leaves:
-    """What a training writes to its folder: bytes of its tensors; what files take beside them is of `repro.disk`.
+    """What a training writes to its folder: bytes of its tensors; what files take beside: `repro.estimates.disk`.
 
     Attributes:
         snapshot: of the state of a snapshot, at the most.

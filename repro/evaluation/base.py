@@ -14,13 +14,13 @@ from typing import Any, ClassVar, Protocol, Self
 
 import torch
 
+from repro.common.seeding import generator
 from repro.config.checks import NAME
 from repro.config.fields import one_of
 from repro.config.schema import AlgorithmConfig
 from repro.games.game import Game
 from repro.policies.readout import Readout, Seat
 from repro.policies.snapshot import Snapshot
-from repro.seeding import generator
 
 FILE = re.compile(rf"(?P<path>.+\.csv|.+\.pt(?=$|:))(:(?P<readout>{NAME}))?")
 """A file as what is measured against: `strategy.csv`, or `snapshot.pt`, perhaps with `:READOUT`."""

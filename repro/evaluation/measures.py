@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from repro.common.seeding import generator
 from repro.config.checks import NAME
 from repro.config.fields import at_least, one_of
 from repro.config.schema import AlgorithmConfig, register_evaluation
@@ -28,7 +29,6 @@ from repro.evaluation.units import exploitability, milli_units, unit_name
 from repro.games.game import Game
 from repro.policies.base import Ensemble, Mixture, TabularPolicy
 from repro.policies.readout import Seat
-from repro.seeding import generator
 
 _REPLICATES = 100
 """Bootstrap samples of boards behind a standard error."""

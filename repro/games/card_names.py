@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 
 RANKS, SUITS = "23456789TJQKA", "cdhs"
 

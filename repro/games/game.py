@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 from repro.games.betting import ACTIONS, SHOWDOWN, BettingRules, BettingTree, compile_tree
 from repro.games.cards import Cards, ExactForm, Unit
 from repro.games.one_card import OneCard

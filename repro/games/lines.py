@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 from repro.games.betting import ALL_IN, CALL, FOLD, RAISE
 from repro.games.game import Game
 

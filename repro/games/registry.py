@@ -12,13 +12,13 @@ from typing import Any, ClassVar, Protocol, TypeVar, get_type_hints
 
 import torch
 
-from repro.errors import ReproError
+from repro.common.errors import ReproError
+from repro.common.importing import import_named
+from repro.common.suggestions import did_you_mean
 from repro.games.betting import BettingRound, BettingRules
 from repro.games.game import Game
 from repro.games.holdem import holdem_cards
 from repro.games.one_card import one_card_each
-from repro.importing import import_named
-from repro.suggestions import did_you_mean
 
 MAX_DECK = 104
 """Largest deck of a one-card game; the dense showdown matrices grow with its cube."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from repro.common.errors import ReproError
+from repro.common.suggestions import did_you_mean
 from repro.config.checks import game_for_checks
 from repro.config.schema import Config
-from repro.errors import ReproError
 from repro.games.game import Game
 from repro.policies.readout import Seat
-from repro.suggestions import did_you_mean
-from repro.trained import Trained, load_portable, portable_readout
+from repro.stored.trained import Trained, load_portable, portable_readout
 
 
 def no_player(text: str, config: Config, game: str) -> str:

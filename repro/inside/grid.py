@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from repro import durable
+from repro.common import durable
 from repro.games.betting import ALL_IN, CALL, FOLD, RAISE
 from repro.games.card_names import rank_names
 from repro.games.game import Game

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 from repro.games.card_names import read_cards
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from repro.common.seeding import generator
 from repro.engine.histories import Histories
 from repro.engine.holdem_form import BoardSample, HoldemForm, all_boards, sample_boards
 from repro.engine.sequence_form import SequenceForm
@@ -27,7 +28,6 @@ from repro.games.holdem import HoldemCards
 from repro.games.isomorphism import Coding
 from repro.inside.strategies import Hands, infosets_of
 from repro.policies.readout import Seat
-from repro.seeding import generator
 
 _ROUNDING = 1e-12
 """Relative to the largest, reach that is none."""

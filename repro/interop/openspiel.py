@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 from repro.games.betting import BettingRound, BettingRules
 from repro.games.game import Game
 from repro.policies.base import Policy, TabularPolicy, table_of

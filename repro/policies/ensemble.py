@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 from repro.networks.features import FeatureColumns
 from repro.networks.inputs import Inputs, network_inputs
 from repro.networks.modules import parameter_count, value_network

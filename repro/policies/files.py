@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from repro.durable import write
-from repro.errors import ReproError
+from repro.common.durable import write
+from repro.common.errors import ReproError
 from repro.games.game import Game
 from repro.games.lines import line_in_words
 from repro.policies.base import TabularPolicy

@@ -11,7 +11,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from repro.errors import ReproError
+from repro.common.errors import ReproError
 from repro.games.game import Game
 from repro.networks.answers import answers
 from repro.networks.features import FeatureColumns

@@ -21,8 +21,8 @@ from zipfile import ZipFile
 import torch
 from torch import Tensor
 
-from repro.durable import replacing
-from repro.errors import ReproError, told_as
+from repro.common.durable import replacing
+from repro.common.errors import ReproError, told_as
 
 MOST_KEPT_BYTES = 1 << 26
 """Of snapshots with a larger state than this only the newest is kept."""

@@ -6,11 +6,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from repro import durable
-from repro.arguments import Parser
-from repro.errors import ReproError
-from repro.faults import faults_told
-from repro.stopping import stoppable
+from repro.common import durable
+from repro.common.arguments import Parser
+from repro.common.errors import ReproError
+from repro.common.faults import faults_told
+from repro.common.stopping import stoppable
 
 NAME = "report.html"
 
@@ -27,7 +27,7 @@ def main() -> int:
 
 def _answer(arguments: argparse.Namespace) -> int:
     if arguments.readme:
-        from repro.published import README, refresh_readme  # noqa: PLC0415  (as below)
+        from repro.figures.published import README, refresh_readme  # noqa: PLC0415  (as below)
 
         refresh_readme()
         print(f"the table of targets in {README} says what is published, and so does its picture")
@@ -53,7 +53,7 @@ def write(folder: Path) -> Path:
         ) from error
     except OSError as error:
         raise ReproError(f"--output is {str(folder)!r}, which cannot be made ({error.strerror}).") from error
-    from repro.published import published  # noqa: PLC0415  (imports pandas and more, which takes seconds)
+    from repro.figures.published import published  # noqa: PLC0415  (imports pandas and more, which takes seconds)
     from repro.report.page import rendered  # noqa: PLC0415
 
     durable.write(folder / NAME, rendered(published(), folder).encode())

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from paper_figures import frame
-from repro.published import Result
+from repro.figures.published import Result
 
 AXES = {"iteration": "iteration", "nodes_touched": "nodes touched", "wall_seconds": "seconds"}
 """What curves can be drawn by, and what it is called; beside the iteration these are metrics of the data."""

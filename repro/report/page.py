@@ -24,11 +24,11 @@ from scipy import stats
 
 from paper_figures import page
 from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim
-from repro.errors import told_as
+from repro.common.errors import told_as
 from repro.evaluation.statistics import digits
-from repro.published import SOURCES, Result, Target, command_of, cost_in_words, minutes_in_words
+from repro.figures.published import SOURCES, Result, Target, command_of, cost_in_words, minutes_in_words
+from repro.figures.targets import ROOT, module_of
 from repro.report.curves import AXES, curves_of
-from repro.targets import ROOT, module_of
 from repro.tracking import provenance
 
 HERE = Path(__file__).parent

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from repro.algorithms.solver import exponent_problems
+from repro.common.errors import ReproError
 from repro.config.fields import added, between, one_of
 from repro.config.schema import AlgorithmConfig, Config
-from repro.errors import ReproError
 from repro.policies.readout import Readout, Seat
 from repro.policies.snapshot import Snapshot
 from repro.subgames.dataset import FLOAT16, FLOAT32, Recipe

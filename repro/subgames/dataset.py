@@ -7,8 +7,8 @@ A dataset is a folder named after its recipe, with `recipe.json` and, for each s
   the pot [DEVN, eq. 3]; `exploitability` `[n]` float32 fractions of the pot [DEVN, eq. 2]; `iterations` `[n]` int32.
   Hands are those that the board leaves, in colexicographic order. Where the recipe says so, ranges (times 2^15, to sum
   to 1 again when they are read) and values are float16.
-- `shard-00000.json`, its seal (see `repro.durable`): recipe, the shard's number and size, and a checksum; and by which
-  commit and run it was made, which earlier versions did not write.
+- `shard-00000.json`, its seal (see `repro.common.durable`): recipe, the shard's number and size, and a checksum; and by
+  which commit and run it was made, which earlier versions did not write.
 
 Which subgames these are depends on the recipe and their numbers alone. On a GPU another program solves them than on a
 CPU: to the same exploitability, with sums in another order, so that values differ as roundings make them.
@@ -29,11 +29,11 @@ from typing import Any
 
 import numpy as np
 
-from repro import durable
+from repro.common import durable
+from repro.common.errors import ReproError
 from repro.config.jobs import quoted
 from repro.config.keys import flatten
 from repro.engine.compiled import Array
-from repro.errors import ReproError
 from repro.subgames.batched import solve_batched
 from repro.subgames.met import is_met, met_board, met_subgame
 from repro.subgames.sampling import random_board, random_subgame

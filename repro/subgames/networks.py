@@ -21,6 +21,7 @@ from torch.nn.functional import huber_loss
 from torch.utils.data import DataLoader
 
 from repro.algorithms.base import Epochs, Spent
+from repro.common.seeding import initialisation
 from repro.config.checks import device_here
 from repro.config.fields import above, added, one_of
 from repro.config.schema import AlgorithmConfig, Config, NetworkConfig, register_algorithm, register_evaluation
@@ -29,7 +30,6 @@ from repro.games.game import Game
 from repro.networks.purposes import purpose_problems
 from repro.policies.readout import Readout
 from repro.policies.snapshot import Snapshot
-from repro.seeding import initialisation
 from repro.subgames.config import SubgameReadout, folder_of
 from repro.subgames.data import SubgameData, SubgameDataConfig, validation_data
 from repro.subgames.encoded import Batch, Truth

@@ -12,18 +12,18 @@ import pandas as pd
 import torch
 from rich.table import Table
 
+from repro.common.errors import ReproError
+from repro.common.suggestions import did_you_mean
 from repro.config.checks import game_for_checks
 from repro.engine.compiled import Array
-from repro.errors import ReproError
 from repro.games.card_names import card_names, read_cards
+from repro.stored.trained import Trained
 from repro.subgames.dataset import SubgameSamples
 from repro.subgames.encoding import error, squared_error
 from repro.subgames.networks import PredictedValues
 from repro.subgames.solver import solve_subgame
 from repro.subgames.subgames import Deck, Subgame, Subgames
-from repro.suggestions import did_you_mean
 from repro.tracking.progress import console
-from repro.trained import Trained
 
 _MOST_SHOWN = 10
 """Hands whose values are printed."""

@@ -19,7 +19,7 @@ from typing import IO, Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from repro.faults import writing
+from repro.common.faults import writing
 
 Part = TypeVar("Part")
 

@@ -10,12 +10,12 @@ from math import comb
 import numpy as np
 import torch
 
+from repro.common.errors import ReproError
+from repro.common.suggestions import did_you_mean
 from repro.engine.compiled import Array, compiled
-from repro.errors import ReproError
 from repro.games import hand_strength
 from repro.games.betting import BettingRound, BettingRules, BettingTree, compile_tree
 from repro.games.isomorphism import cards_of, combination
-from repro.suggestions import did_you_mean
 
 STACK = 20_000.0
 """Chips of each player before the first card [DEVN, Sec. 6: as DeepStack's]."""

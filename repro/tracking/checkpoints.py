@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from repro.faults import disk_fault
+from repro.common.faults import disk_fault
 from repro.policies.snapshot import load_checked, load_mapped
 
 LAST, PREVIOUS = "last.ckpt", "previous.ckpt"

@@ -18,9 +18,9 @@ from repro.config.checks import TRAINING
 from repro.config.keys import evaluation_key, hyperparameters, training_key
 from repro.config.schema import Config
 from repro.evaluation.statistics import bands
-from repro.measuring import is_measured, measured_rows
-from repro.one_seed import params_of
-from repro.planned import Run, mean_name, name_of, union
+from repro.plans.planned import Run, mean_name, name_of, union
+from repro.running.measuring import is_measured, measured_rows
+from repro.running.one_seed import params_of
 from repro.tracking.mlflow_runs import COST, INVOCATION_TAG, MEAN_TAG, NODES, SWEEP
 from repro.tracking.store import Store
 

@@ -22,7 +22,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
-from repro.errors import StorageError
+from repro.common.errors import StorageError
 from repro.tracking.record import RunRecord
 from repro.tracking.store import Store
 

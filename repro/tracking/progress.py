@@ -32,7 +32,7 @@ def console(file: TextIO) -> Console:
 
 
 class _Console(Console):
-    """One that leaves it to the command what becomes of output that nobody reads any more (`repro.faults`)."""
+    """One that leaves it to the command what becomes of output that nobody reads any more (`repro.common.faults`)."""
 
     def on_broken_pipe(self) -> None:
         raise  # noqa: PLE0704  (rich calls this while it handles the error)

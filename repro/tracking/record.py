@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from repro import durable
+from repro.common import durable
 
 RUNNING, FINISHED, FAILED, SKIPPED = "running", "finished", "failed", "skipped"
 WAITING, INTERRUPTED = "not started", "interrupted"
@@ -56,10 +56,9 @@ class RunRecord:
         tables: of its strategies that people can read: read-out -> SHA-256 of its file as it was left; earlier versions
             have none.
         checkpoints: folder in outputs/runs whose checkpoints continue it: its own, or one of several seeds together.
-        wall_seconds: time spent in training.
-        cpu_seconds: of the processor's; 0 if it is not known, as of runs of earlier versions.
-        labels: target -> scale, of all the invocations that asked for it.
-        title: what the last of these that said anything said of its hyperparameters (`repro.planned.Run`); of earlier
+        wall_seconds: time spent in training. cpu_seconds: of the processor's; 0 if it is not known, as of runs of
+        earlier versions. labels: target -> scale, of all the invocations that asked for it. title: what the last of
+        these that said anything said of its hyperparameters (`repro.plans.planned.Run`); of earlier
             versions none did.
         attempt: id that its runs in MLflow carry, by which they are found again; what is done anew has a new one.
         mlflow: name of a read-out, or "training" -> id of its MLflow run.

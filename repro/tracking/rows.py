@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from repro import durable
-from repro.faults import writing
+from repro.common import durable
+from repro.common.faults import writing
 from repro.tracking import provenance
 from repro.tracking.record import is_number, load_json
 

@@ -24,11 +24,11 @@ from mlflow.exceptions import MlflowException
 from mlflow.utils.file_utils import local_file_uri_to_path
 from sqlalchemy.engine import URL, make_url
 
+from repro.common.errors import ReproError, StorageError
+from repro.common.faults import causes, disk_fault, disk_faults_told
+from repro.common.stopping import is_stopping
 from repro.config.schema import LATER
-from repro.errors import ReproError, StorageError
-from repro.faults import causes, disk_fault, disk_faults_told
-from repro.folders import DATABASE
-from repro.stopping import is_stopping
+from repro.stored.folders import DATABASE
 
 PATIENCE_SECONDS = 300.0
 """How long a database is waited for that another process has locked."""

@@ -8,15 +8,15 @@ from typing import Any
 
 from omegaconf import MISSING, OmegaConf
 
-from repro.composing import composing
+from repro.common.errors import ReproError
+from repro.common.suggestions import did_you_mean
 from repro.config.checks import check
 from repro.config.composed import check_keys
 from repro.config.fields import above, at_least, between, label, one_of, path
 from repro.config.jobs import MOST_AT_ONCE, quoted
 from repro.config.schema import STORE, Config
-from repro.errors import ReproError
-from repro.planning import plan
-from repro.suggestions import did_you_mean
+from repro.plans.composing import composing
+from repro.plans.planning import plan
 
 ITERATION = "iteration"
 """The budget's metric that every run has without measuring."""

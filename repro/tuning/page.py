@@ -19,12 +19,12 @@ import pandas as pd
 from optuna import visualization
 from optuna.trial import TrialState
 
-from repro import durable
+from repro.common import durable
+from repro.common.errors import ReproError
 from repro.config.keys import training_key
 from repro.config.schema import Config
-from repro.errors import ReproError
 from repro.evaluation.statistics import Estimate, difference, mean_ci
-from repro.measuring import is_done
+from repro.running.measuring import is_done
 from repro.tuning.study import KEYS, Study, folder_of
 from repro.tuning.trials import value_of
 

@@ -26,9 +26,9 @@ from optuna.distributions import (
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from repro.common.errors import ReproError, told_as
 from repro.config.keys import hyperparameters
 from repro.config.schema import Config
-from repro.errors import ReproError, told_as
 from repro.tracking.store import sqlite_uri
 from repro.tuning.config import Parameter, StudyConfig, definition, parameters
 

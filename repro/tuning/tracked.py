@@ -17,8 +17,8 @@ from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 from optuna.trial import FrozenTrial, TrialState
 
+from repro.common.errors import ReproError
 from repro.config.schema import LATER
-from repro.errors import ReproError
 from repro.tracking.means import as_params
 from repro.tracking.mlflow_runs import MOST_RUNS
 from repro.tracking.store import Store, default_uri, experiment_id, open_store

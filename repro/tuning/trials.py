@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 
+from repro.common.errors import ReproError
+from repro.common.stopping import stopped_by_signals
 from repro.config.schema import Config
-from repro.errors import ReproError
-from repro.executing import execute, without_force
-from repro.lightning_modules import training_in
-from repro.measuring import Results
-from repro.stopping import stopped_by_signals
+from repro.running.executing import execute, without_force
+from repro.running.lightning_modules import training_in
+from repro.running.measuring import Results
+from repro.running.training import EndsEarly
+from repro.stored.trained import folder_of
 from repro.tracking import record as records
 from repro.tracking.record import DONE, FAILED
-from repro.trained import folder_of
-from repro.training import EndsEarly
 from repro.tuning.config import ITERATION, BudgetConfig, ObjectiveConfig
 
 REPORT, DONE_WITH, PRUNED, BROKE, STOPPED, FAULT = "report", "done", "pruned", "failed", "stopped", "fault"

@@ -25,7 +25,7 @@ from typing import Any, Literal
 import sqlalchemy
 from mlflow import MlflowClient
 
-import repro.training  # noqa: F401  (imported once, before processes are forked)
+import repro.running.training  # noqa: F401  (imported once, before processes are forked)
 from repro import evaluate, figure
 from repro import run as train
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from repro import training
+from repro.running import training
 from repro.tracking import record as records
 from tests.damage.finished import CFR, NETWORKS, done
 

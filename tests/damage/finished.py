@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from repro.folders import run_folder
+from repro.stored.folders import run_folder
 from repro.tracking import record as records
 from repro.tracking.record import RunRecord
 from tests.helpers.commands import executed, key_of

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from paper_figures import frame, page
-from repro import drawing, figure, published
+from repro import figure
+from repro.figures import drawing, published
 
 PUBLISHED = Path(frame.__file__).parent / "results"
 

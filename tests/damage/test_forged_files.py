@@ -11,8 +11,8 @@ import torch
 
 from repro import match
 from repro.games import load
+from repro.stored.trained import Trained
 from repro.tracking import record as records
-from repro.trained import Trained
 from tests.damage.finished import CFR, NETWORKS, done, folder_of
 from tests.helpers.commands import key_of
 

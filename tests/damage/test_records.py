@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from repro import one_seed
-from repro.errors import ReproError
-from repro.measuring import Measuring, is_done
+from repro.common.errors import ReproError
+from repro.running import one_seed
+from repro.running.measuring import Measuring, is_done
+from repro.stored.trained import Trained
 from repro.tracking import record as records
 from repro.tracking.mlflow_runs import KEY_TAG, MLflowRuns
-from repro.trained import Trained
 from tests.damage.finished import CFR, NETWORKS, NOTHING, changed, done, folder_of
 from tests.helpers.commands import key_of, planned, tracked
 

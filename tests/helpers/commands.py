@@ -19,12 +19,12 @@ from mlflow import MlflowClient
 
 from repro.config.keys import training_key
 from repro.config.schema import Config
-from repro.executing import execute, without_force
-from repro.folders import run_folder
-from repro.measuring import measured_rows
-from repro.planned import Run
-from repro.planning import plan
-from repro.saving import Checkpoints
+from repro.plans.planned import Run
+from repro.plans.planning import plan
+from repro.running.executing import execute, without_force
+from repro.running.measuring import measured_rows
+from repro.running.saving import Checkpoints
+from repro.stored.folders import run_folder
 
 SMALL = (
     "game=kuhn", "algorithm=sd_cfr_and_deep_cfr", "algorithm.iterations=30", "algorithm.traversals=200",

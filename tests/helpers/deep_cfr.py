@@ -10,9 +10,9 @@ from repro.algorithms.d2cfr import D2CFRConfig
 from repro.algorithms.deep_cfr import DeepCFR, DeepCFRConfig
 from repro.algorithms.strategies import Asked, Listed
 from repro.config import NetworkConfig, ReadoutConfig, RegressionConfig
-from repro.folders import PORTABLE
 from repro.games import Game
-from repro.trained import save_portable
+from repro.stored.folders import PORTABLE
+from repro.stored.trained import save_portable
 from tests.helpers.training import advanced, config_of_model
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytorch_lightning as pl
 
-from repro.lightning_modules import training_in
+from repro.running.lightning_modules import training_in
 
 
 class SignalsItself(pl.Callback):

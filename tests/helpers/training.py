@@ -15,10 +15,10 @@ from repro.evaluation.averages import tabulated
 from repro.evaluation.base import Evaluation, Measured, Subject
 from repro.evaluation.measures import Exploitability
 from repro.games import Game
-from repro.lightning_modules import module_of
 from repro.policies import TabularPolicy
 from repro.policies.readout import Readout
 from repro.policies.snapshot import Snapshot
+from repro.running.lightning_modules import module_of
 
 Model = TypeVar("Model", bound=Training)
 Stepping = TypeVar("Stepping", bound=Iterative)

@@ -1,0 +1,1 @@
+"""What the rest stands on, and what knows nothing of games: errors in sentences, files that last, signals, seeds."""

@@ -1,0 +1,1 @@
+"""Results held against others: two runs, a run and its repetition, published data and today's."""

@@ -1,0 +1,1 @@
+"""What a command would do and take, told without doing it: states, minutes, disk."""

@@ -1,0 +1,1 @@
+"""One run: trained by Lightning, measured as asked, and recorded."""

@@ -1,0 +1,1 @@
+"""What an output folder holds: runs by their keys, finished trainings, and what killed processes have left."""
