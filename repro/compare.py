@@ -38,7 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("A", help="key of a run, or several seeds: KEY,KEY")
     parser.add_argument("B", help="what it is compared with, likewise")
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder (default: %(default)s)")
-    parser.add_argument("--all", action="store_true", help="show metrics of the trainings themselves, too")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="show metrics of the trainings themselves and each probability of a strategy, too",
+    )
     options = parser.parse_args(arguments)
     for name in "AB":
         with told_of(name):

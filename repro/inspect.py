@@ -73,7 +73,8 @@ def _say_where(agent: Agent, node: int, board: str) -> None:
     if board:
         parts.append(f"board {board}")
     pot = float(game.tree.chips[node].sum())
-    print(f"{game.name}, {agent.name}\n{', '.join(parts)}, {pot:g} chips in the pot")
+    others = f"; other read-outs, for --readout: {', '.join(agent.others)}" if agent.others else ""
+    print(f"{game.name}, {agent.name}{others}\n{', '.join(parts)}, {pot:g} chips in the pot")
 
 
 def _values_at(agent: Agent, node: int, hands: Hands) -> tuple[ActionValues | None, str]:

@@ -334,16 +334,33 @@ def test_two_algorithms_are_compared_by_their_only_read_outs(tmp_path, capsys):
     words = ["--output", str(tmp_path)]
     assert compare.main([key_of(*cfr), key_of(*plus), *words]) == 1
     out = capsys.readouterr().out
-    assert out.splitlines()[:3] == ["A: kuhn cfr seed=0", "B: kuhn cfr_plus seed=0", "configuration:"]
+    assert re.fullmatch(r"A: kuhn cfr seed=0: cfr [0-9.]+ mA/g", out.splitlines()[0])
+    assert re.fullmatch(r"B: kuhn cfr_plus seed=0: cfr_plus [0-9.]+ mA/g", out.splitlines()[1])
+    assert out.splitlines()[2] == "configuration:"
     assert out.splitlines()[4].split() == ["algorithm.name", "cfr", "cfr_plus"]
     table = next(line for line in out.splitlines() if "exploitability" in line and " | " in line)
     assert table.split()[:4] == ["cfr", "|", "cfr_plus", "exploitability"]
     assert "0 of 2" in table
     assert sum(" nodes_touched " in line for line in out.splitlines()) == 1, "though both evaluations noted it"
+    assert " strategy/" not in out
+    assert compare.main([key_of(*cfr), key_of(*plus), *words, "--all"]) == 1
+    assert " strategy/" in capsys.readouterr().out
     # One with two read-outs has no partner for the only one of another.
     assert compare.main([key_of(*cfr), key_of(*SMALL), *words]) == 1
     out = capsys.readouterr().out
+    assert "different games" not in out
     assert "no read-out was measured in the same way on both sides; A has cfr, B has deep_cfr, sd_cfr" in out
+
+
+def test_runs_of_two_games_are_compared_with_a_warning(tmp_path, capsys):
+    sides = [
+        (f"game={game}", "algorithm=cfr", "algorithm.iterations=2", "algorithm.snapshot_every=2")
+        for game in ("kuhn", "leduc")
+    ]
+    for overrides in sides:
+        assert executed(*overrides, f"output_dir={tmp_path}") == records.FINISHED
+    assert compare.main([*(key_of(*overrides) for overrides in sides), "--output", str(tmp_path)]) == 1
+    assert "warning: A is of kuhn and B of leduc: their numbers are of different games." in capsys.readouterr().out
 
 
 def test_runs_measured_at_no_common_iteration_are_shown_at_their_ends(tmp_path, capsys):

@@ -34,6 +34,7 @@ _FIRST = ("algorithm.name", "game.name")
 _NO_KEY = "no such key"
 _RUN = ["readout", "asked", "metric"]
 _SHORT = 12
+_STRATEGY = "strategy/"
 
 
 # -- what they are made of -------------------------------------------------------------------------------------------
@@ -257,11 +258,14 @@ def compare(a: Sequence[Entry], b: Sequence[Entry], every: bool) -> int:
     """Print everything; returns the exit status.
 
     Args:
-        every: show metrics of the training itself, too.
+        every: show metrics of the training itself, and each probability of a strategy, too.
     """
     for name, side in (("A", a), ("B", b)):
         run = Run([entry.config for entry in side], {}, side[0].record.title)
-        print(f"{name}: {labels([run])[0]}")
+        ended = "; ".join(headline for entry in side if (headline := entry.record.headline))
+        print(f"{name}: {labels([run])[0]}{f': {ended}' if ended else ''}")
+    if (of_a := a[0].config.game["name"]) != (of_b := b[0].config.game["name"]):
+        print(f"warning: A is of {of_a} and B of {of_b}: their numbers are of different games.")
     _print_settings(settings(a, b))
     _print_part("code", list(code(a, b)))
     facts = [made_with(side) for side in (a, b)]
@@ -310,14 +314,16 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
         same, total = int(shown.same.sum()), int(shown.numbers.sum())
         status = int(same < total or at_the_end or (measured and not in_common))
         which = f"{_named(seeds)}, at iterations that both have"
-        of_training = 0 if every else int(shown.numbers[shown.readout == TRAINING].sum())
-        beside = f" ({of_training} of them are the trainings' own, which --all shows)" if of_training else ""
+        hidden = int(shown.numbers[~shown.index.isin(_seen(shown, every).index)].sum())
+        beside = (
+            f" ({hidden} of the trainings themselves or of strategies one by one, which --all shows)" if hidden else ""
+        )
         print(f"results of {which}: {same} of {total} numbers are equal{beside}")
         for name, side in (("A", a), ("B", b)):
             if alone := set(side.seed) - seeds:
                 print(f"  left out there: {_named(alone)}, of {name} alone")
         table = Table("read-out", "metric", "equal", "digits alike", "unequal from", "at iteration", "A", "B", box=None)
-        for row in _in_order(shown[every | (shown.readout != TRAINING)]):
+        for row in _in_order(_seen(shown, every)):
             digits = "all" if row["digits"] == _ALL_DIGITS else str(row["digits"])
             first = "" if pd.isna(row["first"]) else str(int(row["first"]))
             same_here = f"{row['same']} of {row['numbers']}"
@@ -335,7 +341,7 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
         interval = "with Welch's 95% interval" if several else "(an interval takes several seeds a side, as KEY,KEY)"
         print(f"means over seeds, and B minus A {interval}:")
         table = Table("read-out", "metric", "at iteration", "A", "B", "B - A", box=None)
-        for row in _in_order(averages[every | (averages.readout != TRAINING)]):
+        for row in _in_order(_seen(averages, every)):
             table.add_row(
                 row["readout"], row["metric"], str(row["last"]), f"{row['a']:.4g}", f"{row['b']:.4g}", str(row["apart"])
             )
@@ -343,12 +349,19 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
     return status
 
 
+def _seen(table: pd.DataFrame, every: bool) -> pd.DataFrame:
+    """The rows that are shown: all, or those of read-outs, but for the many probabilities of a strategy."""
+    if every or table.empty:
+        return table
+    return table[(table.readout != TRAINING) & ~table.metric.str.startswith(_STRATEGY)]
+
+
 def _in_order(table: pd.DataFrame) -> list[dict[Any, Any]]:
     """Its rows, of each read-out exploitability first and the many numbers of a strategy last."""
     rows = table.to_dict("records")
     return sorted(
         rows,
-        key=lambda r: (r["readout"], r["metric"].startswith("strategy/"), not r["metric"].startswith("exploitability")),
+        key=lambda r: (r["readout"], r["metric"].startswith(_STRATEGY), not r["metric"].startswith("exploitability")),
     )
 
 
@@ -359,10 +372,9 @@ def _of_readouts(table: pd.DataFrame) -> bool:
 
 def _print_ends(at_ends: pd.DataFrame, every: bool) -> None:
     table = Table("read-out", "metric", "A's last iteration", "A", "B's last iteration", "B", box=None)
-    for row in _in_order(at_ends):
-        if every or row["readout"] != TRAINING:
-            at = [str(row["last_a"]), f"{row['a']:.4g}", str(row["last_b"]), f"{row['b']:.4g}"]
-            table.add_row(row["readout"], row["metric"], *at)
+    for row in _in_order(_seen(at_ends, every)):
+        at = [str(row["last_a"]), f"{row['a']:.4g}", str(row["last_b"]), f"{row['b']:.4g}"]
+        table.add_row(row["readout"], row["metric"], *at)
     if table.row_count:
         print("measured at no common iteration; at the ends, means over seeds:")
         console(sys.stdout).print(table)

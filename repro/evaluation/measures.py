@@ -41,8 +41,8 @@ _BESIDE = re.compile(rf"/{NAME}")
 _FEW_INFOSETS = 16
 """Infosets of the largest game whose strategies are metrics."""
 
-_MOST_MATCHES = 3
-"""Matches that a headline shows."""
+_MOST_MATCHES = _MOST_READOUTS = 3
+"""That a headline shows."""
 
 
 @dataclass
@@ -105,7 +105,8 @@ class _Exact(Evaluation):
 
     def headline(self, game: Game, measured: Measured) -> str:
         parts = [f"{name} {_rounded(m[self.HEADLINE])}" for name, m in measured.items() if self.HEADLINE in m]
-        return f"{', '.join(parts[:2])} {unit_name(game)}" if parts else ""
+        shown = parts if len(parts) <= _MOST_READOUTS else [*parts[: _MOST_READOUTS - 1], "..."]
+        return f"{', '.join(shown)} {unit_name(game)}" if parts else ""
 
     @property
     def charted(self) -> list[str]:

@@ -32,11 +32,13 @@ class Agent:
         name: of whom, for headings.
         game: that it plays.
         seats: a player for each seat.
+        others: read-outs of the same training that are not this one.
     """
 
     name: str
     game: Game
     seats: Sequence[Seat]
+    others: Sequence[str] = ()
 
     @classmethod
     def open(cls, text: str, output: str, readout: str = "", iteration: int | None = None) -> Agent:
@@ -59,7 +61,8 @@ class Agent:
             raise ReproError(f"KEY {no_player(text, trained.config, game.name)}")
         number = max(trained.snapshots.iterations, default=0) if iteration is None else iteration
         seats = trained.read_out(game, name).seats(number)
-        return cls(f"{name} of {trained.folder.name} after iteration {number}", game, seats)
+        title = f"{name} of {trained.folder.name} after iteration {number}"
+        return cls(title, game, seats, _others(trained.config, name))
 
     @classmethod
     def _of_file(cls, path: Path, readout: str, iteration: int | None) -> Agent:
@@ -71,7 +74,8 @@ class Agent:
         name, game = _chosen(config, readout), game_for_checks(config)
         if not isinstance(game, Game):
             raise ReproError(f"{path} is about {game.name}, which nobody plays.")
-        return cls(f"{name} of {path} after iteration {snapshot.iteration}", game, portable_readout(game, path, name))
+        title = f"{name} of {path} after iteration {snapshot.iteration}"
+        return cls(title, game, portable_readout(game, path, name), _others(config, name))
 
 
 def _chosen(config: Config, readout: str) -> str:
@@ -83,3 +87,7 @@ def _chosen(config: Config, readout: str) -> str:
     if not readouts:
         raise ReproError(f"the algorithm {config.algorithm.name} has no read-outs: it leaves nothing that plays.")
     return readout or next(iter(readouts))
+
+
+def _others(config: Config, name: str) -> list[str]:
+    return [other for other in config.algorithm.readouts if other != name]
