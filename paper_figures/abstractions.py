@@ -17,10 +17,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from paper_figures import style
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, Claim, above, below
 from paper_figures.exploitability_curves import unless_smoke
-from paper_figures.frame import curves, values
 from repro.evaluation.statistics import Estimate, difference, digits, mean_ci
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, Claim, above, below
+from repro.figures.frame import curves, values
 
 LOSSLESS = math.inf
 """Buckets of the abstraction that has one for every suit-isomorphism class."""
@@ -69,7 +69,7 @@ def compared(data: pd.DataFrame) -> float | None:
 
 
 def by_nodes(data: pd.DataFrame, **where: Any) -> pd.DataFrame:
-    """The curves of a read-out; `where` names columns and values, as for `paper_figures.frame.curves`."""
+    """The curves of a read-out; `where` names columns and values, as for `repro.figures.frame.curves`."""
     nodes = curves(data, "nodes_touched", **where).mean(axis=0)
     table = curves(data, "exploitability", **where)
     return table.set_axis(nodes[table.columns].to_list(), axis="columns")

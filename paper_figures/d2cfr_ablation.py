@@ -15,11 +15,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import matches, style
-from paper_figures.claims import NOT_TESTABLE, Claim, above, all_of, below
 from paper_figures.d2cfr_curves import UNIT, apart, draw_curves, how, late, share_below
 from paper_figures.exploitability_curves import unless_smoke
-from paper_figures.frame import curves
 from repro.evaluation.statistics import as_ratio, mean_ci
+from repro.figures.claims import NOT_TESTABLE, Claim, above, all_of, below
+from repro.figures.frame import curves
 
 _SHOWN_EVERY = 10
 """Iterations from one drawn point to the next, at least."""

@@ -12,13 +12,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import matches
-from paper_figures.claims import NOT_TESTABLE, Claim, above, below
 from paper_figures.d2cfr_curves import LABEL, UNIT
 from paper_figures.exploitability_curves import label_axis, unless_smoke
-from paper_figures.frame import curves, values
-from paper_figures.page import folded
 from paper_figures.sweeps import Sweep, against
 from repro.evaluation.statistics import Estimate, as_ratio, difference, digits, mean_ci
+from repro.figures.claims import NOT_TESTABLE, Claim, above, below
+from repro.figures.frame import curves, values
+from repro.figures.page import folded
 
 TITLE, GAME = "D2CFR, ours", "Leduc"
 SHOWS = "what D2CFR's margins come from: its baselines with whose hyperparameters, and who wins against whom"

@@ -8,12 +8,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.claims import NOT_TESTABLE, Claim, below
 from paper_figures.d2cfr_curves import UNIT, apart, how, late
 from paper_figures.exploitability_curves import unless_smoke
-from paper_figures.frame import curves, values
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, digits, mean_ci
+from repro.figures.claims import NOT_TESTABLE, Claim, below
+from repro.figures.frame import curves, values
 
 TITLE, GAME = "D2CFR, ours", "Leduc"
 SHOWS = "what D2CFR's text leaves open: sensitivity to traversals, SGD steps, starts of fits, loss weights"

@@ -15,8 +15,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from paper_figures import style
-from paper_figures.claims import DID_NOT_HOLD, HELD, UNDECIDED, Verdict
 from repro.evaluation.statistics import Estimate, difference, mean_ci, p_value
+from repro.figures.claims import DID_NOT_HOLD, HELD, UNDECIDED, Verdict
 
 UNIT = "mA/g"
 LABEL = f"exploitability = NashConv / 2 ({UNIT})"

@@ -9,12 +9,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.claims import NOT_TESTABLE, Claim, above, below, within
 from paper_figures.d2cfr_curves import apart, draw_curves, late
 from paper_figures.exploitability_curves import label_axis, unless_smoke
-from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, as_ratio, mean_ci
+from repro.figures.claims import NOT_TESTABLE, Claim, above, below, within
+from repro.figures.frame import curves
 
 TITLE, GAME = "Deep CFR, later version", "Leduc"
 SHOWS = "ablations: linear weights, fits from scratch, the highest advantage, reservoirs"

@@ -10,14 +10,14 @@ from matplotlib.ticker import NullLocator
 
 from paper_figures import devn_margin as margin
 from paper_figures import devn_runs as devn
-from paper_figures.claims import Claim, above, below, within
 from paper_figures.devn_margin import Margin
 from paper_figures.devn_runs import DCVN, DEVN
 from paper_figures.devn_sweeps import DATA
 from paper_figures.exploitability_curves import unless_smoke
-from paper_figures.frame import values
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import digits, mean_ci
+from repro.figures.claims import Claim, above, below, within
+from repro.figures.frame import values
 
 TITLE, GAME = "DEVN, ours", "river subgames"
 SHOWS = "DEVN against DCVN with fewer buckets, beside what the parts of its margin foretell"

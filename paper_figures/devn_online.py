@@ -7,12 +7,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import devn_runs as devn
-from paper_figures.claims import Claim
 from paper_figures.devn_runs import DCVN, DEVN
 from paper_figures.devn_sweeps import DATA
-from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, bands, digits, mean_ci
+from repro.figures.claims import Claim
+from repro.figures.frame import curves
 
 TITLE, GAME = "DEVN, ours", "river subgames"
 SHOWS = "DEVN and DCVN learn from subgames that are drawn and solved meanwhile, or from stored ones, at equal cost"

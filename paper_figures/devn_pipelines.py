@@ -10,12 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import devn_runs as devn
-from paper_figures.claims import DID_NOT_HOLD, Claim
 from paper_figures.devn_runs import DCVN, DEVN
 from paper_figures.devn_sweeps import PART_1, WAYS
-from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import mean_ci
+from repro.figures.claims import DID_NOT_HOLD, Claim
+from repro.figures.frame import curves
 
 TITLE, GAME = "DEVN, ours", "river subgames"
 SHOWS = "DEVN against DCVN without buckets, trained as in the text and as in the authors' code"

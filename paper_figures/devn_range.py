@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, Claim
 from paper_figures.exploitability_curves import unless_smoke
-from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, digits
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, Claim
+from repro.figures.frame import curves
 
 UNIT = "pots"
 _SMOKE = "algorithm.iterations=2"

@@ -16,14 +16,14 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, Verdict, above, all_of
 from paper_figures.devn_sweeps import FRESH_SEEDS
 from paper_figures.exploitability_curves import unless_smoke
-from paper_figures.frame import MEASURED, curves
-from paper_figures.frame import values as values_of
 from paper_figures.table4 import MEAN, OVER_ALL, Row
 from paper_figures.table4 import PAPER as PAPER_ERRORS
 from repro.evaluation.statistics import Estimate, digits, mean_ci
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, Verdict, above, all_of
+from repro.figures.frame import MEASURED, curves
+from repro.figures.frame import values as values_of
 
 DCVN, DEVN, ZERO_SUM, OWN_STEP = "dcvn", "devn", "devn_zero_sum", "devn_own_step"
 NAMES = {DCVN: "DCVN", DEVN: "DEVN", ZERO_SUM: "DEVN, made zero-sum", OWN_STEP: "DEVN, by DCVN's own step"}

@@ -7,11 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import devn_runs as devn
-from paper_figures.claims import Claim
 from paper_figures.devn_runs import DCVN, DEVN
 from paper_figures.devn_sweeps import DATA
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, mean_ci
+from repro.figures.claims import Claim
 
 TITLE, GAME = "DEVN, ours", "river subgames"
 SHOWS = "DEVN against DCVN by the number of samples"

@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import devn_runs as devn
-from paper_figures.claims import Claim
 from paper_figures.devn_pipelines import (
     CODE,
     LAYER,
@@ -25,6 +24,7 @@ from paper_figures.devn_pipelines import (
 from paper_figures.devn_runs import DCVN, DEVN, Setting
 from paper_figures.devn_sweeps import PART_1, PART_2, in_all_ways
 from repro.evaluation.statistics import Estimate, mean_ci
+from repro.figures.claims import Claim
 
 __all__ = ["SWEEPS", "claims", "draw", "select", "table"]
 

@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from paper_figures import devn_runs as devn
-from paper_figures.claims import Claim
 from paper_figures.devn_runs import DCVN, DEVN
 from paper_figures.devn_sweeps import DATA
-from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import bands, digits, mean_ci
+from repro.figures.claims import Claim
+from repro.figures.frame import curves
 
 TITLE, GAME = "DEVN, ours", "river subgames"
 SHOWS = "DEVN against DCVN by the number of SGD steps"

@@ -10,12 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import devn_runs as devn
-from paper_figures.claims import Claim
 from paper_figures.devn_runs import DCVN, DEVN, UNIT, ZERO_SUM
 from paper_figures.devn_sweeps import PART_2, SMALL_DECK_TURNS
-from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, mean_ci
+from repro.figures.claims import Claim
+from repro.figures.frame import curves
 
 TITLE, GAME = "DEVN, ours", "turn subgames"
 SHOWS = "labels of turns from DCVN's and DEVN's values of rivers, beside exact labels"

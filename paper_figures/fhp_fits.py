@@ -11,11 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from paper_figures.claims import Claim, above, below
 from paper_figures.exploitability_curves import unless_smoke
-from paper_figures.frame import curves, values
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, difference, mean_ci
+from repro.figures.claims import Claim, above, below
+from repro.figures.frame import curves, values
 
 TITLE, GAME = "Deep CFR, ours", "Flop Hold'em"
 SHOWS = "how well value networks fit exact advantages, by traversals, SGD steps and how these are taken"

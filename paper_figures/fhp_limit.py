@@ -21,7 +21,11 @@ from paper_figures.abstractions import (
     named,
     tabular,
 )
-from paper_figures.claims import (
+from paper_figures.exploitability_curves import is_smoke, label_axis, unless_smoke
+from paper_figures.fhp_curves import LABEL, UNIT, what_is_drawn
+from paper_figures.sweeps import Sweep
+from repro.evaluation.statistics import Estimate, mean_ci
+from repro.figures.claims import (
     DID_NOT_HOLD,
     HELD,
     NOT_TESTABLE,
@@ -33,11 +37,7 @@ from paper_figures.claims import (
     below,
     within,
 )
-from paper_figures.exploitability_curves import is_smoke, label_axis, unless_smoke
-from paper_figures.fhp_curves import LABEL, UNIT, what_is_drawn
-from paper_figures.frame import curves
-from paper_figures.sweeps import Sweep
-from repro.evaluation.statistics import Estimate, mean_ci
+from repro.figures.frame import curves
 
 TITLE, GAME = "Deep CFR, later version", "limit FHP"
 SHOWS = "exploitability beside published values and card abstractions, and what deviations are worth, by round and line"

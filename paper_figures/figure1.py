@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import style
-from paper_figures.claims import NOT_TESTABLE, Claim, above, within
 from paper_figures.exploitability_curves import (
     LAGS_AT,
     UNIT,
@@ -27,6 +26,7 @@ from paper_figures.exploitability_curves import (
 from paper_figures.matches import as_large
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, mean_ci
+from repro.figures.claims import NOT_TESTABLE, Claim, above, within
 
 TITLE = "SD-CFR Fig. 1a, 1b"
 GAME = "Leduc"

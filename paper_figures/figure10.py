@@ -15,12 +15,12 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from paper_figures import devn_runs as devn
-from paper_figures.claims import NOT_TESTABLE, Claim, above
 from paper_figures.devn_runs import DCVN, DEVN, Setting
 from paper_figures.devn_sweeps import sweeps
 from paper_figures.exploitability_curves import unless_smoke
-from paper_figures.frame import curves
 from repro.evaluation.statistics import bands, digits, mean_ci
+from repro.figures.claims import NOT_TESTABLE, Claim, above
+from repro.figures.frame import curves
 
 TITLE, GAME = "DEVN Fig. 2", "river and turn subgames"
 SHOWS = "learning curves of DEVN; unbucketed losses and encoding errors by layers"

@@ -7,11 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import devn_runs as devn
-from paper_figures.claims import HELD, Claim, above
 from paper_figures.devn_runs import DCVN, DEVN, Setting
 from paper_figures.devn_sweeps import sweeps
 from paper_figures.exploitability_curves import unless_smoke
 from repro.evaluation.statistics import mean_ci
+from repro.figures.claims import HELD, Claim, above
 
 TITLE, GAME = "DEVN Fig. 3", "river and turn subgames"
 SHOWS = "what more layers gain, DEVN and DCVN, settings I to V"

@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 
 from paper_figures import devn_labels
 from paper_figures import devn_runs as devn
-from paper_figures.claims import NOT_TESTABLE, Claim
 from paper_figures.devn_runs import DCVN, DEVN, UNIT, ZERO_SUM, claim_above_zero
 from paper_figures.devn_sweeps import BY_OWN_STEP
 from paper_figures.leaves_played import (
@@ -41,6 +40,7 @@ from paper_figures.leaves_played import (
 )
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import digits, mean_ci
+from repro.figures.claims import NOT_TESTABLE, Claim
 
 TITLE, GAME = "DEVN, ours", "river and turn subgames"
 SHOWS = "exploitability of play with DCVN's and DEVN's values at the leaves"

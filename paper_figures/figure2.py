@@ -10,12 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import style
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, above
 from paper_figures.exploitability_curves import unless_smoke
-from paper_figures.frame import curves
 from paper_figures.matches import QUANTILE, UNIT, draw_runs, errors, winnings
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import mean_ci
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, above
+from repro.figures.frame import curves
 
 TITLE, GAME = "SD-CFR Fig. 2", "5-FHP"
 SHOWS = "SD-CFR against Deep CFR, one-on-one"

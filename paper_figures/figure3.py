@@ -14,8 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from paper_figures import frame, style
-from paper_figures.claims import NOT_TESTABLE, Claim, above, below
+from paper_figures import style
 from paper_figures.exploitability_curves import (
     LAGS_AT,
     UNIT,
@@ -29,6 +28,8 @@ from paper_figures.exploitability_curves import (
 )
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, difference, mean_ci
+from repro.figures import frame
+from repro.figures.claims import NOT_TESTABLE, Claim, above, below
 
 TITLE, GAME = "SD-CFR Fig. 3", "Big Leduc"
 SHOWS = "exploitability of SD-CFR and Deep CFR, early iterations"

@@ -20,12 +20,12 @@ from paper_figures.abstractions import (
     judged,
     named,
 )
-from paper_figures.claims import NOT_TESTABLE, Claim, below
 from paper_figures.exploitability_curves import label_axis, unless_smoke
 from paper_figures.fhp_curves import LABEL, UNIT, draw_references, sampling_error, what_is_drawn
-from paper_figures.frame import curves, values
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import as_ratio, difference, mean_ci
+from repro.figures.claims import NOT_TESTABLE, Claim, below
+from repro.figures.frame import curves, values
 
 TITLE, GAME = "Deep CFR Fig. 2", "FHP"
 SHOWS = "Deep CFR against card abstractions, by nodes touched"

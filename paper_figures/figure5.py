@@ -12,13 +12,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures import fhp_limit, frame, style
-from paper_figures.claims import NOT_TESTABLE, Claim, above, all_of, below, within
+from paper_figures import fhp_limit, style
 from paper_figures.exploitability_curves import is_smoke, label_axis, unless_smoke
 from paper_figures.fhp_curves import LABEL, UNIT, draw_references, reference, sampling_error
-from paper_figures.frame import column_of, curves, values
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, as_ratio, contrast, difference, mean_ci
+from repro.figures import frame
+from repro.figures.claims import NOT_TESTABLE, Claim, above, all_of, below, within
+from repro.figures.frame import column_of, curves, values
 
 TITLE, GAME = "Deep CFR Fig. 3", "FHP"
 SHOWS = "exploitability by traversals and by SGD steps per iteration; tabular Linear CFR"

@@ -7,12 +7,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import style
-from paper_figures.claims import NOT_TESTABLE, Claim, above, below
 from paper_figures.d2cfr_curves import LABEL, NEARLY, UNIT, apart, draw_curves, how, late, share_below
 from paper_figures.exploitability_curves import label_axis, unless_smoke
-from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import digits, mean_ci
+from repro.figures.claims import NOT_TESTABLE, Claim, above, below
+from repro.figures.frame import curves
 
 TITLE, GAME = "D2CFR Fig. 4", "Leduc"
 SHOWS = "exploitability of D2CFR, Deep CFR and SD-CFR"

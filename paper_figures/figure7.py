@@ -6,11 +6,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from paper_figures import d2cfr_ablation as ablation
-from paper_figures.claims import NOT_TESTABLE, Claim, above
 from paper_figures.d2cfr_ablation import Version, after, draw_ablation, lower_loss, ours, wins_after
 from paper_figures.d2cfr_curves import apart, late
 from paper_figures.exploitability_curves import unless_smoke
 from paper_figures.sweeps import Sweep, against
+from repro.figures.claims import NOT_TESTABLE, Claim, above
 
 TITLE, GAME = "D2CFR Fig. 5", "Leduc"
 SHOWS = "D2CFR with and without DNet: winnings, policy loss"

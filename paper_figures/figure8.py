@@ -6,13 +6,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from paper_figures import d2cfr_ablation as ablation
-from paper_figures.claims import NOT_TESTABLE, Claim, above, below, within
 from paper_figures.d2cfr_ablation import Version, after, draw_ablation, lower_loss, ours, winnings
 from paper_figures.d2cfr_curves import UNIT, apart
 from paper_figures.exploitability_curves import unless_smoke
-from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep, against
 from repro.evaluation.statistics import mean_ci
+from repro.figures.claims import NOT_TESTABLE, Claim, above, below, within
+from repro.figures.frame import curves
 
 TITLE, GAME = "D2CFR Fig. 6", "Leduc"
 SHOWS = "D2CFR with and without rectification: winnings, value loss"

@@ -8,12 +8,12 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.claims import NOT_TESTABLE, Claim, above, all_of, below
 from paper_figures.d2cfr_curves import LABEL, UNIT, apart, draw_curves, late, share_below
 from paper_figures.exploitability_curves import label_axis, unless_smoke
-from paper_figures.frame import curves, values
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import mean_ci
+from repro.figures.claims import NOT_TESTABLE, Claim, above, all_of, below
+from repro.figures.frame import curves, values
 
 TITLE, GAME = "D2CFR Fig. 7", "Leduc"
 SHOWS = "D2CFR with different numbers of play-outs N: exploitability, policy loss"

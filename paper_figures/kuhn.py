@@ -1,6 +1,6 @@
 """The Kuhn tutorial: what it reports, a win rate, beside what it should have reported.
 
-`draw`, `claims` and `table` are pure functions of the figure's data (see `paper_figures.frame`). The strategies
+`draw`, `claims` and `table` are pure functions of the figure's data (see `repro.figures.frame`). The strategies
 themselves are in it (metrics `strategy/...`), so that values and win rates are computed here, exactly.
 """
 
@@ -16,13 +16,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import style
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, Claim, below, within
-from paper_figures.frame import curves
 from paper_figures.sweeps import Sweep
 from repro.evaluation import expected_value, nash_conv
 from repro.evaluation.measures import strategy_metric
 from repro.evaluation.statistics import Estimate, mean_ci
 from repro.evaluation.units import milli_units, sd_cfr_exploitability
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, Claim, below, within
+from repro.figures.frame import curves
 from repro.games import Game, load
 from repro.games.betting import RAISE, SHOWDOWN
 from repro.policies import TabularPolicy, uniform

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from paper_figures.claims import within
-from paper_figures.frame import curves
 from repro.evaluation.statistics import Estimate, bands
+from repro.figures.claims import within
+from repro.figures.frame import curves
 
 UNIT = "mbb/g"
 QUANTILE = 1.96

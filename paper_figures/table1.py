@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import style
-from paper_figures.claims import NOT_TESTABLE, Claim, above
 from paper_figures.exploitability_curves import is_smoke, unless_smoke
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import mean_ci
+from repro.figures.claims import NOT_TESTABLE, Claim, above
 
 TITLE, GAME = "SD-CFR Table 1", "5-FHP"
 SHOWS = "disagreement of the two average strategies by depth"

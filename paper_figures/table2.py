@@ -10,13 +10,13 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from paper_figures import style
-from paper_figures.claims import HELD, NOT_TESTABLE, Claim, above, below
 from paper_figures.exploitability_curves import unless_smoke
-from paper_figures.frame import values
 from paper_figures.matches import QUANTILE, UNIT, draw_runs, errors, winnings
 from paper_figures.sweeps import Sweep, against
 from repro.config import NetworkConfig
 from repro.evaluation.statistics import Estimate, digits, mean_ci
+from repro.figures.claims import HELD, NOT_TESTABLE, Claim, above, below
+from repro.figures.frame import values
 from repro.games import Game, load
 from repro.networks.inputs import network_inputs
 from repro.networks.modules import Residual, parameter_count, value_network

@@ -15,13 +15,13 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
 from paper_figures import matches
-from paper_figures.claims import NOT_TESTABLE, Claim, above
 from paper_figures.exploitability_curves import unless_smoke
-from paper_figures.frame import curves
 from paper_figures.matches import QUANTILE
 from paper_figures.sweeps import Sweep, against
 from repro.evaluation.statistics import Estimate, digits, mean_ci
 from repro.evaluation.units import milli_units
+from repro.figures.claims import NOT_TESTABLE, Claim, above
+from repro.figures.frame import curves
 from repro.games import load
 
 TITLE, GAME = "D2CFR Table I", "Leduc, HNLH"

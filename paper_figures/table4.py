@@ -13,13 +13,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import devn_labels, devn_range
-from paper_figures.claims import Claim, above, all_of, within
 from paper_figures.devn_sweeps import FEW_LABELS, OF_LABELS
 from paper_figures.exploitability_curves import unless_smoke
-from paper_figures.frame import curves, swept
-from paper_figures.page import folded
 from paper_figures.sweeps import Sweep
 from repro.evaluation.statistics import Estimate, digits, mean_ci
+from repro.figures.claims import Claim, above, all_of, within
+from repro.figures.frame import curves, swept
+from repro.figures.page import folded
 
 TITLE, GAME = "DEVN Table 1", "turn and river subgames"
 SHOWS = "encoding error of buckets, in DCVN and DEVN; the range of counterfactual values"

@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures import devn_runs as devn
-from paper_figures.claims import Claim, below
 from paper_figures.devn_runs import DCVN, DEVN, Setting
 from paper_figures.devn_sweeps import sweeps
 from paper_figures.exploitability_curves import unless_smoke
 from repro.evaluation.statistics import mean_ci
+from repro.figures.claims import Claim, below
 
 TITLE, GAME = "DEVN Table 2 and Supplement Tables 1 to 5", "river and turn subgames"
 SHOWS = "bucketed training and validation losses, settings I to V"

@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 from paper_figures import devn_labels
 from paper_figures import devn_margin as margin
 from paper_figures import devn_runs as devn
-from paper_figures.claims import NOT_TESTABLE, Claim, below, within
 from paper_figures.devn_runs import DCVN, DEVN, Setting
 from paper_figures.devn_sweeps import DATA, LABELS, OWN_STEP, sweeps
 from paper_figures.exploitability_curves import unless_smoke
-from paper_figures.page import folded
 from paper_figures.table4 import MARGIN
 from repro.evaluation.statistics import digits, mean_ci
+from repro.figures.claims import NOT_TESTABLE, Claim, below, within
+from repro.figures.page import folded
 
 TITLE, GAME = "DEVN Table 3 and Supplement Table 6", "river and turn subgames"
 SHOWS = "unbucketed losses of DCVN and DEVN, settings I to VII"

@@ -26,7 +26,7 @@ from repro.common.arguments import Parser
 from repro.common.errors import told_of
 from repro.common.faults import faults_told
 from repro.common.stopping import stoppable
-from repro.stored.folders import check_filter
+from repro.tracking.folders import check_filter
 
 
 @stoppable("")

@@ -18,7 +18,7 @@ from repro.common.arguments import Parser
 from repro.common.errors import ReproError
 from repro.common.faults import faults_told
 from repro.common.stopping import CAN_BE_REPEATED, stoppable
-from repro.stored.folders import existing_folder, keys_in, refuse_output_dir
+from repro.tracking.folders import existing_folder, keys_in, refuse_output_dir
 
 
 @stoppable(CAN_BE_REPEATED)
@@ -69,10 +69,11 @@ def measure(keys: Sequence[str], overrides: Sequence[str], output: str, config_d
     Raises:
         ReproError: the request is at fault.
     """
-    from repro.jobs.launching import Command, prepare_output  # noqa: PLC0415  (imports torch, which takes seconds)
+    from repro.jobs.launching import Command  # noqa: PLC0415  (imports torch, which takes seconds)
     from repro.plans.planned import Run, union  # noqa: PLC0415
     from repro.plans.planning import measured_otherwise  # noqa: PLC0415
-    from repro.running.measuring import check_others  # noqa: PLC0415
+    from repro.stored.output import prepare_output  # noqa: PLC0415  (imports torch, which takes seconds)
+    from repro.stored.results import check_others  # noqa: PLC0415
     from repro.stored.trained import Trained  # noqa: PLC0415
 
     runs = []
@@ -105,7 +106,7 @@ def measure_file(path: Path, overrides: Sequence[str], output: str, config_dir: 
     from repro.config.checks import game_of  # noqa: PLC0415
     from repro.evaluation.base import Subject  # noqa: PLC0415
     from repro.plans.planning import measured_otherwise  # noqa: PLC0415
-    from repro.running.measuring import open_other  # noqa: PLC0415
+    from repro.stored.results import open_other  # noqa: PLC0415
     from repro.stored.trained import load_portable, readout_objects  # noqa: PLC0415
     from repro.tracking.progress import console  # noqa: PLC0415
 

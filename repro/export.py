@@ -4,7 +4,7 @@ A row is one number. Columns, in this order:
 
 - `key`, `game`, `algorithm`, `seed`, `state`; `commit`, that of the code that trained, several joined by a space;
 - one column per hyperparameter, named after it without a leading `algorithm.` and with underscores for dots (as in
-  figures' data, `paper_figures/frame.py`); null, which is no limit, is infinity in a column of numbers;
+  figures' data, `repro/figures/frame.py`); null, which is no limit, is infinity in a column of numbers;
 - `readout`, what was measured, or `training`; `evaluation`, by what, and `evaluation_key`, which tells apart
   evaluations of one name that measure something else (more boards, other opponents);
 - `metric`, `step` (iteration), `value`; in metrics of a strategy hands are numbers, the lowest is 0, and actions are
@@ -18,23 +18,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from paper_figures import frame
 from repro.common import tables
 from repro.common.arguments import Parser
 from repro.common.errors import ReproError
 from repro.common.faults import faults_told
 from repro.common.stopping import stoppable
-from repro.config.checks import TRAINING
+from repro.figures import frame
 from repro.stored import catalogue
 from repro.stored.catalogue import Entry
-from repro.stored.folders import check_filter
-from repro.tracking.rows import TrainingRows, stored_evaluations
+from repro.stored.results import measurements
+from repro.tracking.folders import check_filter
 
 _MEASURED = ("readout", "evaluation", "evaluation_key", *frame.MEASURED)
 
@@ -59,18 +58,6 @@ def _of_run(entry: Entry, hyperparameters: dict[str, Any]) -> pd.DataFrame:
     measured = pd.DataFrame(measurements(entry), columns=list(_MEASURED))
     settings = pd.DataFrame({**about, **named}, index=measured.index)
     return pd.concat([settings, measured], axis=1)
-
-
-def measurements(entry: Entry) -> Iterator[tuple[str, str, str, str, int, float]]:
-    """Every number that is stored of a training: read-out, evaluation, its key, metric, iteration, value."""
-    for step, metrics in TrainingRows(entry.folder).read().items():
-        for metric, value in metrics.items():
-            yield TRAINING, TRAINING, "", metric, step, value
-    for stored in stored_evaluations(entry.folder):
-        readout, evaluation = (str(stored.about[part]["name"]) for part in ("readout", "evaluation"))
-        for step, metrics in sorted(stored.rows.items()):
-            for metric, value in metrics.items():
-                yield readout, evaluation, stored.key, metric, step, value
 
 
 def run(words: Sequence[str], output: Path, to: Path, unfinished: bool) -> None:

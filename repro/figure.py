@@ -33,7 +33,7 @@ from repro.figures.targets import (
     Options,
     PlannedSweep,
     check_made_at,
-    check_scale,
+    check_options,
     check_target,
     targets,
 )
@@ -137,9 +137,10 @@ def _forced(runs: Sequence[Run], options: Options) -> Sequence[Run]:
 
 
 def _run(runs: Sequence[Run], sweeps: Sequence[PlannedSweep], options: Options) -> int:
-    from repro.jobs.launching import Command, prepare_output  # noqa: PLC0415
+    from repro.jobs.launching import Command  # noqa: PLC0415
     from repro.jobs.needs import check_here, lacking_a_gpu  # noqa: PLC0415
     from repro.plans.planned import stages, union  # noqa: PLC0415
+    from repro.stored.output import prepare_output  # noqa: PLC0415
 
     runs = _forced(runs, options)
     distinct = _batched(union(runs))
@@ -172,7 +173,7 @@ def _tell_reused(runs: Sequence[Run]) -> None:
 
 def _is_done(config: Config) -> bool:
     """Whether a training is finished and measured as asked."""
-    from repro.running.measuring import is_done  # noqa: PLC0415
+    from repro.stored.results import is_done  # noqa: PLC0415
 
     return is_done(config)
 
@@ -219,7 +220,7 @@ def _show(target: str, plan: Planned, data: pd.DataFrame, options: Options) -> N
     """Leave in MLflow what shows a target's runs together, and print links to it."""
     from mlflow.exceptions import MlflowException  # noqa: PLC0415  (MLflow takes seconds)
 
-    from repro.figures import shown  # noqa: PLC0415
+    from repro.shown import commands as shown  # noqa: PLC0415
     from repro.tracking.store import default_uri, open_store  # noqa: PLC0415
 
     try:
@@ -317,24 +318,9 @@ def main() -> int:
     return _answer(arguments, options)
 
 
-def check_options(options: Options) -> None:
-    """Refuse options that nothing can be made with.
-
-    Raises:
-        ReproError: a scale that does not exist, or too many runs at once.
-    """
-    from repro.config.jobs import MOST_AT_ONCE  # noqa: PLC0415  (imports Hydra, which --help does not need)
-
-    check_scale(options.scale)
-    if not 1 <= options.jobs <= MOST_AT_ONCE:
-        raise ReproError(f"--jobs is {options.jobs}; it must be from 1 to {MOST_AT_ONCE}.")
-    if options.seeds is not None and options.seeds < 1:
-        raise ReproError(f"--seeds is {options.seeds}; it must be at least 1.")
-
-
 def _answer(arguments: argparse.Namespace, options: Options) -> int:
     if arguments.targets == ["list"]:
-        from repro.figures.published import print_targets  # noqa: PLC0415
+        from repro.figures.listing import print_targets  # noqa: PLC0415
 
         print_targets()
         return 0
@@ -368,11 +354,17 @@ def _draw_alone(names: Sequence[str], options: Options, publishes: bool) -> int:
         ReproError: what to run was said, or a target cannot be drawn.
     """
     from repro.figures.drawing import draw_again, publish  # noqa: PLC0415  (as above)
+    from repro.report.readme import refresh_readme  # noqa: PLC0415  (as above)
 
     if options.seeds is not None or options.published:
         raise ReproError("--seeds and --published say which runs are made; --draw and --publish make none.")
     for target in names:
-        (publish if publishes else draw_again)(target, options)
+        if publishes:
+            publish(target, options)
+            refresh_readme()
+            print("README.md has its verdicts, too, in the table and in the picture")
+        else:
+            draw_again(target, options)
     return 0
 
 

@@ -31,7 +31,7 @@ from repro.games.one_card import OneCard
 from repro.inside.agent import Agent
 from repro.inside.strategies import Hands, Played, hands_at, infosets_of, played_at, read_hand
 from repro.inside.values import ActionValues, BoardValues, Loss, OneCardValues, board_losses
-from repro.stored.folders import PORTABLE
+from repro.tracking.folders import PORTABLE
 from repro.tracking.progress import console
 
 _PICTURES = (".png", ".pdf", ".svg")

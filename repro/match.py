@@ -28,8 +28,8 @@ from repro.games import Game, load
 from repro.inside.agent import no_player
 from repro.policies.network import Uniform
 from repro.policies.readout import Seat
-from repro.stored.folders import PORTABLE, full_key, is_of_a_run, run_folder
 from repro.stored.trained import FileReadout, Trained, load_portable
+from repro.tracking.folders import PORTABLE, full_key, is_of_a_run, run_folder
 from repro.tracking.progress import console
 
 BothSeats = Sequence[Seat]

@@ -30,7 +30,7 @@ from repro.inside.agent import Agent
 from repro.inside.strategies import hands_at, infosets_of, played_at
 from repro.inside.values import BoardValues, OneCardValues
 from repro.policies.base import Ensemble, HandStrategies
-from repro.stored.folders import PORTABLE
+from repro.tracking.folders import PORTABLE
 
 _MOST_SHOWN = 60
 """Hands that are shown one by one."""

@@ -20,7 +20,7 @@ from repro.common.arguments import Parser
 from repro.common.errors import ReproError
 from repro.common.faults import faults_told
 from repro.common.stopping import stoppable
-from repro.stored.folders import existing_folder
+from repro.tracking.folders import existing_folder
 
 
 def _number(option: str, text: str) -> float:
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
             f"--tolerance is {options.tolerance}; it must be above 0 and at most 1, a fraction of the pot."
         )
     existing_folder(options.output, options.key)
-    from repro.subgames.predicted import (  # noqa: PLC0415  (imports torch and more, which takes seconds)
+    from repro.inside.predicted import (  # noqa: PLC0415  (imports torch and more, which takes seconds)
         open_readout,
         predict,
         read_subgame,

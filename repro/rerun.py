@@ -15,7 +15,7 @@ from repro.common.arguments import Parser
 from repro.common.errors import ReproError
 from repro.common.faults import faults_told
 from repro.common.stopping import CAN_BE_REPEATED, stoppable
-from repro.stored.folders import existing_folder
+from repro.tracking.folders import existing_folder
 
 
 def _key(text: str, output: str) -> str:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")
 def _job(config: DictConfig) -> float | None:
-    """A run that a sweeper of Hydra's asks for; returns its headline metric (`repro.running.measuring.headline_value`).
+    """A run that a sweeper of Hydra's asks for; returns its headline metric (`repro.stored.results.headline_value`).
 
     Hydra's own questions, such as --cfg job, it answers itself.
 
@@ -48,13 +48,13 @@ def _job(config: DictConfig) -> float | None:
         _UnfinishedError: the run did not finish.
     """
     from repro.plans.planning import planned_job  # noqa: PLC0415
-    from repro.running.measuring import headline_value  # noqa: PLC0415  (imports torch, which takes seconds)
+    from repro.stored.results import headline_value  # noqa: PLC0415  (imports torch, which takes seconds)
 
     del config  # Composed without what a game wants by default (`repro.config.game_defaults`).
     job = HydraConfig.get()
     folders = [source.path for source in job.runtime.config_sources if source.provider == "command-line"]
     sweep = planned_job(list(job.overrides.task), *folders)
-    if run(sweep):
+    if _here(sweep):
         raise _UnfinishedError(f"the run {sweep.runs[0].key} did not finish.")
     return headline_value(sweep.runs[0].config)
 
@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
                 settings_of(where, options.config_dir)  # Refused as if it were to do the runs.
             return foresee(sweep)
-        return run(sweep) if where.is_here else _elsewhere(sweep, where, options.config_dir)
+        return _here(sweep) if where.is_here else _elsewhere(sweep, where, options.config_dir)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         print(f"error: {one_sentence(error)}", file=sys.stderr)
         return 2
@@ -170,6 +170,12 @@ def _ask_hydra() -> int:
 def _listed(group: str) -> str:
     """`${choices_of:GROUP}`, for the text of --help (conf/config.yaml), whose lines begin with 15 characters."""
     return textwrap.fill(", ".join(choices_of(group)), 105, subsequent_indent=15 * " ")
+
+
+def _here(sweep: Sweep) -> int:
+    from repro.jobs.sweeps import do_sweep  # noqa: PLC0415  (as above)
+
+    return do_sweep(sweep)
 
 
 @disk_faults_told()
@@ -222,29 +228,6 @@ def foresee(sweep: Sweep) -> int:
     if lacking := lacking_a_gpu(sweep.runs):
         print(lacking)
     return 0
-
-
-@disk_faults_told()
-def run(sweep: Sweep) -> int:
-    """Do the runs of a command line; returns the exit status."""
-    from repro.jobs.launching import Command, prepare_output  # noqa: PLC0415  (as above)
-    from repro.jobs.needs import check_here, check_needed  # noqa: PLC0415
-    from repro.plans.planned import stages  # noqa: PLC0415
-    from repro.plans.planning import check_scale  # noqa: PLC0415
-
-    check_scale(sweep)
-    check_here(sweep.runs)
-    check_needed(sweep.runs)
-    first = sweep.runs[0].config
-    output = prepare_output(first.output_dir)
-    launcher = [line for line in sweep.overrides if is_about_launching(line)]
-    command = Command(output, first.tracking_uri, launcher if sweep.multirun else None)
-    for note in sweep.notes:
-        print(note, file=sys.stderr)
-    status = command.do(stages(sweep.runs))
-    command.show(sweep.runs)
-    command.show_means(sweep.runs)
-    return status
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from repro.common.arguments import Parser
 from repro.common.errors import ReproError
 from repro.common.faults import faults_told
 from repro.common.stopping import stoppable
-from repro.stored.folders import check_filter
+from repro.tracking.folders import check_filter
 
 if TYPE_CHECKING:
     from repro.stored.catalogue import Entry

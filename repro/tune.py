@@ -10,7 +10,6 @@ end the best trial and the default are trained on fresh seeds, and the study's p
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -72,7 +71,7 @@ class Tuning:
     def compare(self) -> dict[str, list[Config]]:
         """Train the best trial and the default on fresh seeds; returns the trainings of each."""
         from repro.config.keys import training_key  # noqa: PLC0415
-        from repro.running.measuring import is_done  # noqa: PLC0415
+        from repro.stored.results import is_done  # noqa: PLC0415
         from repro.tuning.config import runs  # noqa: PLC0415
 
         best = self._study.best
@@ -99,7 +98,7 @@ class Tuning:
 
     def _lacks(self, config: Config) -> str:
         """Why a finished training cannot be compared; empty if it can, or is not finished."""
-        from repro.running.measuring import is_done  # noqa: PLC0415
+        from repro.stored.results import is_done  # noqa: PLC0415
         from repro.tuning.trials import value_of  # noqa: PLC0415
 
         try:
@@ -276,8 +275,9 @@ def _foresee(config: StudyConfig, default: Sequence[Config], config_dir: str | N
 
 def _tune(config: StudyConfig, default: Config, config_dir: str | None) -> int:
     from repro.config.checks import check_device  # noqa: PLC0415
-    from repro.jobs.launching import Command, prepare_output  # noqa: PLC0415
-    from repro.running.executing import COMMAND_PROCESS  # noqa: PLC0415
+    from repro.jobs.launching import Command  # noqa: PLC0415
+    from repro.running.lifetimes import COMMAND_PROCESS, this_process  # noqa: PLC0415
+    from repro.stored.output import prepare_output  # noqa: PLC0415
     from repro.tuning import page  # noqa: PLC0415
     from repro.tuning.study import folder_of, opened  # noqa: PLC0415
     from repro.tuning.tracked import TrackedTrials  # noqa: PLC0415
@@ -290,7 +290,7 @@ def _tune(config: StudyConfig, default: Config, config_dir: str | None) -> int:
         Command(output, config.tracking_uri, None)
         study.enqueue_default(default)
         environment = {name: os.environ[name] for name in os.environ if name.startswith("REPRO_")}
-        workers = Workers(config.jobs, environment | {COMMAND_PROCESS: f"{socket.gethostname()}:{os.getpid()}"})
+        workers = Workers(config.jobs, environment | {COMMAND_PROCESS: this_process()})
         tuning = Tuning(study, workers, TrackedTrials(study), config_dir)
         print(f"study {config.study}: {folder_of(config)}", flush=True)
         try:

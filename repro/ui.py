@@ -1,6 +1,6 @@
 """The MLflow UI: `python -m repro.ui [TARGET] [--scale SCALE]` starts it, and prints a link to a target's runs.
 
-What is to be seen in it commands leave there at their ends (`repro.figures.shown`).
+What is to be seen in it commands leave there at their ends (`repro.shown.commands`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from repro.common.arguments import Parser
 from repro.common.errors import ReproError
 from repro.common.faults import faults_told
 from repro.common.stopping import stoppable, stopped_by_signals
-from repro.figures.shown import DEFAULT_PORT, HOST, links_to, server_of
 from repro.figures.targets import SCALES, Options, check_scale, check_target
-from repro.stored.folders import DATABASE, run_folder
+from repro.shown.commands import DEFAULT_PORT, HOST, links_to, server_of
+from repro.tracking.folders import DATABASE, run_folder
 
 _SERVER = ("--workers", "1", "--uvicorn-opts", "--log-level warning")
 _ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
@@ -72,7 +72,7 @@ def _looked_up(target: str | None, options: Options, port: int) -> tuple[str, li
     Raises:
         ReproError: as `links_to`.
     """
-    from repro.tracking import views  # noqa: PLC0415
+    from repro.shown import views  # noqa: PLC0415
     from repro.tracking.store import default_uri, open_store  # noqa: PLC0415
 
     uri = default_uri(options.output)

@@ -18,8 +18,7 @@ from repro.common.arguments import Parser
 from repro.common.errors import ReproError
 from repro.common.faults import faults_told
 from repro.common.stopping import CAN_BE_REPEATED, stoppable
-from repro.figure import check_options
-from repro.figures.targets import SCALES, Options, check_target, targets
+from repro.figures.targets import SCALES, Options, check_options, check_target, targets
 
 
 @stoppable(CAN_BE_REPEATED)

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from paper_figures import claims as claims_of
 from paper_figures import devn_runs
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, Verdict, above, below, within
 from repro.evaluation.statistics import Estimate, difference, holm, mean_ci, p_value
+from repro.figures import claims as claims_of
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, Verdict, above, below, within
 
 VALUES = np.array([1.0, 3.0, 2.5, 4.0, 2.0])
 

@@ -23,9 +23,9 @@ from repro.jobs import cluster
 from repro.jobs.cluster import Worker
 from repro.jobs.launching import Command
 from repro.plans.planning import plan
-from repro.running.executing import write_plan
-from repro.running.measuring import is_done
+from repro.running.plan_file import write_plan
 from repro.running.saving import Checkpoints
+from repro.stored.results import is_done
 from repro.tracking import checkpoints
 from repro.tracking import record as records
 from tests.helpers.commands import SMALL, call, call_here, executed, folder_of, key_of, planned, results, tracked

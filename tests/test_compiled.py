@@ -7,7 +7,7 @@ from pathlib import Path
 import numba
 import pytest
 
-from repro.engine.compiled import compiled
+from repro.common.compiled import compiled
 
 
 def twice(x):

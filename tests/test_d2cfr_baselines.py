@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from paper_figures import d2cfr_baselines as module
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from paper_figures.d2cfr_baselines import BY_KEY, PLAYERS, Player
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from tests.helpers.figures import cells, verdicts
 
 STEPS = (10, 20)

@@ -10,12 +10,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from paper_figures import d2cfr_choices, d2cfr_curves, figure6, figure7, figure8, figure9, frame, table3
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
+from paper_figures import d2cfr_choices, d2cfr_curves, figure6, figure7, figure8, figure9, table3
 from paper_figures.d2cfr_ablation import lower_loss
 from repro.config.keys import training_key
 from repro.evaluation.measures import Exploitability
 from repro.evaluation.statistics import difference
+from repro.figures import frame
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from repro.figures.targets import module_of
 from tests.helpers import figures
 from tests.helpers.commands import configs

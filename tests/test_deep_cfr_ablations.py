@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from paper_figures import deep_cfr_ablations as module
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from repro.plans.planning import plan
 from tests.helpers.figures import cells, number, rows, verdicts
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from repro.engine.compiled import Array
+from repro.common.compiled import Array
 from repro.subgames.depth_limited import CheckedDown, DepthLimitedSolver, Leaves, Rivers, Solved
 from repro.subgames.kernels import BEST, MEAN, Part, Rule
 from repro.subgames.plain import PlainSolver

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from paper_figures import devn_buckets as page
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE
 from tests.helpers.devn import expect, judged
 from tests.helpers.figures import cells, number
 

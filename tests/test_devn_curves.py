@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from paper_figures import devn_online, devn_samples, devn_steps
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from paper_figures.devn_sweeps import SETTINGS
 from repro.config.schema import Config
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from repro.subgames.encoded import Batch
 from repro.subgames.fresh import Pool
 from tests.helpers.commands import configs

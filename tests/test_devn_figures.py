@@ -10,12 +10,12 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 
 from paper_figures import devn_samples, devn_steps, figure10, figure11, table5, table6
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from paper_figures.devn_runs import AT, BUCKETED, UNABSTRACTED, all_above
 from paper_figures.devn_sweeps import DATA, FRESH, FRESH_SEEDS, OWN_STEP, SETTINGS
 from repro.config.keys import training_key
 from repro.config.schema import Config
 from repro.evaluation.statistics import mean_ci
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from repro.plans.planned import stages
 from repro.plans.planning import plan
 from tests.helpers.commands import configs

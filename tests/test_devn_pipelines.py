@@ -10,7 +10,7 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 
 from paper_figures import devn_pipelines as page
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from tests.helpers.devn import BY_WAY, expect, judged, of_seed
 from tests.helpers.figures import number
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from paper_figures import devn_range as module
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE
 from tests.helpers.figures import cells, number, verdicts
 
 

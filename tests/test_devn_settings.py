@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from paper_figures import devn_settings as page
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from paper_figures.sweeps import Sweep
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from tests.helpers.devn import BY_WAY, expect, judged, of_seed
 from tests.helpers.figures import cells, number
 

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from paper_figures import devn_turns, figure13
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE
 from repro.config.keys import training_key
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE
 from tests.helpers.commands import configs
 from tests.helpers.devn import expect, judged
 from tests.helpers.figures import cells, number

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlflow import MlflowClient
 
+from repro.common.compiled import Array
 from repro.common.errors import ReproError
 from repro.config import Config, ReadoutConfig
-from repro.engine.compiled import Array
 from repro.plans.planning import plan
 from repro.subgames import buckets, dataset
 from repro.subgames.buckets import K_MEANS, K_MEDIANS, BucketRecipe, cluster_centres, distribution, find, nearest

@@ -22,10 +22,10 @@ from repro.games import load
 from repro.plans.planning import plan
 from repro.running import training
 from repro.running.executing import execute
-from repro.running.measuring import evaluated_with, evaluation_rows, evaluation_seconds
-from repro.stored.folders import run_folder
+from repro.stored.results import evaluated_with, evaluation_rows, evaluation_seconds
 from repro.tracking import provenance
 from repro.tracking import record as records
+from repro.tracking.folders import run_folder
 from tests.helpers.commands import SMALL, call_here, executed, key_of, planned, results, tracked
 
 HOLDEM = (

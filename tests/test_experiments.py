@@ -16,10 +16,10 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from paper_figures.sweeps import Sweep, against
-from repro.comparing.agreement import other_settings
 from repro.config.composed import CONF
 from repro.config.jobs import is_about_launching
 from repro.config.keys import hyperparameters, training_config, training_key
+from repro.figures.agreement import other_settings
 from repro.figures.published import command_of, published
 from repro.figures.targets import Options, plan_target
 from repro.plans.planned import Run, curve_name, name_of, titled_together

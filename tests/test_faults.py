@@ -24,9 +24,9 @@ from repro.plans.planned import Run
 from repro.running import executing, training
 from repro.running.one_seed import Seed
 from repro.stored import leftovers
-from repro.stored.folders import run_folder
 from repro.tracking import mlflow_runs, store
 from repro.tracking import record as records
+from repro.tracking.folders import run_folder
 from repro.tracking.rows import TrainingRows
 from tests.helpers.cases import usually_first
 from tests.helpers.commands import SMALL, in_a_child, planned, results, tracked

@@ -12,7 +12,7 @@ import pytest
 from matplotlib.lines import Line2D
 
 from paper_figures import fhp_fits as module
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from repro.figures.targets import ROOT
 from repro.games.isomorphism import canonical_boards
 from tests.helpers.figures import cells, number, rows, verdicts

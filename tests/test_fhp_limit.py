@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from paper_figures import fhp_limit as module
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE
 from tests.helpers.figures import cells, number, rows, verdicts
 
 LINES = {"player 0": 3.0, "player 1 raise call -": 9.0, "player 0 raise call - call raise": 5.0}

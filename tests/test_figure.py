@@ -13,17 +13,17 @@ import pandas as pd
 import pytest
 import torch
 
-from paper_figures import frame
 from repro import figure
 from repro.common.errors import ReproError
 from repro.config.keys import hyperparameters, training_key
 from repro.config.schema import Config
-from repro.figures import collecting
+from repro.figures import collecting, frame
 from repro.figures.collecting import deviations
 from repro.figures.growing import Planned
 from repro.figures.targets import Options, PlannedSweep, module_of, plan_target
 from repro.jobs import launching, needs
 from repro.plans.planned import Run, union
+from repro.stored.output import check_output
 from tests.helpers.commands import call, configs
 from tests.test_table4 import table4_data
 
@@ -354,8 +354,8 @@ def test_faulty_requests_of_a_sweep(done, monkeypatch, capsys, tmp_path, argumen
 @pytest.mark.parametrize("name", ["/dev/null/x", "a" * 300])
 def test_a_plan_refuses_a_folder_that_cannot_be(name, tmp_path):
     with pytest.raises(ReproError, match="it must be a folder that can be written"):
-        launching.check_output(tmp_path / name)
-    launching.check_output(tmp_path / "deep" / "er")
+        check_output(tmp_path / name)
+    check_output(tmp_path / "deep" / "er")
     assert not list(tmp_path.iterdir())
 
 

@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from paper_figures import claims as claims_of
-from paper_figures import figure1, frame, page
+from paper_figures import figure1
 from paper_figures.exploitability_curves import exploitability, points
 from repro.common.errors import ReproError
 from repro.evaluation.statistics import Estimate, bands, mean_ci
+from repro.figures import claims as claims_of
+from repro.figures import frame, page
 from tests.helpers.commands import configs
 from tests.helpers.figures import cells, verdicts
 
@@ -173,7 +174,7 @@ def test_one_seed_has_no_interval(tmp_path):
 
 
 def test_the_page_is_filled_in_and_its_prose_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(page, "HERE", tmp_path)
+    monkeypatch.setattr(page, "PAGES", tmp_path)
     folder = tmp_path / "results" / "figure1-laptop"
     folder.mkdir(parents=True)
     data = made_up(seeds=2, iterations=150)

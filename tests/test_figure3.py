@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from paper_figures import claims as claims_of
 from paper_figures import figure3
 from paper_figures.exploitability_curves import gap, points, relative_gap
 from repro.config.keys import hyperparameters
 from repro.evaluation.statistics import contrast, difference, mean_ci
+from repro.figures import claims as claims_of
 from repro.figures.collecting import deviations
 from tests.helpers.commands import configs
 from tests.helpers.figures import verdicts

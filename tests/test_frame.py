@@ -9,9 +9,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from paper_figures import frame
+from repro.figures import frame
+from repro.figures.published import RESULTS
 
-RESULTS = sorted(Path(frame.__file__).parent.glob("results/*/data.csv.gz"))
+FILES = sorted(RESULTS.glob("*/data.csv.gz"))
 
 
 def sweep(name: str, key: str, given: list[Any], **fixed: Any) -> list[dict[str, Any]]:
@@ -179,7 +180,7 @@ def test_values_are_sorted_and_whole_numbers_int():
 # -- what is committed -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", RESULTS, ids=[path.parent.name for path in RESULTS])
+@pytest.mark.parametrize("path", FILES, ids=[path.parent.name for path in FILES])
 def test_published_data_has_one_run_per_seed_and_setting(path: Path):
     data = frame.read(path)
     assert tuple(data.columns[: len(frame.LEADING)]) == frame.LEADING

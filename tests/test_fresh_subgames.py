@@ -17,7 +17,6 @@ from repro.common.errors import ReproError
 from repro.config import Config, NetworkConfig, ReadoutConfig
 from repro.config.keys import training_key
 from repro.plans.planning import plan
-from repro.stored.folders import run_folder
 from repro.stored.trained import snapshots_of
 from repro.subgames import buckets, dataset, fresh
 from repro.subgames.dataset import Dataset, SubgameSamples
@@ -29,6 +28,7 @@ from repro.subgames.sampling import random_subgame
 from repro.subgames.solver import SolverConfig, solve_subgame
 from repro.subgames.subgames import Deck, Subgames
 from repro.tracking import record as records
+from repro.tracking.folders import run_folder
 from tests.helpers.commands import executed, key_of, results
 from tests.helpers.training import config_of, fitted, measured, straight_and_resumed
 

@@ -13,12 +13,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from paper_figures import frame, page
 from repro import figure
 from repro.common.errors import ReproError
-from repro.comparing import agreement
 from repro.config.keys import measurements_key, training_key
-from repro.figures import collecting, drawing, growing
+from repro.figures import agreement, collecting, drawing, frame, growing, page
 from repro.figures.targets import Options, PlannedSweep, module_of, plan_target
 from repro.plans.planned import Run, with_needed
 from tests.helpers.commands import call, configs
@@ -97,7 +95,7 @@ def test_what_is_made_only_if_asked_for_is_not_made_because_a_part_of_it_is_publ
 
 
 def test_what_was_asked_for_stays_where_it_is_done(tmp_path, monkeypatch):
-    monkeypatch.setattr("repro.running.measuring.is_done", lambda config: config.algorithm.name == "solved_subgames")
+    monkeypatch.setattr("repro.stored.results.is_done", lambda config: config.algorithm.name == "solved_subgames")
     names = {sweep.name for sweep in growing.planned("figure13", Options("laptop", tmp_path, 1, "cpu", False)).sweeps}
     assert names == {"data", "networks", "reference", "met_data", "sharp_data"}
 

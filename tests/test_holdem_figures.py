@@ -11,10 +11,10 @@ import pytest
 from matplotlib.axes import Axes
 
 from paper_figures import fhp_curves, figure2, figure4, figure5, table1, table2
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
-from paper_figures.frame import swept_columns
 from repro.config.keys import hyperparameters
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from repro.figures.collecting import deviations
+from repro.figures.frame import swept_columns
 from repro.games import load
 from tests.helpers.commands import configs
 from tests.helpers.figures import cells, number, rows, verdicts

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import nn
 
-from paper_figures import claims as claims_of
 from paper_figures import kuhn
 from repro.algorithms.kuhn_post import KuhnPost, KuhnPostConfig
 from repro.common.errors import ReproError
@@ -19,6 +18,7 @@ from repro.config import ReadoutConfig
 from repro.engine.sampling import SamplingEngine
 from repro.evaluation import expected_value, nash_conv
 from repro.evaluation.measures import Strategy, strategy_metric
+from repro.figures import claims as claims_of
 from repro.games import load
 from repro.plans.planning import plan
 from repro.policies import TabularPolicy, random_policy, uniform

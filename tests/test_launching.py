@@ -21,8 +21,8 @@ from repro.jobs.launching import Command
 from repro.plans.planned import Run
 from repro.plans.planning import plan
 from repro.running.executing import execute, without_force
-from repro.running.measuring import is_done
 from repro.stored import leftovers
+from repro.stored.results import is_done
 from repro.stored.trained import Trained
 from repro.tracking import record as records
 from repro.tracking.progress import Job

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from repro.common import durable
-from repro.jobs.launching import Command, prepare_output
+from repro.jobs.launching import Command
 from repro.stored import leftovers
+from repro.stored.output import prepare_output
 from repro.tracking import record as records
 from repro.tracking.store import default_uri, open_store
 from tests.helpers.commands import SMALL, executed, killed_after, only_folder, planned, tracked

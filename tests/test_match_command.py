@@ -11,8 +11,8 @@ from repro.games import load
 from repro.games.betting import CALL, FOLD, RAISE
 from repro.policies import random_policy, save_strategy, uniform
 from repro.running.executing import execute
-from repro.stored.folders import PORTABLE, run_folder
 from repro.tracking import record as records
+from repro.tracking.folders import PORTABLE, run_folder
 from tests.helpers.commands import SMALL, executed, key_of, planned
 from tests.helpers.deep_cfr import portable_model
 from tests.helpers.draws import seeded

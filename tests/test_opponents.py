@@ -23,9 +23,9 @@ from repro.policies.snapshot import Snapshot
 from repro.running import training
 from repro.running.executing import execute
 from repro.stored import trained
-from repro.stored.folders import run_folder
 from repro.stored.trained import Trained
 from repro.tracking import record as records
+from repro.tracking.folders import run_folder
 from tests.helpers.commands import SMALL, configs, key_of, planned, results
 
 CFR = ("game=kuhn", "algorithm=cfr", "algorithm.iterations=30", "algorithm.snapshot_every=5", "evaluation=costs")

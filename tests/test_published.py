@@ -13,25 +13,13 @@ from typing import Any
 import pytest
 import yaml
 
-from paper_figures import page
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, Verdict, after_holm
 from repro.common.errors import ReproError
-from repro.figures import drawing
-from repro.figures import published as published_module
-from repro.figures.published import (
-    README,
-    RESULTS,
-    SOURCES,
-    VERDICTS_PICTURE,
-    Result,
-    command_of,
-    minutes_in_words,
-    print_targets,
-    published,
-    readme_table,
-    with_table,
-)
+from repro.figures import drawing, page
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, Verdict, after_holm
+from repro.figures.listing import print_targets
+from repro.figures.published import RESULTS, SOURCES, Result, command_of, minutes_in_words, published
 from repro.figures.targets import ROOT, Options, _order, module_of, targets
+from repro.report.readme import README, VERDICTS_PICTURE, readme_table, with_table
 from repro.report.verdicts import drawn, kind
 
 EVERY = published()
@@ -117,7 +105,7 @@ def test_a_finding_is_of_the_most_advanced_scale(target):
     if target.results:
         picture = re.search(r"<!-- end finding -->\n\n!\[[^]]*\]\(([^)]+)\)", text)
         assert picture
-        assert page.HERE / picture.group(1) == target.results[0].picture
+        assert page.PAGES / picture.group(1) == target.results[0].picture
 
 
 @pytest.mark.parametrize("target", [target for target in EVERY if target.results], ids=lambda target: target.name)
@@ -149,7 +137,7 @@ def test_intervals_in_the_readme_are_published():
      "text before\n\n<!-- finding -->\n**Not run yet**: A.\n<!-- end finding -->\n"],
 )  # fmt: skip
 def test_a_page_that_opens_otherwise_is_refused(tmp_path, monkeypatch, opening):
-    monkeypatch.setattr(page, "HERE", tmp_path)
+    monkeypatch.setattr(page, "PAGES", tmp_path)
     (tmp_path / "figure1.md").write_text(f"# Title\n\n{opening}\ntext\n")
     with pytest.raises(ReproError, match=r"figure1\.md"):
         page.finding("figure1")
@@ -194,7 +182,7 @@ def test_minutes_of_evaluations_are_told_where_all_are_known(tmp_path, monkeypat
     assert page.evaluation_minutes([one, one, other]) == 5, "the same evaluations of the same runs are made once"
     assert page.evaluation_minutes([one, {**other, "evaluation_seconds": [1.0, None]}]) is None
     assert page.evaluation_minutes([one, {"wall_seconds": [1.0]}]) is None
-    monkeypatch.setattr(page, "HERE", tmp_path)
+    monkeypatch.setattr(page, "PAGES", tmp_path)
     usage = "    make figure1  # laptop scale"
     told = f"{usage}; trainings took 2 minutes, one after another, evaluations 5"
     by_processor = [{**sweep, "cpu_seconds": [60.0, 60.0]} for sweep in (one, other)]
@@ -206,7 +194,7 @@ def test_minutes_of_evaluations_are_told_where_all_are_known(tmp_path, monkeypat
 
 
 def test_a_newly_published_scale_is_the_picture_on_top(tmp_path, monkeypatch):
-    monkeypatch.setattr(page, "HERE", tmp_path)
+    monkeypatch.setattr(page, "PAGES", tmp_path)
     opening = "# Title\n\n<!-- finding -->\n**Not run yet**: A.\n<!-- end finding -->\n\n"
     (tmp_path / "figure1.md").write_text(f"{opening}text\n")
     (tmp_path / "results" / "figure1-laptop").mkdir(parents=True)
@@ -229,8 +217,7 @@ def test_what_is_drawn_from_published_data_is_published_with_these(tmp_path, mon
     before = {name: (results / name).read_bytes() for name in ("data.csv.gz", "provenance.json")}
     monkeypatch.setattr(drawing, "results_of", lambda target, scale: results)
     monkeypatch.setattr(drawing, "ROOT", tmp_path)
-    monkeypatch.setattr(page, "HERE", pages)
-    monkeypatch.setattr(published_module, "refresh_readme", lambda: None)
+    monkeypatch.setattr(page, "PAGES", pages)
     options = Options("laptop", tmp_path / "outputs", 1, "cpu", False)
     drawing.draw_again(target, options)
     drawing.publish(target, options)
@@ -287,7 +274,7 @@ def test_other_targets_data_are_named_where_a_picture_has_them():
                 module.beside(result.scale) if hasattr(module, "beside") else []
             )
             for part in beside:
-                folder = published_module.RESULTS / part["results"]
+                folder = RESULTS / part["results"]
                 assert part["data_sha256"] == hashlib.sha256((folder / "data.csv.gz").read_bytes()).hexdigest()
                 made = json.loads((folder / "provenance.json").read_text())["sweeps"]
                 assert part["git_commit"] == sorted({commit for sweep in made for commit in sweep["git_commit"]})
@@ -411,7 +398,7 @@ def test_a_readme_without_a_place_for_the_table_is_refused():
 
 
 def test_damaged_files_are_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(published_module, "RESULTS", tmp_path)
+    monkeypatch.setattr("repro.figures.published.RESULTS", tmp_path)
     (tmp_path / "figure1-laptop").mkdir()
     (tmp_path / "figure1-laptop" / "claims.json").write_text("[{}]")
     with pytest.raises(ReproError, match="figure1-laptop holds no verdicts that can be read"):

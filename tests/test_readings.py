@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from repro.common.compiled import Array
 from repro.common.errors import ReproError
-from repro.engine.compiled import Array
 from repro.plans.planning import plan
 from repro.subgames import buckets, dataset
 from repro.subgames.encoding import CFV, EV

@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paper_figures import frame
-from repro.figures.published import RESULTS, Target, cost_in_words, published, readme_table
+from repro.figures import frame
+from repro.figures.published import RESULTS, Target, cost_in_words, published
 from repro.figures.targets import ROOT
 from repro.report import page as report
 from repro.report.__main__ import main, write
 from repro.report.curves import curves_of, thinned
+from repro.report.readme import readme_table
 
 FEW = ("figure6", "figure2", "table5", "fhp_fits")
 

@@ -17,16 +17,16 @@ from repro.config.keys import training_config
 from repro.figures.collecting import provenance_of
 from repro.figures.published import RESULTS
 from repro.figures.targets import PlannedSweep
+from repro.inside import predicted
 from repro.jobs import launching
 from repro.policies import load_strategy
-from repro.stored.folders import PORTABLE, run_folder
 from repro.stored.trained import Trained
-from repro.subgames import predicted
 from repro.subgames.config import folder_of as subgames_of
 from repro.subgames.data import SubgameData
 from repro.subgames.subgames import Subgame
 from repro.tracking import provenance, staleness
 from repro.tracking import record as records
+from repro.tracking.folders import PORTABLE, run_folder
 from repro.tracking.mlflow_runs import RERUN_TAG
 from tests.helpers.commands import SMALL, executed, key_of, planned, results, tracked
 

@@ -20,7 +20,7 @@ from repro.evaluation import nash_conv
 from repro.games import load
 from repro.plans.planning import plan
 from repro.policies import load_strategy
-from repro.running import executing
+from repro.running import executing, lifetimes
 from repro.running.measuring import Measuring
 from repro.running.one_seed import Seed
 from repro.stored.trained import Trained, load_portable
@@ -185,7 +185,7 @@ def test_a_killed_command_takes_its_workers_along(tmp_path):
         time.sleep(0.05)
     process.kill()
     process.wait()
-    time.sleep(executing.LOOK_EVERY_SECONDS + 2)
+    time.sleep(lifetimes.LOOK_EVERY_SECONDS + 2)
     before = records.read(folder).iteration
     time.sleep(1)
     assert records.read(folder).iteration == before, "no worker is left that goes on"

@@ -22,10 +22,10 @@ from repro.comparing.differences import equal_digits
 from repro.estimates import likeness, outlook
 from repro.plans.planned import Run, labels, title_of
 from repro.plans.planning import plan
-from repro.running.measuring import evaluation_seconds
 from repro.stored import catalogue
-from repro.stored.folders import full_key, run_folder
+from repro.stored.results import evaluation_seconds
 from repro.tracking import record as records
+from repro.tracking.folders import full_key, run_folder
 from repro.tracking.rows import stored_evaluations
 from tests.helpers.commands import SMALL, command, configs, executed, key_of, killed_after, planned
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from paper_figures import page
 from repro import verify
+from repro.figures import page
 from repro.tracking import provenance, staleness
 from repro.tracking.repetition import Repetition
 from repro.tracking.staleness import LINE, closure
@@ -114,10 +114,12 @@ def test_comments_docstrings_and_layout_are_no_code(history):
 
 def test_a_file_that_was_moved_is_what_it_was(history):
     long = "".join(f"x{n} = {n}\n" for n in range(20))
-    made = history.commit(late=f"{long}x = 1\n", used="from repro import late\nimport repro.late\nimport os\na = 1\n")
+    made = history.commit(
+        late=f"{long}x = 1\n", used="from repro import late\nimport repro.late\nimport os\na = 'repro.late'\n"
+    )
     sweep = {"git_commit": [made]}
     history.move("late", "deep/late")
-    history.write(used="import os\nimport repro.deep.late\nfrom repro.deep import late\na = 1\n")
+    history.write(used="import os\nimport repro.deep.late\nfrom repro.deep import late\na = 'repro.deep.late'\n")
     assert "repro/deep/late.py" in closure(["repro.train"])
     history.write(train=TRAIN.replace("repro.late", "repro.deep.late"))
     assert changed(sweep) == []

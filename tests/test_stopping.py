@@ -25,7 +25,8 @@ from repro.common import stopping
 from repro.config.checks import _loaded, game_for_checks
 from repro.evaluation.measures import Exploitability
 from repro.plans.planned import Run
-from repro.running import executing
+from repro.running import lifetimes, workers
+from repro.running.plan_file import write_plan
 from repro.running.saving import Checkpoints
 from repro.stored import leftovers
 from repro.tracking import provenance
@@ -168,14 +169,14 @@ def test_a_command_that_is_to_outlive_its_terminal_does():
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
     """This process as the worker of a launcher, with a command that is alive: does a run, and returns its state."""
-    monkeypatch.setenv(executing.COMMAND_PROCESS, f"{socket.gethostname()}:{os.getppid()}")
+    monkeypatch.setenv(lifetimes.COMMAND_PROCESS, f"{socket.gethostname()}:{os.getppid()}")
     monkeypatch.setenv(records.INVOCATION, "this command")
-    monkeypatch.setattr(executing, "_interrupted", -math.inf)
+    monkeypatch.setattr(workers, "_interrupted", -math.inf)
 
     def do(*overrides: str) -> str:
         plan = tmp_path / "plan.json"
-        executing.write_plan([planned_in(tmp_path, *overrides)], plan)
-        return executing.launched(DictConfig({"plan": str(plan), "number": 0}))
+        write_plan([planned_in(tmp_path, *overrides)], plan)
+        return workers.launched(DictConfig({"plan": str(plan), "number": 0}))
 
     return do
 
@@ -227,21 +228,21 @@ def test_a_worker_that_is_stopped_closes_its_run(worker, tmp_path, monkeypatch, 
 
 def test_a_worker_that_was_stopped_begins_no_other_run_soon(worker, tmp_path, monkeypatch):
     started = time.monotonic()
-    monkeypatch.setattr(executing, "_interrupted", started)
-    monkeypatch.setattr(executing, "_PAUSE_SECONDS", 3600)
+    monkeypatch.setattr(workers, "_interrupted", started)
+    monkeypatch.setattr(workers, "_PAUSE_SECONDS", 3600)
     with monkeypatch.context() as patched:
         # While it waits, so that what a busy machine takes until then does not matter.
         patched.setattr(time, "sleep", lambda _: os.kill(os.getpid(), signal.SIGTERM))
         assert worker() == records.WAITING
     assert not (tmp_path / "runs").exists()
-    assert executing._interrupted > started
-    monkeypatch.setattr(executing, "_PAUSE_SECONDS", 0.5)
+    assert workers._interrupted > started
+    monkeypatch.setattr(workers, "_PAUSE_SECONDS", 0.5)
     assert worker() == records.FINISHED, "the command was not stopped"
 
 
 def test_what_takes_seconds_is_done_before_the_fork(tmp_path):
     (config,) = planned_in(tmp_path).configs
-    executing._prepare_forks(config)
+    workers._prepare_forks(config)
     assert "mlflow.store.tracking.sqlalchemy_store" in sys.modules
     before = provenance.code.cache_info().misses, _loaded.cache_info().misses
     provenance.code()
@@ -276,7 +277,7 @@ def test_a_sweep_is_closed(tmp_path, number, of_all):
     assert len(re.findall(r"the checkpoint of iteration \d+ of 3000 is kept", told.replace("\n", " "))) == 2, told
     assert {run.info.status for run in tracked(tmp_path)[1]} == {"KILLED"}
     assert not list((tmp_path / "commands").iterdir())
-    time.sleep(2 * executing.LOOK_EVERY_SECONDS + 1)
+    time.sleep(2 * lifetimes.LOOK_EVERY_SECONDS + 1)
     for folder in folders:
         with leftovers._if_free(folder) as free:
             assert free, "no process is left"
@@ -286,7 +287,7 @@ def test_a_sweep_is_closed(tmp_path, number, of_all):
 @pytest.mark.exhaustive
 def test_a_run_on_a_gpu_has_a_process_that_is_not_forked(worker, tmp_path, monkeypatch):
     """Here on the CPU, and only that it can be done."""
-    monkeypatch.setattr(executing, "get_context", lambda _: multiprocessing.get_context("spawn"))
+    monkeypatch.setattr(workers, "get_context", lambda _: multiprocessing.get_context("spawn"))
     assert worker() == records.FINISHED
 
 

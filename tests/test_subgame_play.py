@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from paper_figures import figure13, leaves_played
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE
 from repro.common.errors import ReproError
 from repro.config import Config, NetworkConfig, ReadoutConfig
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE
 from repro.plans.planning import plan
 from repro.subgames import buckets
 from repro.subgames.dataset import SubgameSamples

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from phevaluator import evaluate_cards  # type: ignore[import-untyped,attr-defined,unused-ignore]
 
 from repro.algorithms.tabular import VARIANTS, TabularCFRConfig
+from repro.common.compiled import Array
 from repro.common.errors import ReproError
-from repro.engine.compiled import Array
 from repro.subgames.kernels import BEST
 from repro.subgames.plain import PlainSolver
 from repro.subgames.sampling import mean_strength, random_range, random_subgame

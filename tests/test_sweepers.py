@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from repro.running.measuring import headline_value
+from repro.stored.results import headline_value
 from tests.helpers.commands import SMALL, command, configs, executed, planned
 
 

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from paper_figures import table4
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from repro.evaluation.statistics import mean_ci
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from repro.subgames.readings import READINGS
 from tests.helpers.devn import labels
 from tests.helpers.figures import cells, number, verdicts

@@ -27,8 +27,8 @@ from repro.common.errors import ReproError
 from repro.config.keys import training_key
 from repro.evaluation.statistics import mean_ci
 from repro.figures.targets import ROOT
-from repro.stored.folders import run_folder
 from repro.tracking import record as records
+from repro.tracking.folders import run_folder
 from repro.tuning import page, trials
 from repro.tuning.config import BudgetConfig, ObjectiveConfig, Parameter, parameters, read, runs
 from repro.tuning.tracked import TRIAL_TAG

@@ -21,7 +21,7 @@ from repro import ui
 from repro.figures.targets import Options
 from repro.jobs.launching import Command
 from repro.plans.planning import plan
-from repro.tracking import views
+from repro.shown import views
 from repro.tracking.store import default_uri, open_store
 from tests.browser_fixture import browser  # noqa: F401
 from tests.helpers.cases import usually_first

@@ -21,7 +21,6 @@ from repro.games.isomorphism import Coding
 from repro.jobs.needs import check_needed
 from repro.plans.planning import plan
 from repro.policies.snapshot import Snapshot
-from repro.stored.folders import run_folder
 from repro.stored.trained import Trained, snapshots_of
 from repro.subgames import buckets, dataset
 from repro.subgames.data import SubgameData, validation_data
@@ -38,6 +37,7 @@ from repro.subgames.networks import (
 )
 from repro.subgames.subgames import STACK, Deck, Subgames, matchups
 from repro.tracking import record as records
+from repro.tracking.folders import run_folder
 from tests.helpers.commands import executed, key_of, planned, results
 from tests.helpers.training import config_of, fitted, measured, readouts_of, straight_and_resumed
 

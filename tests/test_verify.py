@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from paper_figures import claims as claims_of
-from paper_figures import exploitability_curves, frame, page
+from paper_figures import exploitability_curves
 from repro import verify
 from repro.common.errors import ReproError
-from repro.comparing import agreement, shortening, verifying
-from repro.comparing.agreement import DIFFERS, OPEN, OUTSIDE, ROUNDING, SAME, WITHIN, compared
+from repro.comparing import shortening, verifying
 from repro.comparing.shortening import Request, shortened
-from repro.figures import collecting, drawing
+from repro.figures import agreement, collecting, drawing, frame, page
+from repro.figures import claims as claims_of
+from repro.figures.agreement import DIFFERS, OPEN, OUTSIDE, ROUNDING, SAME, WITHIN, compared
 from repro.figures.targets import ROOT, Options, PlannedSweep, plan_target
 from repro.tracking import provenance, staleness
 from repro.tracking.repetition import Repetition

@@ -11,17 +11,17 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
-from paper_figures import frame
 from repro import ui
 from repro.common.errors import ReproError
 from repro.evaluation.statistics import mean_ci
-from repro.figures import shown
+from repro.figures import frame
 from repro.figures.targets import Options, plan_target
 from repro.jobs.launching import Command
 from repro.plans.planned import stages
 from repro.plans.planning import plan
+from repro.shown import commands as shown
+from repro.shown import figures, means, views
 from repro.stored.trained import folder_of
-from repro.tracking import figures, means, views
 from repro.tracking import record as records
 from repro.tracking.store import default_uri, open_store
 from tests.helpers.commands import executed, planned, tracked
@@ -330,7 +330,7 @@ def test_there_are_no_means_of_one_seed_nor_of_runs_that_are_not_finished(tmp_pa
     one_seed = plan([*overrides, "seed=0"], multirun=True).runs
     assert means.groups(one_seed) == []
     # A run alone is not slowed down.
-    monkeypatch.setattr(ui, "show_means", lambda *_: pytest.fail("there is nothing to average"))
+    monkeypatch.setattr(shown, "show_means", lambda *_: pytest.fail("there is nothing to average"))
     command.show_means(one_seed)
     command.show_means(every[:1])
 

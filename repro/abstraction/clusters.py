@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.engine.compiled import Floats
+from repro.common.compiled import Floats
 
 _MOST_AT_ONCE = 512
 """Clusters of one k-means: more are found in two steps, clusters of clusters."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from repro.engine.compiled import Array, compiled
+from repro.common.compiled import Array, compiled
 
 
 class Hands(NamedTuple):

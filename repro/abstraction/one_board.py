@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from repro.abstraction.clusters import cluster_labels
+from repro.common.compiled import Floats
 from repro.engine import board_kernels as kernels
-from repro.engine.compiled import Floats
 from repro.engine.holdem_form import HoldemForm
 from repro.games.registry import load
 

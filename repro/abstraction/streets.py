@@ -21,8 +21,8 @@ from torch import Tensor
 
 from repro.abstraction.clusters import cluster_labels
 from repro.abstraction.showdown_strength import showdown_strength
+from repro.common.compiled import Floats
 from repro.common.seeding import generator
-from repro.engine.compiled import Floats
 from repro.games.holdem import HoldemCards
 
 _FEATURES = 6

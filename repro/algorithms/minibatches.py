@@ -11,8 +11,8 @@ import torch
 from numba import float32
 from torch import Tensor
 
-from repro.engine.compiled import compiled_unchecked
-from repro.engine.sums import sum_of_products
+from repro.common.compiled import compiled_unchecked
+from repro.common.sums import sum_of_products
 
 
 @dataclass(frozen=True)

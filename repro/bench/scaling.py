@@ -34,7 +34,7 @@ from repro.common.stopping import stoppable
 from repro.config.lightning import processes_of
 from repro.evaluation.statistics import difference, mean_ci
 from repro.plans.planning import plan
-from repro.running.measuring import measured_rows
+from repro.stored.results import measured_rows
 from repro.stored.trained import folder_of
 from repro.tracking import provenance
 from repro.tracking import record as records
@@ -291,10 +291,10 @@ def exploitabilities(output: Path) -> tuple[pd.DataFrame, list[str]]:
     Raises:
         ReproError: one did not finish.
     """
-    from repro.run import run  # noqa: PLC0415  (MLflow takes seconds)
+    from repro.jobs.sweeps import do_sweep  # noqa: PLC0415  (MLflow takes seconds)
 
     sweep = plan([*RUNS, f"output_dir={output}"], multirun=True)
-    if run(sweep):
+    if do_sweep(sweep):
         raise ReproError("not all runs have finished; repeat the command to continue.")
     configs = [config for run in sweep.runs for config in run.configs]
     commits = {commit for config in configs for commit in records.read(folder_of(config)).made_with["git_commit"]}

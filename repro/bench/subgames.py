@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from repro.bench.measure import Effort, Row, interleaved, per_second, seconds
+from repro.common.compiled import Array
 from repro.common.errors import ReproError
 from repro.common.seeding import initialisation
 from repro.config import NetworkConfig
-from repro.engine.compiled import Array
 from repro.subgames.data import SubgameData
 from repro.subgames.dataset import MOST_ITERATIONS
 from repro.subgames.encoding import CFV, EV, counterfactual, inverse

@@ -14,14 +14,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from repro.common.errors import ReproError, told_of
-from repro.comparing.agreement import CLOCKS
 from repro.config.checks import TRAINING
 from repro.config.keys import training_config
 from repro.evaluation.statistics import difference
-from repro.export import measurements
+from repro.figures.agreement import CLOCKS
 from repro.plans.planned import Run, labels, written
 from repro.stored import catalogue
 from repro.stored.catalogue import Entry
+from repro.stored.results import measurements
 from repro.subgames.data import SubgameDataConfig
 from repro.tracking import staleness
 from repro.tracking.progress import console

@@ -18,17 +18,18 @@ from torch import Tensor
 
 from repro.common import durable
 from repro.common.errors import ReproError
-from repro.comparing import agreement
 from repro.config.checks import check_with_game, game_for_checks
 from repro.config.composed import CONF
 from repro.config.keys import evaluation_key, training_key
 from repro.config.schema import EVALUATIONS, Config
 from repro.evaluation.base import Evaluation
-from repro.jobs.launching import Command, prepare_output
+from repro.figures import agreement
+from repro.jobs.launching import Command
 from repro.jobs.needs import check_here
 from repro.plans.planned import Run
 from repro.policies.snapshot import SnapshotFolder
-from repro.running.measuring import evaluation_rows
+from repro.stored.output import prepare_output
+from repro.stored.results import evaluation_rows
 from repro.stored.trained import Trained, folder_of, is_to_train, snapshots_of
 from repro.subgames.data import SubgameDataConfig
 from repro.tracking import provenance, staleness

@@ -11,8 +11,8 @@ import pandas as pd
 
 from repro.common.errors import ReproError
 from repro.common.suggestions import did_you_mean
-from repro.comparing import agreement
 from repro.config.keys import training_config
+from repro.figures import agreement
 from repro.figures.drawing import results_of
 from repro.figures.targets import Options, PlannedSweep, plan_target
 

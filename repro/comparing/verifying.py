@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from paper_figures import frame, page
 from repro.common import durable
 from repro.common.errors import ReproError, told_as
-from repro.comparing import agreement
 from repro.comparing.shortening import Request, shortened
 from repro.config.keys import training_config
+from repro.figures import agreement, frame, page
 from repro.figures.targets import ROOT, SCALES, PlannedSweep, module_of
 from repro.tracking import provenance as provenance_of_code
 from repro.tracking import staleness
@@ -32,9 +31,10 @@ Published = tuple[str, str, Path]
 
 def _repeat(sweeps: Sequence[PlannedSweep], jobs: int) -> bool:
     """Do runs, anew if they are there; returns whether all finished."""
-    from repro.jobs.launching import Command, prepare_output  # noqa: PLC0415  (--stale needs none of this)
+    from repro.jobs.launching import Command  # noqa: PLC0415  (--stale needs none of this)
     from repro.jobs.needs import check_here  # noqa: PLC0415
     from repro.plans.planned import Run, stages, union  # noqa: PLC0415
+    from repro.stored.output import prepare_output  # noqa: PLC0415  (--stale needs none of this)
 
     runs: list[Run] = union([Run([config], {}) for sweep in sweeps for config in sweep.configs])
     check_here(runs)
@@ -172,6 +172,16 @@ def _compare(
     return both
 
 
+def _repetition(both: pd.DataFrame, commit: str, iterations: Sequence[int]) -> Repetition | None:
+    """What `agreement.compared` found; None if no number was judged."""
+    agrees = agreement.agree(both)
+    if agrees is None:
+        return None
+    counts = both.verdict.value_counts()
+    numbers = {verdict: int(counts[verdict]) for verdict in agreement.VERDICTS if verdict in counts}
+    return Repetition(commit, sorted({int(seed) for seed in both.seed}), iterations, numbers, agrees)
+
+
 def _keep(
     sweep: PlannedSweep, both: pd.DataFrame, commit: str, newest: Sequence[dict[str, Any]],
     compared_with: Sequence[Mapping[str, Any]],
@@ -180,7 +190,7 @@ def _keep(
     config = training_config(sweep.configs[0])
     then, before = (agreement.provenance_of(sweep.name, config, each) for each in (newest, compared_with))
     ends = {config.algorithm.iterations for config in sweep.configs}
-    repetition = Repetition.found(both, commit, sorted(ends))
+    repetition = _repetition(both, commit, sorted(ends))
     why = ""
     if then is None or before is None:
         why = "which of the published runs these are is not recorded"

@@ -168,8 +168,11 @@ class AlgorithmConfig:
         Raises:
             ReproError: it is unknown or impossible, or no game for this algorithm.
         """
-        from repro.games.registry import GAMES, load_game  # noqa: PLC0415  (games take a second to import)
-        from repro.subgames.subgames import SUBGAMES  # noqa: PLC0415  (as above)
+        from repro.games.registry import (  # noqa: PLC0415  (games take a second to import)
+            GAMES,
+            SUBGAMES,
+            load_game,
+        )
 
         if game.get("name") in SUBGAMES:
             raise ReproError(

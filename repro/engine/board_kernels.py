@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from repro.engine.compiled import Array, compiled
+from repro.common.compiled import Array, compiled
 
 DECISION, FOLDED, SHOWN = 0, 1, 2
 MEAN, BEST = 0, 1

@@ -24,10 +24,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from repro.common.compiled import Floats
 from repro.common.errors import ReproError
 from repro.engine import board_kernels as kernels
 from repro.engine.board_kernels import Boards, Subtrees
-from repro.engine.compiled import Floats
 from repro.games.betting import SHOWDOWN
 from repro.games.game import Game
 from repro.games.holdem import HoldemCards, board_with_hands

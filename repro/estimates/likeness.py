@@ -10,7 +10,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from paper_figures import page
 from repro.config.keys import (
     SCHEMA,
     added_defaults,
@@ -21,8 +20,9 @@ from repro.config.keys import (
     training_key,
 )
 from repro.config.schema import Config
-from repro.running.measuring import evaluation_of, evaluation_seconds, is_measured
+from repro.figures import page
 from repro.stored import catalogue
+from repro.stored.results import evaluation_of, evaluation_seconds, is_measured
 from repro.stored.trained import folder_bytes
 from repro.tracking import staleness
 from repro.tracking.rows import TrainingRows

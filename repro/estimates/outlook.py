@@ -27,10 +27,10 @@ from repro.config.keys import training_key
 from repro.config.schema import Config
 from repro.estimates.disk import most_bytes
 from repro.estimates.likeness import ALIKE, Example, Likeness, Span, examples, nearest
-from repro.jobs.launching import check_output
 from repro.plans.planned import Run, labels, union
-from repro.running.measuring import is_done, is_measured
 from repro.stored import leftovers
+from repro.stored.output import check_output
+from repro.stored.results import is_done, is_measured
 from repro.stored.trained import folder_bytes, folder_of
 from repro.tracking import checkpoints
 from repro.tracking import record as records

@@ -1,1 +1,1 @@
-"""What figures are made of: targets and their sweeps, data collected, pictures, and what is published."""
+"""What figures are made of: targets and their sweeps, data, claims, pictures and pages, and what is published."""

@@ -8,11 +8,11 @@ from typing import Any
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from paper_figures import frame
 from repro.common.errors import ReproError
 from repro.config.keys import hyperparameters, measurements_key, training_config, training_key
+from repro.figures import frame
 from repro.figures.targets import PlannedSweep, anywhere, composed, module_of
-from repro.running.measuring import evaluated_with, evaluation_of, evaluation_seconds, measured_rows
+from repro.stored.results import evaluated_with, evaluation_of, evaluation_seconds, measured_rows
 from repro.stored.trained import folder_bytes, folder_of, rerun_command
 from repro.tracking import record as records
 
@@ -23,7 +23,7 @@ def collect(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataF
 
 
 def measured(target: str, scale: str, sweeps: Sequence[PlannedSweep]) -> pd.DataFrame:
-    """Everything that was measured of a target's runs, as `paper_figures.frame` describes it."""
+    """Everything that was measured of a target's runs, as `repro.figures.frame` describes it."""
     return _measured(target, scale, sweeps, _columns(target, sweeps))
 
 

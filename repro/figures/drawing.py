@@ -15,15 +15,14 @@ from typing import Any
 
 import pandas as pd
 
-from paper_figures import claims as claims_of
-from paper_figures import frame, page
 from repro.common import durable
 from repro.common.errors import ReproError, told_as
-from repro.comparing import agreement
 from repro.evaluation.statistics import digits
-from repro.figures import published
+from repro.figures import agreement, frame, page, published
+from repro.figures import claims as claims_of
 from repro.figures.targets import ROOT, Options, module_of
 from repro.tracking.provenance import hardware
+from repro.tracking.repetition import KEY
 
 
 def draw(target: str, data: pd.DataFrame, provenance: dict[str, Any], folder: Path) -> None:
@@ -196,7 +195,7 @@ def results_of(target: str, scale: str) -> Path:
 
 
 def publish(target: str, options: Options) -> None:
-    """Copy a drawn figure to `paper_figures/results/`; bring its page, and the README's table and picture, up to date.
+    """Copy a drawn figure to `paper_figures/results/`, and bring its page up to date.
 
     What was drawn again from published data keeps these, and what they were made with. What repeating published runs
     has found stays with runs that stay.
@@ -238,8 +237,7 @@ def publish(target: str, options: Options) -> None:
     if not redrawn:
         frame.publish(source, results)
     durable.write(page.page_of(target), text.encode())
-    published.refresh_readme()
-    print(f"published to {results}, paper_figures/{target}.md, and the README's table and picture")
+    print(f"published to {results} and paper_figures/{target}.md")
 
 
 def _check_nothing_is_lost(source: Path, results: Path, sweeps: Collection[str]) -> None:
@@ -267,8 +265,6 @@ def _check_nothing_is_lost(source: Path, results: Path, sweeps: Collection[str])
 
 def _keep_repetitions(new: Path, old: Path) -> None:
     """Take over into a `provenance.json` what another one says of the repetition of runs that both have."""
-    from repro.tracking.repetition import KEY  # noqa: PLC0415  (takes a second)
-
     with told_as(lambda error: f"{new} or {old} cannot be read ({type(error).__name__})."):
         provenance, before = (json.loads(file.read_text()) for file in (new, old))
     found = {_made(part): part[KEY] for part in before["sweeps"] if KEY in part and "rerun" in part}

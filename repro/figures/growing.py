@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from paper_figures.page import names_of_runs
 from repro.common.errors import ReproError
 from repro.common.suggestions import did_you_mean
 from repro.figures.drawing import of_folder, results_of
+from repro.figures.page import names_of_runs
 from repro.figures.targets import Options, PlannedSweep, module_of, plan_target
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def planned(target: str, options: Options) -> Planned:
 
 def _unasked(target: str, scale: str, new: Sequence[PlannedSweep]) -> list[str]:
     """Names of sweeps that are made only if they are asked for, and of which not all that is new is there."""
-    from repro.running.measuring import is_done  # noqa: PLC0415  (imports torch, which takes seconds)
+    from repro.stored.results import is_done  # noqa: PLC0415  (imports torch, which takes seconds)
 
     optional = {sweep.name for sweep in module_of(target).SWEEPS if scale in sweep.if_asked}
     return [sweep.name for sweep in new if sweep.name in optional and not all(map(is_done, sweep.configs))]
@@ -192,7 +192,7 @@ def _why_not(part: Mapping[str, Any], planned: Mapping[str, PlannedSweep]) -> st
 def _measures_alike(part: Mapping[str, Any], configs: Sequence[Config]) -> bool:
     """Whether the same was measured of published runs as of these, which are the same trainings."""
     from repro.config.keys import measurements_key, training_config, training_key  # noqa: PLC0415
-    from repro.running.measuring import evaluation_of  # noqa: PLC0415  (as above)
+    from repro.stored.results import evaluation_of  # noqa: PLC0415  (as above)
 
     if "measurements" in part:
         then = dict(zip(names_of_runs(part), part["measurements"], strict=True))

@@ -7,32 +7,22 @@ from `claims.json` and `provenance.json` in `paper_figures/results/<target>-<sca
 from __future__ import annotations
 
 import json
-import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
-
-from paper_figures import claims as claims_of
-from paper_figures import page
-from paper_figures.claims import NOT_TESTABLE, VERDICTS, Claim
-from repro.common import durable
-from repro.common.errors import ReproError, told_as
+from repro.common.errors import told_as
+from repro.figures import claims as claims_of
+from repro.figures import page
+from repro.figures.claims import NOT_TESTABLE, Claim
 from repro.figures.targets import ROOT, SCALES, module_of, targets
 
 RESULTS = ROOT / "paper_figures" / "results"
-README = ROOT / "README.md"
-VERDICTS_PICTURE = ROOT / "paper_figures" / "verdicts.svg"
-"""All verdicts at a glance, as the README shows them."""
 
 SOURCES = ("SD-CFR", "Deep CFR", "D2CFR", "DEVN", "Kuhn")
 """What targets are of; each target's `TITLE` begins with one of them."""
-
-_TABLE = re.compile(r"(<!-- targets -->\n).*?(<!-- end targets -->)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -178,93 +168,3 @@ def cost_in_words(result: Result) -> str:
     """Minutes of all trainings and, where it was recorded and is any, of evaluations: `22 + 58`."""
     beside = f" + {page.minutes_in_words(result.evaluating)}" if result.evaluating >= 1 else ""
     return minutes_in_words(result) + beside
-
-
-def in_plain_words(markdown: str) -> str:
-    """Markdown's text, for a terminal: without links and marks of code, and with brackets that are no markup."""
-    return escape(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", markdown).replace("`", ""))
-
-
-def readme_table(every: Sequence[Target]) -> str:
-    """The README's table of targets, at the most advanced scale that is published of each."""
-    lines = [
-        "| `make` | of | game | scale | claims | after Holm | minutes | we find |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for target in every:
-        cells = [f"[{target.name}](paper_figures/{target.name}.md)", target.item, target.game]
-        if target.results:
-            first = target.results[0]
-            cells += [first.scale, verdicts_in_words(first), corrected_in_words(first), cost_in_words(first)]
-        else:
-            cells += ["–"] * 4
-        lines.append(f"| {' | '.join([*cells, _from_root(target.finding.headline)])} |")
-    return "\n".join(lines) + "\n"
-
-
-def totals_in_words(every: Sequence[Target]) -> str:
-    """All verdicts at the most advanced scale that is published of each target, one by one and corrected."""
-    results = [target.results[0] for target in every if target.results]
-    verdicts = [verdict for result in results for verdict in result.verdicts]
-    corrected = [verdict for result in results for verdict in result.after_holm if verdict is not None]
-    return (
-        f"Of {len(verdicts)} claims, {claims_of.counted(verdicts).replace(NOT_TESTABLE, 'not testable')}. With Holm's "
-        f"correction for the many claims of a page, of the {len(corrected)} that have a p-value, "
-        f"{claims_of.counted(corrected)}.\n"
-    )
-
-
-def _from_root(markdown: str) -> str:
-    """Links of a page, as the README has them."""
-    return re.sub(r"\]\((?![a-z]+:)([^)#]+)", r"](paper_figures/\1", markdown)
-
-
-def with_table(readme: str, every: Sequence[Target]) -> str:
-    """The README's text with its table of targets brought up to date.
-
-    Raises:
-        ReproError: it has no place for it.
-    """
-    if not _TABLE.search(readme):
-        raise ReproError(f"{README} has no block '<!-- targets -->' ... '<!-- end targets -->' to fill in.")
-    # Its rows are sentences: who reads on from the picture opens it.
-    table = (
-        f"<details>\n<summary>of each figure and table, one sentence</summary>\n\n{readme_table(every)}\n</details>\n"
-    )
-    block = f"{totals_in_words(every)}\n{table}"
-    return _TABLE.sub(lambda match: match.group(1) + block + match.group(2), readme)
-
-
-def refresh_readme() -> None:
-    """Bring the README's table of targets up to date, and its picture of all verdicts."""
-    from repro.report.verdicts import drawn  # noqa: PLC0415  (imports Matplotlib)
-
-    every = published()
-    durable.write(README, with_table(README.read_text(), every).encode())
-    durable.write(VERDICTS_PICTURE, drawn(every))
-
-
-def print_targets() -> None:
-    """Print every target with what it shows, what we find, how many claims have which verdict, and what it took."""
-    from rich.table import Table  # noqa: PLC0415
-
-    from repro.tracking.progress import console  # noqa: PLC0415
-
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("make target", no_wrap=True)
-    table.add_column("what it shows; what we find")
-    table.add_column("scale", no_wrap=True)
-    for short in ("held", "not", "open", "n.t."):
-        table.add_column(short, justify="right", no_wrap=True)
-    table.add_column("min", justify="right", no_wrap=True)
-    for target in published():
-        text = f"{target.item}, {target.game}: {target.shows}. [bold]{in_plain_words(target.finding.headline)}[/bold]"
-        first = target.results[0] if target.results else None
-        counts = [str(first.verdicts.count(verdict)) for verdict in VERDICTS] if first else [""] * len(VERDICTS)
-        table.add_row(target.name, text, first.scale if first else "–", *counts, cost_in_words(first) if first else "")
-    console(sys.stdout).print(table)
-    print(
-        "\nClaims that held, did not hold, are left open by their intervals, and are not testable, at the most advanced"
-    )
-    print("scale that is published; minutes of all trainings, one after another, + of evaluations where recorded.")
-    print("`make report` has all claims and scales.")

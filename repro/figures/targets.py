@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from repro.config.schema import Config
     from repro.plans.planned import Run
 
+if TYPE_CHECKING:
+    from repro.config.schema import Config
+    from repro.plans.planned import Run
+
 ROOT = Path(__file__).resolve().parents[2]
 SCALES = ("smoke", "laptop", "gpu", "night", "paper")
 ALL = "figures"
@@ -209,3 +213,18 @@ def composed(overrides: tuple[str, ...]) -> Sequence[Run]:
     from repro.plans.planning import plan  # noqa: PLC0415  (--draw needs none of this)
 
     return plan(overrides, multirun=True).runs
+
+
+def check_options(options: Options) -> None:
+    """Refuse options that nothing can be made with.
+
+    Raises:
+        ReproError: a scale that does not exist, or too many runs at once.
+    """
+    from repro.config.jobs import MOST_AT_ONCE  # noqa: PLC0415  (imports Hydra, which --help does not need)
+
+    check_scale(options.scale)
+    if not 1 <= options.jobs <= MOST_AT_ONCE:
+        raise ReproError(f"--jobs is {options.jobs}; it must be from 1 to {MOST_AT_ONCE}.")
+    if options.seeds is not None and options.seeds < 1:
+        raise ReproError(f"--seeds is {options.seeds}; it must be at least 1.")

@@ -336,3 +336,7 @@ def _check_holdem(name: str, ranks: int, suits: int, board: int, blinds: tuple[f
         raise ReproError(f"game {name}: ranks * suits is {ranks * suits} cards; {4 + board} are dealt.")
     if not 0 < blinds[0] <= blinds[1]:
         raise ReproError(f"game {name}: blinds is {blinds}; the small one must be positive and not above the big one.")
+
+
+SUBGAMES = {"turn_subgames": 4, "river_subgames": 5}
+"""Names of the kinds, and cards on the board when a subgame begins."""

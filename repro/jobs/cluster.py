@@ -41,12 +41,15 @@ from repro.config.lightning import processes_of
 from repro.config.schema import LATER
 from repro.jobs.cluster_settings import ClusterConfig, settings_of
 from repro.jobs.elsewhere import Elsewhere
-from repro.jobs.launching import Command, prepare_output
+from repro.jobs.launching import Command
 from repro.jobs.needs import check_here, check_sizes
 from repro.plans.planned import Run, labels, stages, union
-from repro.running.executing import COMMAND_PROCESS, execute, planned, without_force, write_plan
-from repro.running.measuring import is_done, is_measured
+from repro.running.executing import execute, without_force
+from repro.running.lifetimes import COMMAND_PROCESS
+from repro.running.plan_file import planned, write_plan
 from repro.stored import leftovers
+from repro.stored.output import prepare_output
+from repro.stored.results import is_done, is_measured
 from repro.tracking import record as records
 from repro.tracking.progress import console
 from repro.tracking.record import INVOCATION

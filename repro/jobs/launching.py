@@ -7,7 +7,6 @@ number of its run in a file that the command has written, and does it (`repro.ru
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
 import uuid
@@ -16,7 +15,6 @@ from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING
 
 from hydra import initialize_config_dir
@@ -29,7 +27,7 @@ from omegaconf import DictConfig
 from rich.markup import escape
 from rich.table import Table
 
-from repro.common.errors import ReproError, StorageError
+from repro.common.errors import StorageError
 from repro.common.importing import quicker_imports
 from repro.common.stopping import hangups_held_back
 from repro.config.composed import CONF
@@ -37,18 +35,12 @@ from repro.config.jobs import quoted
 from repro.config.lightning import processes_of
 from repro.config.schema import LATER
 from repro.plans.planned import Run, labels
-from repro.running.executing import (
-    COMMAND_PROCESS,
-    LOOK_EVERY_SECONDS,
-    execute,
-    kept,
-    launched,
-    note,
-    without_force,
-    write_plan,
-)
-from repro.running.measuring import is_done
+from repro.running.executing import execute, kept, note, without_force
+from repro.running.lifetimes import COMMAND_PROCESS, LOOK_EVERY_SECONDS, this_process
+from repro.running.plan_file import write_plan
+from repro.running.workers import launched
 from repro.stored import leftovers
+from repro.stored.results import is_done
 from repro.stored.trained import folder_of
 from repro.tracking import record as records
 from repro.tracking.progress import Job, Watcher, console
@@ -58,44 +50,6 @@ if TYPE_CHECKING:
     from repro.tracking.store import Store  # it takes seconds to import
 
 _MOST_LAUNCHES = 3
-
-
-def prepare_output(output_dir: str, cleans: bool = True) -> Path:
-    """Make the output folder, try to write in it, and clean what commands that were killed have left there.
-
-    Args:
-        cleans: False where other machines may write: not every shared file system passes on who is alive there.
-
-    Raises:
-        ReproError: it cannot be written.
-    """
-    folder = Path(output_dir).absolute()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
-            if cleans:
-                leftovers.clean(folder)
-    except OSError as error:
-        raise _not_writable(output_dir, error) from error
-    return folder
-
-
-def check_output(output_dir: Path) -> None:
-    """Refuse an output folder that cannot be made, or written, and leave nothing there.
-
-    Raises:
-        ReproError: as `prepare_output`.
-    """
-    try:
-        nearest = next(folder for folder in (output_dir, *output_dir.parents) if folder.exists())
-        with TemporaryDirectory(dir=nearest):
-            pass
-    except OSError as error:
-        raise _not_writable(str(output_dir), error) from error
-
-
-def _not_writable(output_dir: str, error: OSError) -> ReproError:
-    return ReproError(f"output_dir is {output_dir!r}; it must be a folder that can be written ({error.strerror}).")
 
 
 class Command:
@@ -127,7 +81,7 @@ class Command:
         self._output, self._launcher = output, launcher
         self.invocation = uuid.uuid4().hex
         os.environ[INVOCATION] = self.invocation
-        os.environ[COMMAND_PROCESS] = f"{socket.gethostname()}:{os.getpid()}"
+        os.environ[COMMAND_PROCESS] = this_process()
 
     def do(self, stages: Sequence[Sequence[Run]]) -> int:
         """Do runs, stage after stage; returns the exit status: 0, or 1 if one did not finish.
@@ -164,7 +118,7 @@ class Command:
         if self._client is None:
             print(f"MLflow was told nothing; the same command without tracking_uri={LATER} tells it", file=sys.stderr)
             return
-        from repro.figures import shown  # noqa: PLC0415  (MLflow takes seconds)
+        from repro.shown import commands as shown  # noqa: PLC0415  (MLflow takes seconds)
 
         links: list[str] = []
         with _lacks_told("a view"):
@@ -177,7 +131,7 @@ class Command:
         """Leave in MLflow means over seeds of a sweep's runs, if it has several; once the runs of all are finished."""
         if self._client is None or len({config.seed for run in runs for config in run.configs}) < 2:
             return
-        from repro.figures import shown  # noqa: PLC0415  (MLflow takes seconds)
+        from repro.shown import commands as shown  # noqa: PLC0415  (MLflow takes seconds)
 
         with _lacks_told("means"):
             shown.show_means(self._client, self.invocation, runs)

@@ -57,7 +57,7 @@ def check_needed(runs: Sequence[Run]) -> None:
         stores = run.config.algorithm.stored_data(run.config) is not None
         if not others and not stores:
             continue
-        from repro.running.measuring import check_others, is_measured  # noqa: PLC0415  (torch takes a second)
+        from repro.stored.results import check_others, is_measured  # noqa: PLC0415  (torch takes a second)
 
         for config in (config for config in run.configs if config.force or not is_measured(config)):
             if not any(run.learns_from(other) for other in runs):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import float32
 
-from repro.engine.compiled import Array, compiled_unchecked
+from repro.common.compiled import Array, compiled_unchecked
 from repro.networks.steps import (
     INPUTS,
     MASKED_LINEAR,

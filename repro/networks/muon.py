@@ -19,7 +19,7 @@ from numba import float32
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from repro.engine.compiled import compiled_unchecked
+from repro.common.compiled import compiled_unchecked
 from repro.networks.modules import Network
 
 MOMENTUM = 0.9

@@ -15,8 +15,8 @@ import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401
 from numba import float32
 
-from repro.engine.compiled import compiled_unchecked
-from repro.engine.sums import row_products, row_sums, sum_of_products
+from repro.common.compiled import compiled_unchecked
+from repro.common.sums import row_products, row_sums, sum_of_products
 from repro.networks.losses import LEAST
 from repro.networks.muon import move_matrices
 

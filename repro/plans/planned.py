@@ -15,7 +15,7 @@ from repro.common.errors import ReproError
 from repro.config.checks import TRAINING
 from repro.config.keys import hyperparameters, training_key
 from repro.config.schema import Config
-from repro.stored.folders import run_folder
+from repro.tracking.folders import run_folder
 
 _LONGEST_NAME = 250
 """Of a run in MLflow: what databases have room for."""
@@ -350,3 +350,24 @@ def _telling(flat: Sequence[Mapping[str, Any]]) -> list[str]:
         taken.append(best)
         told = with_key(best)
     return sorted(taken)
+
+
+def params_of(config: Config, readout: str) -> dict[str, Any]:
+    """The parameters of a run in MLflow: what was trained, and how it is played.
+
+    Args:
+        readout: or `TRAINING`.
+    """
+    algorithm = config.algorithm.name
+    flat = {k: v for k, v in hyperparameters(config).items() if k not in ("game.name", "algorithm.name")}
+    return {
+        # Of read-outs, `algorithm` is what curves are compared by: one training has several.
+        "algorithm": algorithm if readout == TRAINING else readout, "training": algorithm, "readout": readout,
+        "game": config.game["name"], "seed": config.seed, **flat,
+    }  # fmt: skip
+
+
+def readout_names(config: Config) -> list[str]:
+    """Whatever metrics are measured of: the read-outs, and what evaluations call so."""
+    named = [n for e in config.evaluation.values() for n in e.names(config.algorithm.readouts)]
+    return list(dict.fromkeys([*config.algorithm.readouts, *named]))

@@ -31,7 +31,7 @@ from repro.config.memory import check_memory
 from repro.config.schema import Config
 from repro.plans.composing import composing
 from repro.plans.planned import Run, title_of, titled_together
-from repro.stored.folders import full_key
+from repro.tracking.folders import full_key
 
 _PUBLISHED = ("custom", "paper")
 """Scales that depart from nothing."""

@@ -27,7 +27,7 @@ def main() -> int:
 
 def _answer(arguments: argparse.Namespace) -> int:
     if arguments.readme:
-        from repro.figures.published import README, refresh_readme  # noqa: PLC0415  (as below)
+        from repro.report.readme import README, refresh_readme  # noqa: PLC0415  (as below)
 
         refresh_readme()
         print(f"the table of targets in {README} says what is published, and so does its picture")

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from paper_figures import frame
+from repro.figures import frame
 from repro.figures.published import Result
 
 AXES = {"iteration": "iteration", "nodes_touched": "nodes touched", "wall_seconds": "seconds"}

@@ -22,10 +22,10 @@ from PIL import Image
 from plotly.offline import get_plotlyjs
 from scipy import stats
 
-from paper_figures import page
-from paper_figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim
 from repro.common.errors import told_as
 from repro.evaluation.statistics import digits
+from repro.figures import page
+from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim
 from repro.figures.published import SOURCES, Result, Target, command_of, cost_in_words, minutes_in_words
 from repro.figures.targets import ROOT, module_of
 from repro.report.curves import AXES, curves_of
@@ -126,7 +126,7 @@ class Links:
             return href
         file, _, _ = href.partition("#")
         name = file.removesuffix(".md")
-        return f"#{name}" if name in self.names else self.to((page.HERE / file).resolve())
+        return f"#{name}" if name in self.names else self.to((page.PAGES / file).resolve())
 
     def markdown(self, text: str, *, inline: bool = False) -> Markup:
         """HTML of a page's Markdown."""

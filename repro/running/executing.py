@@ -1,115 +1,41 @@
-"""Doing one run: here, in a child of a launcher's worker, or by several processes (`repro.running.processes`).
-
-A command leaves its runs in a file (`write_plan`), where whoever is to do one finds it by its number. What becomes of
-a run is in its record.
-"""
+"""Doing one run: here, or by several processes (`repro.running.processes`). What becomes of it is in its record."""
 
 from __future__ import annotations
 
 import fcntl
 import gc
-import json
-import math
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
-import time
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
-from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO
-
-from omegaconf import DictConfig
 
 from repro.common import durable, stopping
 from repro.common.errors import ReproError, StoppedEarlyError, StorageError
 from repro.common.faults import disk_faults_told
 from repro.common.importing import quicker_imports
-from repro.common.stopping import stopped_by_signals
-from repro.config.keys import as_plain, from_plain
 from repro.config.lightning import processes_of
 from repro.config.schema import Config
 from repro.plans.planned import Run
+from repro.running.lifetimes import COMMAND_PROCESS, end_with_the_command, how_it_ended, this_process
+from repro.running.plan_file import write_plan
 from repro.stored import leftovers
 from repro.stored.trained import folder_of, record_of
 from repro.tracking import checkpoints
 from repro.tracking import record as records
 from repro.tracking.record import FAILED, INTERRUPTED, INVOCATION, RunRecord
 
-COMMAND_PROCESS = "REPRO_COMMAND_PROCESS"
-"""Environment variable: host and process id of the command that this process must not outlive."""
-LOOK_EVERY_SECONDS = 1.0
-_PAUSE_SECONDS = 10.0
-"""How long a worker that was interrupted begins no other run."""
-
 _OF_RANKS = ("LOCAL_RANK", "RANK", "NODE_RANK", "GROUP_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Environment variables that tell a process which of several it is; what has started the command may have set them."""
 
-_interrupted = -math.inf
-"""When this worker was, by `time.monotonic`."""
 
-
-def launched(job: DictConfig) -> str:
-    """What a launcher calls: do the run that the job names; returns its state.
-
-    A launcher's worker has a process of its own for each run. Whatever kills that, such as a lack of memory, ends one
-    run; if the worker were killed, its pool would end all.
-    """
-    if _command() in (None, os.getpid()):
-        return execute(*planned(job.plan, job.number))
-    return _in_a_child(job.plan, job.number)
-
-
-def write_plan(runs: Sequence[Run], path: Path) -> None:
-    """Leave runs in a file, where processes that do them find them by their numbers."""
-    planned = [{"configs": [as_plain(c) for c in r.configs], "labels": dict(r.labels), "title": r.title} for r in runs]
-    path.write_text(json.dumps(planned))
-
-
-def planned(plan: str, number: int) -> tuple[list[Config], dict[str, str], str]:
-    """What `execute` takes, of a run that `write_plan` left."""
-    run = json.loads(Path(plan).read_text())[number]
-    return [from_plain(plain) for plain in run["configs"]], run["labels"], run["title"]
-
-
-def _in_a_child(plan: str, number: int) -> str:
-    global _interrupted
-    configs, of, _ = planned(plan, number)
-    command = _command()
-    # What has touched a GPU cannot be forked.
-    forks = configs[0].device == "cpu"
-    process = get_context("fork" if forks else "spawn").Process  # type: ignore[attr-defined]
-    child = process(target=_as_a_child, args=(plan, number, f"{socket.gethostname()}:{os.getpid()}"))
-    with stopped_by_signals():
-        try:
-            # If the command was stopped as well, it ends this worker meanwhile.
-            time.sleep(max(0.0, _interrupted + _PAUSE_SECONDS - time.monotonic()))
-            if forks:
-                _prepare_forks(configs[0])
-            child.start()
-            while child.exitcode is None:
-                child.join(LOOK_EVERY_SECONDS)
-                if command is not None and not leftovers.is_alive(command):
-                    child.kill()
-                    os._exit(1)
-        except KeyboardInterrupt:
-            # This worker was stopped, and perhaps no other: what stops the command reaches the command itself.
-            _interrupted = time.monotonic()
-            if child.pid is not None:
-                child.terminate()
-                child.join()
-    return _state_after(child.exitcode or 0, Run(configs, of).folder)
-
-
-def _state_after(exit_code: int, folder: Path) -> str:
+def state_after(exit_code: int, folder: Path) -> str:
     """The state of a run whose process has ended; if it could not say so itself, that it has failed."""
     record = records.read(folder)
     if exit_code:
@@ -119,37 +45,6 @@ def _state_after(exit_code: int, folder: Path) -> str:
             record.state, record.message = FAILED, f"{how}; repeat the command to continue"
             note(folder, record)
     return record.state
-
-
-def _prepare_forks(config: Config) -> None:
-    """Do once in a worker, and not in each of its children, what takes seconds."""
-    import mlflow.store.tracking.sqlalchemy_store  # noqa: F401, PLC0415
-    import torch  # noqa: PLC0415
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415
-
-    import repro.running.training  # noqa: F401, PLC0415
-    from repro.config.checks import game_for_checks  # noqa: PLC0415
-    from repro.tracking import provenance  # noqa: PLC0415
-
-    provenance.code()
-    provenance.versions()  # Not `hardware`, which touches a GPU.
-    torch.set_num_threads(1)  # A child would wait for ever for threads that OpenMP has started before the fork.
-    with threadpool_limits(1), suppress(Exception):  # What is wrong with the game, the run says.
-        game_for_checks(config)
-
-
-def _as_a_child(plan: str, number: int, worker: str) -> None:
-    os.environ[COMMAND_PROCESS] = worker
-    with suppress(KeyboardInterrupt), stopped_by_signals():  # The record says so.
-        execute(*planned(plan, number))
-
-
-def how_it_ended(exit_code: int) -> str:
-    """What an exit status other than 0 says of a run's process."""
-    if exit_code >= 0:
-        return f"its process ended with exit status {exit_code}"
-    memory = "; perhaps out of memory" if -exit_code == signal.SIGKILL else ""
-    return f"its process was killed (signal {-exit_code}{memory})"
 
 
 def execute(configs: Sequence[Config], of: Mapping[str, str], title: str = "") -> str:
@@ -172,20 +67,18 @@ def _in_processes(run: Run) -> str:
         plan = Path(folder) / "plan.json"
         write_plan([run], plan)
         environment = {k: v for k, v in os.environ.items() if k not in _OF_RANKS} | {
-            COMMAND_PROCESS: f"{socket.gethostname()}:{os.getpid()}", "OMP_NUM_THREADS": str(run.config.threads),
+            COMMAND_PROCESS: this_process(), "OMP_NUM_THREADS": str(run.config.threads),
         }  # fmt: skip
         # What asks this process to stop is to ask that one: it finishes the iteration.
         asking = [number.name for number in stopping.asking()]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "repro.running.processes", str(plan), *asking], env=environment
-        )
+        process = subprocess.Popen([sys.executable, "-m", "repro.running.rank", str(plan), *asking], env=environment)
         try:
             process.wait()
         except KeyboardInterrupt:
             process.send_signal(stopping.received() if stopping.is_asked() else signal.SIGTERM)
             process.wait()
             raise
-    return _state_after(process.returncode, run.folder)
+    return state_after(process.returncode, run.folder)
 
 
 def execute_here(configs: Sequence[Config], of: Mapping[str, str], title: str = "") -> str:
@@ -317,27 +210,3 @@ def _kept_traceback(folder: Path) -> str:
         traceback.print_exc()
         return "traceback above"
     return f"traceback in {log}"
-
-
-@cache
-def end_with_the_command() -> None:
-    """Let this worker process end when the command that started it on this machine is gone.
-
-    A killed command cannot stop its workers; left alone they would go on beside those of the repeated command.
-    """
-    command = _command()
-    if command in (None, os.getpid()):
-        return
-
-    def look() -> None:
-        while leftovers.is_alive(command):
-            time.sleep(LOOK_EVERY_SECONDS)
-        os._exit(1)
-
-    threading.Thread(target=look, daemon=True).start()
-
-
-def _command() -> int | None:
-    """Id of the process that this one must not outlive; None if it is on another machine, or there is none."""
-    host, _, pid = os.environ.get(COMMAND_PROCESS, "").rpartition(":")
-    return int(pid) if host == socket.gethostname() else None

@@ -17,8 +17,7 @@ from repro.common.faults import disk_faults_told
 from repro.common.importing import quicker_imports
 from repro.config.checks import check_device, check_with_game, game_of
 from repro.config.schema import Config
-from repro.plans.planned import Run
-from repro.running.one_seed import Seed, closing_when_stopped
+from repro.running.one_seed import Seed, closing_when_stopped, headline_of, place_of
 from repro.stored import leftovers
 from repro.stored.trained import is_to_train
 from repro.tracking import checkpoints
@@ -65,13 +64,6 @@ def do(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, recor
     return state
 
 
-def headline_of(seeds: Sequence[Seed]) -> str:
-    """The first seed's, which it says where there are several."""
-    first, several = seeds[0], len(seeds) > 1
-    headline = first.record.headline
-    return f"{headline} (seed {first.config.seed})" if several and headline else headline
-
-
 def _begun_together(seeds: Sequence[Seed]) -> list[Sequence[Seed]]:
     """Seeds that are not trained, in groups: those that one checkpoint is of go on from it, and the rest together."""
     by_place: dict[Path, list[Seed]] = {}
@@ -80,8 +72,3 @@ def _begun_together(seeds: Sequence[Seed]) -> list[Sequence[Seed]]:
     whole = [group for place, group in by_place.items() if place == place_of(group) and checkpoints.kept(place)]
     rest = [seed for seed in seeds if not any(seed in group for group in whole)]
     return [*whole, *filter(None, [rest])]
-
-
-def place_of(seeds: Sequence[Seed]) -> Path:
-    """Where the checkpoints of seeds are that are trained together; of a seed alone, in its own folder."""
-    return Run([seed.config for seed in seeds], {}).folder

@@ -20,17 +20,16 @@ from repro.algorithms.base import Training
 from repro.common.errors import StoppedEarlyError, StorageError
 from repro.common.faults import disk_faults_told
 from repro.config.checks import TRAINING
-from repro.config.keys import hyperparameters, training_key
+from repro.config.keys import training_key
 from repro.config.schema import LATER, Config
 from repro.evaluation.averages import tabulated
 from repro.evaluation.base import Measured
 from repro.games.game import Game
-from repro.plans.planned import curve_name, run_name
+from repro.plans.planned import Run, curve_name, params_of, readout_names, run_name
 from repro.policies.files import save_strategy
 from repro.policies.readout import Readout
 from repro.policies.snapshot import Snapshot, SnapshotFolder
 from repro.running.measuring import Measuring
-from repro.stored.folders import CONFIG, PORTABLE, run_folder
 from repro.stored.trained import (
     damaged_tables,
     digest,
@@ -45,6 +44,7 @@ from repro.stored.trained import (
 )
 from repro.tracking import checkpoints, provenance
 from repro.tracking import record as records
+from repro.tracking.folders import CONFIG, PORTABLE, run_folder
 from repro.tracking.mlflow_runs import INVOCATION_TAG, RERUN_TAG, MLflowLater, MLflowRuns, last_attempt
 from repro.tracking.record import FINISHED, INVOCATION, RunRecord
 from repro.tracking.rows import TrainingRows
@@ -266,27 +266,6 @@ def _shown(made_with: Mapping[str, Sequence[str]]) -> dict[str, str]:
     return {fact: ", ".join(values) for fact, values in made_with.items()}
 
 
-def params_of(config: Config, readout: str) -> dict[str, Any]:
-    """The parameters of a run in MLflow: what was trained, and how it is played.
-
-    Args:
-        readout: or `TRAINING`.
-    """
-    algorithm = config.algorithm.name
-    flat = {k: v for k, v in hyperparameters(config).items() if k not in ("game.name", "algorithm.name")}
-    return {
-        # Of read-outs, `algorithm` is what curves are compared by: one training has several.
-        "algorithm": algorithm if readout == TRAINING else readout, "training": algorithm, "readout": readout,
-        "game": config.game["name"], "seed": config.seed, **flat,
-    }  # fmt: skip
-
-
-def readout_names(config: Config) -> list[str]:
-    """Whatever metrics are measured of: the read-outs, and what evaluations call so."""
-    named = [n for e in config.evaluation.values() for n in e.names(config.algorithm.readouts)]
-    return list(dict.fromkeys([*config.algorithm.readouts, *named]))
-
-
 def _begin_anew(folder: Path, record: RunRecord) -> None:
     """Take nothing of what was done before for done, as asked. Its runs in MLflow stay; new ones are made beside."""
     for path in checkpoints.kept(folder.parent / (record.checkpoints or folder.name)):
@@ -313,3 +292,15 @@ def closing_when_stopped(seeds: Sequence[Seed], where: Callable[[], str]) -> Ite
             for seed in seeds:
                 seed.mlflow.finish(status, f"{where()}: {reason}")
         raise
+
+
+def headline_of(seeds: Sequence[Seed]) -> str:
+    """The first seed's, which it says where there are several."""
+    first, several = seeds[0], len(seeds) > 1
+    headline = first.record.headline
+    return f"{headline} (seed {first.config.seed})" if several and headline else headline
+
+
+def place_of(seeds: Sequence[Seed]) -> Path:
+    """Where the checkpoints of seeds are that are trained together; of a seed alone, in its own folder."""
+    return Run([seed.config for seed in seeds], {}).folder

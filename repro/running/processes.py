@@ -7,7 +7,7 @@ one process: the first one (rank 0) has its record, its lock, its snapshots, its
 (`repro.tracking.checkpoints`), and wait while the first one measures.
 
 DDP starts the other processes by repeating the command line of the first. So a command does such a run in a process of
-its own, `python -m repro.running.processes PLAN`, which does nothing else.
+its own, `python -m repro.running.rank PLAN`, which does nothing else.
 
 Two things of DDP's are not used. Its wrapper around the module reduces the gradients that autograd leaves, while the
 steps here are compiled or differentiated by hand, and leave one flat gradient, which the fit reduces in one piece. And
@@ -16,13 +16,10 @@ its loader of shares of a data set: every rank makes its own data.
 
 from __future__ import annotations
 
-import os
 import signal
-import socket
 import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -32,8 +29,7 @@ from pytorch_lightning.strategies import DDPStrategy
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher  # it has no public name
 
 from repro.common.errors import ReproError
-from repro.common.stopping import asked_by, stopped_by_signals
-from repro.running import executing
+from repro.running.lifetimes import how_it_ended
 
 _LONGEST_WAIT = timedelta(days=7)
 """Of the others while the first one measures. That a process is gone shows at once."""
@@ -75,7 +71,7 @@ class Processes(DDPStrategy):
             # What fails in torch may fail because another one has, which then takes a moment to be gone.
             wait = _MOMENT if isinstance(exception, RuntimeError) else 0.0
             ended = [_ended(process, wait) for process in self.launcher.procs]
-            how = (f"rank {rank}: {executing.how_it_ended(status)}" for rank, status in enumerate(ended, 1) if status)
+            how = (f"rank {rank}: {how_it_ended(status)}" for rank, status in enumerate(ended, 1) if status)
             self._lost = next(how, "")
             self.launcher.kill(signal.SIGKILL)
             # Lightning looks at them from time to time, and kills this process when one of them was.
@@ -102,36 +98,3 @@ def _ended(process: subprocess.Popen[bytes], seconds: float) -> int | None:
         return process.wait(seconds)
     except subprocess.TimeoutExpired:
         return None
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Do the only run of a plan (`executing.write_plan`), as one of its processes; returns the exit status.
-
-    Args:
-        arguments: the plan's file, and names of signals that ask for the end of a training, and do not stop it at once.
-    """
-    plan, *asking = sys.argv[1:] if arguments is None else arguments
-    asked = [signal.Signals[name] for name in asking]
-    rank = LightningEnvironment().local_rank()
-    if rank:
-        # The first process is told to stop, and ends the others.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *asked):
-            signal.signal(number, signal.SIG_IGN)
-    executing.end_with_the_command()
-    if not rank:
-        # The others, which Lightning starts with this environment, end with this process.
-        os.environ[executing.COMMAND_PROCESS] = f"{socket.gethostname()}:{os.getpid()}"
-    configs, of, title = executing.planned(plan, 0)
-    if rank:
-        from repro.running.training import follow  # noqa: PLC0415  (it imports this module)
-
-        with suppress(ReproError):  # What all processes meet, such as a fit that diverges, the first one tells.
-            follow(configs[0], rank)
-        return 0
-    with suppress(KeyboardInterrupt), stopped_by_signals(), asked_by(*asked):  # The record says so.
-        executing.execute_here(configs, of, title)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -34,8 +34,7 @@ from repro.config.schema import Config
 from repro.evaluation.base import Measured
 from repro.plans.planned import Run
 from repro.running.lightning_modules import module_of, training_in
-from repro.running.one_run import headline_of, place_of
-from repro.running.one_seed import Seed, closing_when_stopped
+from repro.running.one_seed import Seed, closing_when_stopped, headline_of, place_of
 from repro.running.processes import Processes
 from repro.running.saving import Checkpoints
 from repro.stored import leftovers

@@ -1,1 +1,1 @@
-"""What an output folder holds: runs by their keys, finished trainings, and what killed processes have left."""
+"""What an output folder holds: trainings by their keys, what was measured of them, what killed processes have left."""

@@ -21,9 +21,9 @@ from repro.common.errors import ReproError
 from repro.common.suggestions import did_you_mean
 from repro.config.keys import flatten, from_plain, hyperparameters
 from repro.config.schema import Config
-from repro.stored.folders import CONFIG, check_filter, keys_in, run_folder
 from repro.stored.trained import Trained
 from repro.tracking import record as records
+from repro.tracking.folders import CONFIG, check_filter, keys_in, run_folder
 from repro.tracking.record import FINISHED, SKIPPED, RunRecord
 
 _NAMES = {"game": "game.name", "algorithm": "algorithm.name"}

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from repro.common import durable
 from repro.common.errors import StorageError
-from repro.stored.folders import CONFIG, run_folder
 from repro.tracking import checkpoints
 from repro.tracking import record as records
+from repro.tracking.folders import CONFIG, run_folder
 from repro.tracking.record import INTERRUPTED, RUNNING
 
 if TYPE_CHECKING:

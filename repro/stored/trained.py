@@ -30,9 +30,9 @@ from repro.games.game import Game
 from repro.policies.files import check_same_game, load_strategy
 from repro.policies.readout import Readout, Seat
 from repro.policies.snapshot import History, Snapshot, SnapshotFolder, load_whole, save_durably
-from repro.stored.folders import CONFIG, PORTABLE, existing_folder, run_folder
 from repro.tracking import checkpoints
 from repro.tracking import record as records
+from repro.tracking.folders import CONFIG, PORTABLE, existing_folder, run_folder
 from repro.tracking.record import RunRecord
 
 MOST_ROWS_IN_A_FILE = 50_000

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from repro.common.compiled import Array
 from repro.common.errors import ReproError
-from repro.engine.compiled import Array
 from repro.subgames.kernels import BEST, DECISION, FOLDED, MEAN, UPDATE, Part, Rule
 from repro.subgames.solver import AS_IS, FIRST_LOOK, LOOKS, Solution, Variant, full_boards, parts, rule
 from repro.subgames.subgames import Deck, Subgame

@@ -20,9 +20,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from repro.abstraction.showdown_strength import full_board_shares
+from repro.common.compiled import Array
 from repro.common.durable import kept
 from repro.common.seeding import numpy_generator
-from repro.engine.compiled import Array
 from repro.subgames.sampling import showdown_strengths
 from repro.subgames.stored import Stored
 from repro.subgames.subgames import Deck

@@ -11,11 +11,12 @@ from repro.algorithms.solver import exponent_problems
 from repro.common.errors import ReproError
 from repro.config.fields import added, between, one_of
 from repro.config.schema import AlgorithmConfig, Config
+from repro.games.registry import SUBGAMES
 from repro.policies.readout import Readout, Seat
 from repro.policies.snapshot import Snapshot
 from repro.subgames.dataset import FLOAT16, FLOAT32, Recipe
 from repro.subgames.solver import SolverConfig
-from repro.subgames.subgames import SUBGAMES, Subgames, load_subgames
+from repro.subgames.subgames import Subgames, load_subgames
 
 
 @dataclass

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler
 
+from repro.common.compiled import Array
 from repro.common.errors import ReproError
 from repro.common.seeding import generator, numpy_generator
 from repro.config.fields import above_up_to, added, at_least, between, multiplies, one_of, sorts
 from repro.config.memory import network_bytes
 from repro.config.schema import Config
-from repro.engine.compiled import Array
 from repro.games.isomorphism import Coding
 from repro.subgames import buckets
 from repro.subgames.buckets import BucketRecipe, HandBuckets

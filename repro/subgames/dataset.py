@@ -30,16 +30,17 @@ from typing import Any
 import numpy as np
 
 from repro.common import durable
+from repro.common.compiled import Array
 from repro.common.errors import ReproError
 from repro.config.jobs import quoted
 from repro.config.keys import flatten
-from repro.engine.compiled import Array
+from repro.games.registry import SUBGAMES
 from repro.subgames.batched import solve_batched
 from repro.subgames.met import is_met, met_board, met_subgame
 from repro.subgames.sampling import random_board, random_subgame
 from repro.subgames.solver import Solution, SolverConfig, solve_all
 from repro.subgames.stored import Stored
-from repro.subgames.subgames import SUBGAMES, Deck, Subgame, Subgames, load_subgames, matchups
+from repro.subgames.subgames import Deck, Subgame, Subgames, load_subgames, matchups
 from repro.tracking.provenance import commit
 
 FLOAT32, FLOAT16 = "float32", "float16"

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from repro.common.compiled import Array
 from repro.common.errors import ReproError
-from repro.engine.compiled import Array
 from repro.subgames import kernels
 from repro.subgames.kernels import BEST, DECISION, MEAN, SHOWN, UPDATE, FullBoards, Part, Rule
 from repro.subgames.solver import AS_IS, SubgameSolver, Variant, rule

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from repro.engine.compiled import Array
+from repro.common.compiled import Array
 from repro.subgames.dataset import Recipe
 from repro.subgames.encoded import Batch, joined, parts_of
 

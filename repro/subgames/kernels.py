@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from repro.engine.compiled import Array, compiled
+from repro.common.compiled import Array, compiled
 
 DECISION, FOLDED, SHOWN, DEALT = 0, 1, 2, 3
 UPDATE, MEAN, BEST = 0, 1, 2

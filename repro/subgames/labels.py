@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from repro.common.compiled import Array
 from repro.common.seeding import generator
 from repro.config.fields import above, at_least
 from repro.config.schema import AlgorithmConfig, Config, register_evaluation
-from repro.engine.compiled import Array
 from repro.evaluation.base import Evaluation, Measured, Subject
 from repro.games.game import Game
 from repro.subgames.config import folder_of

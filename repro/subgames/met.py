@@ -16,8 +16,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from repro.common.compiled import Array
 from repro.common.seeding import numpy_generator
-from repro.engine.compiled import Array
 from repro.subgames.depth_limited import DepthLimitedSolver, Rivers, Solved
 from repro.subgames.sampling import random_board, random_subgame
 from repro.subgames.solver import SolverConfig

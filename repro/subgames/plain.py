@@ -11,7 +11,7 @@ from collections import defaultdict
 import numpy as np
 
 from repro.algorithms.solver import discount_factor
-from repro.engine.compiled import Array
+from repro.common.compiled import Array
 from repro.games.betting import SHOWDOWN
 from repro.subgames.solver import Variant
 from repro.subgames.subgames import Subgame

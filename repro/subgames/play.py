@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 from repro.algorithms.base import Iterative
+from repro.common.compiled import Array
 from repro.config.fields import at_least
 from repro.config.schema import AlgorithmConfig, Config, register_algorithm, register_evaluation
-from repro.engine.compiled import Array
 from repro.evaluation.base import Evaluation, Measured, Subject
 from repro.games.game import Game
 from repro.policies.readout import Readout

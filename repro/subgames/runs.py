@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 import torch
 
 from repro.algorithms.base import Iterative
+from repro.common.compiled import Array
 from repro.config.fields import at_least, one_of
 from repro.config.keys import training_key
 from repro.config.schema import AlgorithmConfig, Config, register_algorithm, register_evaluation
-from repro.engine.compiled import Array
 from repro.evaluation.base import Evaluation, Measured, Subject
 from repro.games.game import Game
 from repro.policies.readout import Readout

@@ -21,9 +21,9 @@ from __future__ import annotations
 import numpy as np
 
 from repro.abstraction.showdown_strength import full_board_shares
+from repro.common.compiled import Array
 from repro.common.errors import ReproError
 from repro.common.seeding import numpy_generator
-from repro.engine.compiled import Array
 from repro.subgames.subgames import CHOICES, EQUITY, LEAST_POT, MADE_HAND, POTS, RANDOM, STACK, Deck, Subgame
 
 

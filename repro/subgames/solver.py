@@ -17,9 +17,9 @@ from itertools import permutations
 import numpy as np
 
 from repro.algorithms.solver import MOST_EXPONENT, Discounts, discount_factor
+from repro.common.compiled import Array
 from repro.common.errors import ReproError
 from repro.config.fields import above, between, maybe_infinite
-from repro.engine.compiled import Array
 from repro.games.betting import SHOWDOWN, BettingTree
 from repro.subgames import kernels
 from repro.subgames.kernels import BEST, DEALT, DECISION, FOLDED, MEAN, SHOWN, UPDATE, FullBoards, Part, Rule

@@ -10,12 +10,13 @@ from math import comb
 import numpy as np
 import torch
 
+from repro.common.compiled import Array, compiled
 from repro.common.errors import ReproError
 from repro.common.suggestions import did_you_mean
-from repro.engine.compiled import Array, compiled
 from repro.games import hand_strength
 from repro.games.betting import BettingRound, BettingRules, BettingTree, compile_tree
 from repro.games.isomorphism import cards_of, combination
+from repro.games.registry import SUBGAMES
 
 STACK = 20_000.0
 """Chips of each player before the first card [DEVN, Sec. 6: as DeepStack's]."""
@@ -158,10 +159,6 @@ class Subgames:
     def exact(self) -> None:
         """How exact values of strategies are computed: nobody plays these."""
         return None
-
-
-SUBGAMES = {"turn_subgames": 4, "river_subgames": 5}
-"""Names of the kinds, and cards on the board when a subgame begins."""
 
 
 def load_subgames(node: Mapping[str, object]) -> Subgames:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from repro.common.compiled import Array
 from repro.common.errors import ReproError
 from repro.config.fields import above
 from repro.config.schema import register_evaluation
-from repro.engine.compiled import Array
 from repro.evaluation.base import Measured
 from repro.games.game import Game
 from repro.policies.readout import Readout

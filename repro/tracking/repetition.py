@@ -6,10 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import pandas as pd
-
-from repro.comparing import agreement
-
 KEY = "repeated"
 """Under which a sweep of a `provenance.json` has it."""
 
@@ -22,7 +18,7 @@ class Repetition:
         commit: of the code that repeated them.
         seeds: which ones.
         iterations: with which the repeated runs ended, in ascending order.
-        numbers: how many of each verdict of `repro.comparing.agreement`; verdicts without numbers are left out.
+        numbers: how many of each verdict of `repro.figures.agreement`; verdicts without numbers are left out.
         agrees: whether that is agreement, as `agreement.agree` judges it.
     """
 
@@ -31,16 +27,6 @@ class Repetition:
     iterations: Sequence[int]
     numbers: Mapping[str, int]
     agrees: bool
-
-    @classmethod
-    def found(cls, both: pd.DataFrame, commit: str, iterations: Sequence[int]) -> Repetition | None:
-        """What `agreement.compared` found; None if no number was judged."""
-        agrees = agreement.agree(both)
-        if agrees is None:
-            return None
-        counts = both.verdict.value_counts()
-        numbers = {verdict: int(counts[verdict]) for verdict in agreement.VERDICTS if verdict in counts}
-        return cls(commit, sorted({int(seed) for seed in both.seed}), sorted(iterations), numbers, agrees)
 
     @classmethod
     def kept(cls, sweep: Mapping[str, Any]) -> Repetition | None:

@@ -23,12 +23,14 @@ from repro.config.keys import SCHEMA, register_schemas
 from repro.config.schema import ALGORITHMS, Config
 from repro.tracking import provenance
 from repro.tracking.record import RunRecord
+from repro.tracking.repetition import Repetition
 
 PACKAGE = "repro"
 _EVERY_RUN = ("repro.running.training", "repro.running.measuring")
 _NO_NUMBERS = (
     "repro.config", "repro.tracking", "repro.common.durable", "repro.common.errors", "repro.common.faults",
-    "repro.common.suggestions", "repro.stored.folders", "repro.stored.leftovers",
+    "repro.common.importing", "repro.common.stopping", "repro.common.suggestions", "repro.running.lifetimes",
+    "repro.stored.leftovers",
 )  # fmt: skip
 _DIGITS = 12
 _FEW = 4
@@ -118,6 +120,10 @@ class _Stripped(ast.NodeTransformer):
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         above = "." * node.level + (node.module or "")
         self.imported |= {f"{self._now(f'{above}.{a.name}')} as {a.asname or a.name}" for a in node.names}
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        """A module's name in quotes, as for `python -m`, moves with it."""
+        return ast.Constant(self._moved.get(node.value, node.value)) if isinstance(node.value, str) else node
 
     def _now(self, name: str) -> str:
         """What a name, of a module or in one, is called now."""
@@ -319,8 +325,6 @@ def line(sweep: Mapping[str, Any], now: str | None = None) -> str:
 
 def since_repeated(sweep: Mapping[str, Any], now: str | None = None) -> str:
     """A sentence on the repetition of a sweep's runs, and on the code since then; empty if they were not repeated."""
-    from repro.tracking.repetition import Repetition  # noqa: PLC0415  (imports SciPy, which commands that only reuse do not need)
-
     repetition = Repetition.kept(sweep)
     if repetition is None:
         return ""

@@ -12,14 +12,14 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from mlflow import MlflowClient
-from mlflow.entities import Experiment
+from mlflow.entities import Experiment, Param
 from mlflow.exceptions import MlflowException
 from mlflow.utils.file_utils import local_file_uri_to_path
 from sqlalchemy.engine import URL, make_url
@@ -28,7 +28,7 @@ from repro.common.errors import ReproError, StorageError
 from repro.common.faults import causes, disk_fault, disk_faults_told
 from repro.common.stopping import is_stopping
 from repro.config.schema import LATER
-from repro.stored.folders import DATABASE
+from repro.tracking.folders import DATABASE
 
 PATIENCE_SECONDS = 300.0
 """How long a database is waited for that another process has locked."""
@@ -314,3 +314,11 @@ def _move_files(database: Path, before: str, now: str) -> bool:
             (now, len(before) + 1, len(before) + 1, f"{before}/"),
         )
         return moved.rowcount > 0
+
+
+_LONGEST_VALUE = 500
+
+
+def as_params(values: Mapping[str, Any]) -> list[Param]:
+    """Parameters as MLflow takes them."""
+    return [Param(key, str(value)[:_LONGEST_VALUE]) for key, value in values.items()]

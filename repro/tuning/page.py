@@ -24,7 +24,7 @@ from repro.common.errors import ReproError
 from repro.config.keys import training_key
 from repro.config.schema import Config
 from repro.evaluation.statistics import Estimate, difference, mean_ci
-from repro.running.measuring import is_done
+from repro.stored.results import is_done
 from repro.tuning.study import KEYS, Study, folder_of
 from repro.tuning.trials import value_of
 

@@ -19,10 +19,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from repro.common.errors import ReproError
 from repro.config.schema import LATER
-from repro.tracking.means import as_params
+from repro.shown.views import describe
 from repro.tracking.mlflow_runs import MOST_RUNS
-from repro.tracking.store import Store, default_uri, experiment_id, open_store
-from repro.tracking.views import describe
+from repro.tracking.store import Store, as_params, default_uri, experiment_id, open_store
 from repro.tuning.config import StudyConfig
 from repro.tuning.study import ENDED, KEYS, Study
 

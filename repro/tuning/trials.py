@@ -21,8 +21,8 @@ from repro.common.stopping import stopped_by_signals
 from repro.config.schema import Config
 from repro.running.executing import execute, without_force
 from repro.running.lightning_modules import training_in
-from repro.running.measuring import Results
 from repro.running.training import EndsEarly
+from repro.stored.results import Results
 from repro.stored.trained import folder_of
 from repro.tracking import record as records
 from repro.tracking.record import DONE, FAILED

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from repro.stored.folders import run_folder
 from repro.tracking import record as records
+from repro.tracking.folders import run_folder
 from repro.tracking.record import RunRecord
 from tests.helpers.commands import executed, key_of
 

@@ -10,17 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from paper_figures import frame, page
 from repro import figure
-from repro.figures import drawing, published
-
-PUBLISHED = Path(frame.__file__).parent / "results"
+from repro.figures import drawing, frame, page
+from repro.figures.published import RESULTS
+from repro.report import readme
 
 
 @pytest.fixture
 def drawn(tmp_path: Path) -> Path:
     """The folder of figure 1, as if it had been made."""
-    folder = Path(shutil.copytree(PUBLISHED / "figure1-laptop", tmp_path / "figures" / "figure1-laptop"))
+    folder = Path(shutil.copytree(RESULTS / "figure1-laptop", tmp_path / "figures" / "figure1-laptop"))
     compressed = folder / "data.csv.gz"
     (folder / frame.DATA).write_bytes(gzip.decompress(compressed.read_bytes()))
     compressed.unlink()
@@ -101,11 +100,11 @@ def test_part_of_the_data_is_drawn_or_refused(drawn, monkeypatch, capsys):
 def publish(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     output = folder.parents[1]
     monkeypatch.setattr(drawing, "ROOT", output)
-    monkeypatch.setattr(page, "HERE", output / "paper_figures")
+    monkeypatch.setattr(page, "PAGES", output / "paper_figures")
     # Of all pages, of which there is one here.
-    monkeypatch.setattr(published, "refresh_readme", lambda: None)
+    monkeypatch.setattr(readme, "refresh_readme", lambda: None)
     (output / "paper_figures").mkdir(exist_ok=True)
-    shutil.copy(PUBLISHED.parent / "figure1.md", output / "paper_figures")
+    shutil.copy(RESULTS.parent / "figure1.md", output / "paper_figures")
     monkeypatch.setattr(sys, "argv", ["figure", "figure1", "--publish", "--scale", "laptop", "--output", str(output)])
     return figure.main()
 

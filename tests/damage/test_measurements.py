@@ -7,10 +7,10 @@ import json
 import pytest
 
 from repro.common.errors import ReproError
-from repro.running.measuring import is_done, measured_rows
-from repro.stored.folders import CONFIG, run_folder
+from repro.stored.results import is_done, measured_rows
 from repro.stored.trained import Trained
 from repro.tracking import record as records
+from repro.tracking.folders import CONFIG, run_folder
 from repro.tracking.rows import EvaluationRows, TrainingRows
 from tests.damage.finished import CFR, NOTHING, done, folder_of
 from tests.helpers.commands import planned, results

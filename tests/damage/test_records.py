@@ -10,7 +10,8 @@ import pytest
 
 from repro.common.errors import ReproError
 from repro.running import one_seed
-from repro.running.measuring import Measuring, is_done
+from repro.running.measuring import Measuring
+from repro.stored.results import is_done
 from repro.stored.trained import Trained
 from repro.tracking import record as records
 from repro.tracking.mlflow_runs import KEY_TAG, MLflowRuns

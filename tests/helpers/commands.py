@@ -22,9 +22,9 @@ from repro.config.schema import Config
 from repro.plans.planned import Run
 from repro.plans.planning import plan
 from repro.running.executing import execute, without_force
-from repro.running.measuring import measured_rows
 from repro.running.saving import Checkpoints
-from repro.stored.folders import run_folder
+from repro.stored.results import measured_rows
+from repro.tracking.folders import run_folder
 
 SMALL = (
     "game=kuhn", "algorithm=sd_cfr_and_deep_cfr", "algorithm.iterations=30", "algorithm.traversals=200",

@@ -11,8 +11,8 @@ from repro.algorithms.deep_cfr import DeepCFR, DeepCFRConfig
 from repro.algorithms.strategies import Asked, Listed
 from repro.config import NetworkConfig, ReadoutConfig, RegressionConfig
 from repro.games import Game
-from repro.stored.folders import PORTABLE
 from repro.stored.trained import save_portable
+from repro.tracking.folders import PORTABLE
 from tests.helpers.training import advanced, config_of_model
 
 

@@ -1,7 +1,7 @@
 """What commands leave in MLflow for whoever compares their runs there, and links to it.
 
-At their ends they save a view of their runs, grouped and charted (`repro.tracking.views`), a note of the experiment, a
-figure's picture (`repro.tracking.figures`) and means over seeds (`repro.tracking.means`).
+At their ends they save a view of their runs, grouped and charted (`repro.shown.views`), a note of the experiment, a
+figure's picture (`repro.shown.figures`) and means over seeds (`repro.shown.means`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def show_command(client: Store, invocation: str, runs: Sequence[Run]) -> list[st
     Raises:
         StorageError: the store does not work now.
     """
-    from repro.tracking import views  # noqa: PLC0415  (imports MLflow, which takes seconds)
+    from repro.shown import views  # noqa: PLC0415  (imports MLflow, which takes seconds)
 
     links = []
     curves = _read_out_curves(runs)
@@ -55,7 +55,7 @@ def show_means(client: Store, invocation: str, runs: Sequence[Run]) -> None:
     Raises:
         StorageError: the store does not work now.
     """
-    from repro.tracking import means, views  # noqa: PLC0415  (imports MLflow, which takes seconds)
+    from repro.shown import means, views  # noqa: PLC0415  (imports MLflow, which takes seconds)
 
     complete = [group for group in means.groups(runs) if means.is_complete(group)]
     for experiment, of_game in _by_experiment(client, [config for group in complete for config in group.configs]):
@@ -74,8 +74,8 @@ def show_target(client: Store, target: str, scale: str, plan: Plan, data: pd.Dat
     Raises:
         StorageError: the store does not work now.
     """
-    from paper_figures import frame  # noqa: PLC0415
-    from repro.tracking import figures, means, views  # noqa: PLC0415  (imports MLflow, which takes seconds)
+    from repro.figures import frame  # noqa: PLC0415
+    from repro.shown import figures, means, views  # noqa: PLC0415  (imports MLflow, which takes seconds)
 
     sweeps, runs = plan
     links = _save_views(client, target, scale, runs)
@@ -95,9 +95,13 @@ def show_target(client: Store, target: str, scale: str, plan: Plan, data: pd.Dat
 def _save_views(client: Store, target: str, scale: str, runs: Sequence[Run]) -> list[str]:
     from repro.config.checks import TRAINING  # noqa: PLC0415
     from repro.config.keys import training_key  # noqa: PLC0415
-    from repro.plans.planned import curve_name, run_name  # noqa: PLC0415
-    from repro.running.one_seed import readout_names  # noqa: PLC0415
-    from repro.tracking import mlflow_runs, views  # noqa: PLC0415
+    from repro.plans.planned import (  # noqa: PLC0415
+        curve_name,
+        readout_names,
+        run_name,
+    )
+    from repro.shown import views  # noqa: PLC0415
+    from repro.tracking import mlflow_runs  # noqa: PLC0415
 
     curves = {
         (training_key(c), name): (curve_name(run.title, c, name), run_name(run.title, c, name))
@@ -115,8 +119,7 @@ def _save_views(client: Store, target: str, scale: str, runs: Sequence[Run]) -> 
 
 
 def _read_out_curves(runs: Sequence[Run]) -> list[str]:
-    from repro.plans.planned import curve_name  # noqa: PLC0415
-    from repro.running.one_seed import readout_names  # noqa: PLC0415
+    from repro.plans.planned import curve_name, readout_names  # noqa: PLC0415
 
     named = {curve_name(run.title, c, name): None for run in runs for c in run.configs for name in readout_names(c)}
     return list(named)[:_MOST_CURVES]
@@ -139,7 +142,7 @@ def _charted(configs: Sequence[Config]) -> list[str]:
 
 def _describe(client: Store, experiment: Experiment, made: Iterable[str] = ()) -> None:
     """Write an experiment's note: what is in it, and links to views and pictures of the targets that were made."""
-    from repro.tracking import views  # noqa: PLC0415
+    from repro.shown import views  # noqa: PLC0415
 
     kept = {tag.removeprefix(views.VIEW_TAG) for tag in experiment.tags} | set(made)
     pictures = views.pictures(client, experiment)
@@ -180,7 +183,7 @@ def links_to(client: Store, target: str, options: Options, port: int) -> list[st
     Raises:
         ReproError: there is no run of it.
     """
-    from repro.tracking import views  # noqa: PLC0415
+    from repro.shown import views  # noqa: PLC0415
 
     experiments = client.search_experiments()
     key, server = f"{target}-{options.scale}", server_of(None, port)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.engine.compiled import compiled_unchecked
+from repro.common.compiled import compiled_unchecked
 
 
 @compiled_unchecked

@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from paper_figures import frame
-from paper_figures.claims import Claim
 from repro.config.keys import flatten
+from repro.figures import frame
+from repro.figures.claims import Claim
 
 SAME, DIFFERS = "the same", "different"
 ROUNDING = "the same but for rounding"
@@ -121,7 +121,7 @@ def compared(published: pd.DataFrame, new: pd.DataFrame, exact: bool) -> pd.Data
     """Every number that published and new data have both.
 
     Args:
-        published, new: as `paper_figures.frame` describes it, of a single sweep.
+        published, new: as `repro.figures.frame` describes it, of a single sweep.
         exact: whether they must be the same in all digits.
 
     Returns:

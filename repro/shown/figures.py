@@ -1,4 +1,4 @@
-"""A figure in MLflow: one run with its picture, data and verdicts, and one per curve (`repro.tracking.means`)."""
+"""A figure in MLflow: one run with its picture, data and verdicts, and one per curve (`repro.shown.means`)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 from mlflow.entities import Experiment
 
-from repro.tracking import means
+from repro.shown import means
 from repro.tracking.mlflow_runs import FIGURE_TAG, MEAN_TAG
-from repro.tracking.store import Store
+from repro.tracking.store import Store, as_params
 
 _FILES_TAG = "repro.files"
 
@@ -36,7 +36,7 @@ def log(
         client.delete_run(run.info.run_id)
     figure = client.create_run(experiment.experiment_id, run_name=f"{label} figure", tags={FIGURE_TAG: label})
     figure_id = str(figure.info.run_id)
-    client.log_batch(figure_id, params=means.as_params(about))
+    client.log_batch(figure_id, params=as_params(about))
     for path in files:
         client.log_artifact(figure_id, str(path))
     for mean in curves:

@@ -19,13 +19,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from paper_figures import frame
-from paper_figures.claims import markdown, read, tally
 from repro.common.errors import ReproError, told_as
-from repro.figures.targets import SCALES
+from repro.figures import frame
+from repro.figures.claims import markdown, read, tally
+from repro.figures.targets import ROOT, SCALES
 from repro.tracking import staleness
 
-HERE = Path(__file__).parent
+PAGES = ROOT / "paper_figures"
 
 SAYS, FIND, WHY, NOT_RUN = ("The paper says", "The post says", "We ask"), "We find", "Why", "Not run yet"
 """What the paragraphs of a finding begin with; the first with one of several."""
@@ -155,7 +155,7 @@ def minutes_in_words(taken: float) -> str:
 
 
 def page_of(target: str) -> Path:
-    return HERE / f"{target}.md"
+    return PAGES / f"{target}.md"
 
 
 def heading(target: str) -> str:
@@ -194,7 +194,7 @@ def finding(target: str) -> Finding:
 
 def _with_top_picture(text: str, target: str, scale: str) -> str:
     """The page's text with the picture of the most advanced published scale, or of this one, under its finding."""
-    scales = [s for s in SCALES if s == scale or (HERE / "results" / f"{target}-{s}").is_dir()]
+    scales = [s for s in SCALES if s == scale or (PAGES / "results" / f"{target}-{s}").is_dir()]
     picture = f"![{heading(target)}](results/{target}-{scales[-1]}/{target}.png)\n\n"
     return _TOP_PICTURE.sub(lambda match: match.group(1) + picture, text, count=1)
 

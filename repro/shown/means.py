@@ -11,22 +11,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from mlflow.entities import Experiment, Metric, Param
+from mlflow.entities import Experiment, Metric
 
-from paper_figures import frame
 from repro.config.checks import TRAINING
 from repro.config.keys import evaluation_key, hyperparameters, training_key
 from repro.config.schema import Config
 from repro.evaluation.statistics import bands
-from repro.plans.planned import Run, mean_name, name_of, union
-from repro.running.measuring import is_measured, measured_rows
-from repro.running.one_seed import params_of
+from repro.figures import frame
+from repro.plans.planned import Run, mean_name, name_of, params_of, union
+from repro.stored.results import is_measured, measured_rows
 from repro.tracking.mlflow_runs import COST, INVOCATION_TAG, MEAN_TAG, NODES, SWEEP
-from repro.tracking.store import Store
+from repro.tracking.store import Store, as_params
 
 _CONTENT_TAG = "repro.content"
 """Of the mean of a command's runs: a hash of all that it holds."""
-_LONGEST_VALUE = 500
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Mean:
 
 
 def of_figure(data: pd.DataFrame, metrics: Sequence[str]) -> Iterator[Mean]:
-    """The means of a figure's data (`paper_figures.frame`), with what they cost, at steps that all seeds have.
+    """The means of a figure's data (`repro.figures.frame`), with what they cost, at steps that all seeds have.
 
     What a training cost is what its read-outs did, where these have no such rows of their own.
 
@@ -204,11 +202,6 @@ def make(client: Store, experiment: Experiment, mean: Mean, tags: Mapping[str, s
     client.log_batch(run_id, metrics=points, params=given)
     client.set_terminated(run_id)
     return run_id
-
-
-def as_params(values: Mapping[str, Any]) -> list[Param]:
-    """Parameters as MLflow takes them."""
-    return [Param(key, str(value)[:_LONGEST_VALUE]) for key, value in values.items()]
 
 
 def _points(mean: Mean) -> list[Metric]:

@@ -27,7 +27,7 @@ def compiled_unchecked(function: F) -> F:
     """The same, without checks for a division by zero, of which there is none.
 
     No fast mathematics: what it lets a compiler do depends on where it inlines a function, which is another place in
-    the process that compiles than in one that loads the result. Sums that are to be fast are in `repro.engine.sums`.
+    the process that compiles than in one that loads the result. Sums that are to be fast are in `repro.common.sums`.
     """
     return _kept(function, numba.njit(nogil=True, error_model="numpy"))
 

@@ -12,10 +12,10 @@ import pandas as pd
 import torch
 from rich.table import Table
 
+from repro.common.compiled import Array
 from repro.common.errors import ReproError
 from repro.common.suggestions import did_you_mean
 from repro.config.checks import game_for_checks
-from repro.engine.compiled import Array
 from repro.games.card_names import card_names, read_cards
 from repro.stored.trained import Trained
 from repro.subgames.dataset import SubgameSamples
