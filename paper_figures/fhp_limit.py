@@ -296,7 +296,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
 def _of_sd_cfr(data: pd.DataFrame, verdict: Verdict) -> str:
     """A verdict that its exploitability is low, which random flops make look higher: on these it can hold only."""
     on_all = data.scale.iloc[0] == "paper" or _has_all_flops(data)
-    return verdict if on_all or verdict == HELD else NOT_TESTABLE
+    return verdict if on_all or verdict == HELD else Verdict(NOT_TESTABLE, verdict.p)
 
 
 def _low(data: pd.DataFrame, name: str, method: str, source: str, end: Estimate) -> list[Claim]:

@@ -282,7 +282,7 @@ def _misfit(data: pd.DataFrame, common: list[int], updates: int, unit: int) -> p
 
 
 def _of_capacity(data: pd.DataFrame, capacity: int) -> list[Claim]:
-    """What is said of a capped B^M, judged from where it has been full for as long as it took to fill it."""
+    """What is said of a capped B^M, judged from where it is full."""
     capped, full = exploitability(data, f"sd_cfr_{capacity}"), exploitability(data, "sd_cfr")
     testable = capacity <= data.step.max() / 2 and not is_smoke(data)
     once_full = [x for x in points(capped) if x >= 2 * capacity]

@@ -297,7 +297,7 @@ def _by_matchup(data: pd.DataFrame, other: str, metric: str) -> Claim:
     if fresh:
         return replace(claim, statement=f"{claim.statement}, fresh seeds")
     if data.scale.iloc[0] == SUGGESTED_BY:
-        return replace(claim, verdict=NOT_TESTABLE, note=f"{claim.note}; these data suggested it")
+        return replace(claim, verdict=NOT_TESTABLE, p=None, note=f"{claim.note}; these data suggested it")
     return claim
 
 

@@ -17,6 +17,8 @@ from matplotlib.figure import Figure
 
 from paper_figures import style
 from paper_figures.sweeps import Sweep
+from repro.algorithms.kuhn_post import Greedy, KuhnPostConfig, strategy_network
+from repro.common.seeding import initialisation
 from repro.evaluation import expected_value, nash_conv
 from repro.evaluation.measures import strategy_metric
 from repro.evaluation.statistics import Estimate, mean_ci
@@ -95,6 +97,11 @@ def equilibrium(alpha: float) -> TabularPolicy:
 ALPHAS = np.linspace(0, 1 / 3, 41)
 
 
+@cache
+def _infoset(node: int, card: int) -> int:
+    return int(kuhn().infoset(torch.tensor(node), torch.tensor(0), torch.tensor(card)))
+
+
 def win_rate(policy: TabularPolicy) -> float:
     """Probability that player 0 ends a game with more chips than before."""
     game = kuhn()
@@ -106,11 +113,27 @@ def win_rate(policy: TabularPolicy) -> float:
             return float(cards[0] > cards[1])
         if player < 0:
             return float(winner == 0)
-        row = policy.table[int(game.infoset(torch.tensor(node), torch.tensor(0), torch.tensor(cards[player])))]
+        row = policy.table[_infoset(node, cards[player])]
         return sum(float(row[a]) * wins(int(tree.child[node, a]), cards) for a in tree.legal[node].nonzero().flatten())
 
     deals = list(permutations(range(game.cards.ranks), 2))
     return sum(wins(0, cards) for cards in deals) / len(deals)
+
+
+@cache
+def never_trained(networks: int = 400) -> tuple[int, float, float]:
+    """Of strategy networks with fresh weights, played greedily, as the README of the post's code evaluates one: how
+    many have a win rate of exactly one half, the lowest rate, and the highest."""
+    rates: dict[bytes, float] = {}
+    found = []
+    for seed in range(networks):
+        with initialisation(seed, "strategy network"):
+            policy = Greedy.policy(kuhn(), strategy_network(KuhnPostConfig.width))
+        played = policy.table.numpy().tobytes()
+        if played not in rates:
+            rates[played] = win_rate(policy)
+        found.append(rates[played])
+    return sum(rate == 0.5 for rate in found), min(found), max(found)
 
 
 def _calling_station() -> TabularPolicy:
@@ -363,4 +386,8 @@ def table(data: pd.DataFrame) -> str:
         lines.append(f"| {NAMES[readout]} | {' | '.join(cells)} |")
     rates = [win_rate(equilibrium(a)) for a in ALPHAS]
     lines.append(f"| equilibria, exact | 0 | -55.6 | {min(rates):.3f} to {max(rates):.3f} |")
+    half, low, high = never_trained()
+    lines.append(
+        f"| 400 networks, never trained, most probable actions | – | – | 0.5 of {half}; {low:.3g} to {high:.3g} |"
+    )
     return "\n".join(lines)

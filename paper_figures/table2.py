@@ -15,7 +15,7 @@ from paper_figures.matches import QUANTILE, UNIT, draw_runs, errors, winnings
 from paper_figures.sweeps import Sweep, against
 from repro.config import NetworkConfig
 from repro.evaluation.statistics import Estimate, digits, mean_ci
-from repro.figures.claims import HELD, NOT_TESTABLE, Claim, above, below
+from repro.figures.claims import HELD, NOT_TESTABLE, Claim, Verdict, above, below
 from repro.figures.frame import values
 from repro.games import Game, load
 from repro.networks.inputs import network_inputs
@@ -107,9 +107,11 @@ def _beats_the_blueprint(data: pd.DataFrame) -> Claim:
     measured, fine = mean_ci(won), buckets(data)["blueprint"]
     verdict = unless_smoke(data, above(measured, 0))
     note = f"after the last iteration; a match's own 95% interval is at most ±{digits(half)}; holds if above 0"
-    if above(_gap(data), 0) == HELD:
-        verdict = NOT_TESTABLE
-        note += "; not testable where the coarser abstraction is the harder opponent: this one was not solved"
+    if verdict == HELD and above(_gap(data), 0) == HELD:
+        verdict = Verdict(NOT_TESTABLE, above(measured, 0).p)
+        note += (
+            "; not testable if it holds where the coarser abstraction is the harder opponent: this one was not solved"
+        )
     return Claim(
         "beats_blueprint", f"Deep CFR beats the strategy from an abstraction of {fine:,} buckets per round", "Sec. 6",
         verdict, measured, UNIT, note=note,

@@ -116,7 +116,8 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     data, judged = devn.judging(data), []
     for setting in SETTINGS:
         for method in (DCVN, DEVN):
-            judged += [_declines(data, setting, method), _close(data, setting, method)]
+            judged += [_declines(data, setting, method, which) for which in ("validation", "train")]
+            judged.append(_close(data, setting, method))
     return judged
 
 
@@ -125,15 +126,15 @@ def _source(setting: Setting) -> str:
     return "Table 2" if setting.name == "ii" else f"Supplement Table {number}"
 
 
-def _declines(data: pd.DataFrame, setting: Setting, method: str) -> Claim:
+def _declines(data: pd.DataFrame, setting: Setting, method: str, which: str) -> Claim:
     few, many = devn.layers(data, setting)[0], devn.layers(data, setting)[-1]
-    measured = mean_ci(devn.lower_by(*(losses(data, setting, method, n).validation for n in (few, many))))
-    published = PAPER[setting.name][method]
+    measured = mean_ci(devn.lower_by(*(losses(data, setting, method, n)[which] for n in (few, many))))
+    published, name = PAPER[setting.name][method], "training" if which == "train" else which
     claim = devn.claim_above_zero(
-        data, f"{setting.name}_{method}_layers",
-        f"{many} layers have a lower validation loss than {few}: {devn.NAMES[method]}, setting "
+        data, f"{setting.name}_{method}_layers" + ("_train" if which == "train" else ""),
+        f"{many} layers have a lower {name} loss than {few}: {devn.NAMES[method]}, setting "
         f"{devn.named(data, setting)}", measured, "%", "relative improvement, paired by seed", _source(setting),
-        devn.lower_by(published[few][1], published[many][1]),
+        devn.lower_by(*(published[n][("train", "validation").index(which)] for n in (few, many))),
     )  # fmt: skip
     return devn.unless_unfinished(data, claim, [(setting.sweep, method, n) for n in (few, many)])
 

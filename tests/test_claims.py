@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
@@ -86,6 +86,19 @@ def test_verdicts_are_counted_and_corrected():
         "Judged one by one, 1 held. None of these claims has a p-value, so there is nothing to correct for their "
         "number."
     )
+
+
+def test_a_test_counts_among_many_however_it_came_out():
+    weak, other = claim("weak", Verdict(HELD, 0.04)), claim("other", Verdict(DID_NOT_HOLD, 0.2))
+    lost = replace(other, verdict=NOT_TESTABLE)
+    assert claims_of.after_holm([weak]) == [HELD]
+    assert claims_of.after_holm([weak, other]) == [UNDECIDED, UNDECIDED]
+    assert claims_of.after_holm([weak, lost]) == [UNDECIDED, None]
+    assert claims_of.tally([weak, lost]).endswith(
+        "1 of these claims has a p-value; with Holm's correction, which bounds the probability of any error among them "
+        "(1 more, which came out not testable, counted) by 5%, 1 undecided."
+    )
+    assert claims_of.after_holm([weak, claim("short", NOT_TESTABLE)]) == [HELD, None]
 
 
 def test_a_check_of_the_runs_is_not_counted_among_many():

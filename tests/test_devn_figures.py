@@ -255,6 +255,9 @@ def test_table5_takes_losses_at_the_best_epoch():
     found = judged(table5, runs())
     expect(found["ii_devn_close"], HELD, 1.5)
     expect(found["ii_dcvn_layers"], HELD, 100 * (1 - 0.965 / 0.99))
+    (train,) = (claim for claim in table5.claims(data) if claim.id == "ii_dcvn_layers_train")
+    assert train.paper == pytest.approx(100 * (1 - 0.000516 / 0.000746))
+    assert "7 layers have a lower training loss than 2" in train.statement
     assert len(table5.draw(data).axes) == 10
     assert len(table5.table(data).splitlines()) == 2 + 5 * 8 + 2
 

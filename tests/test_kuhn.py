@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from paper_figures import kuhn
-from repro.algorithms.kuhn_post import KuhnPost, KuhnPostConfig
+from repro.algorithms.kuhn_post import Greedy, KuhnPost, KuhnPostConfig, strategy_network
 from repro.common.errors import ReproError
 from repro.config import ReadoutConfig
 from repro.engine.sampling import SamplingEngine
@@ -159,6 +159,14 @@ def test_greedy_is_the_most_probable_action():
     assert (pure[~made.game.legal] == 0).all()
 
 
+def test_most_networks_that_were_never_trained_win_half_of_the_games():
+    half, low, high = kuhn.never_trained(40)
+    assert half > 20
+    assert low < 0.5 < high
+    table = Greedy.policy(load("kuhn"), strategy_network(64)).table
+    assert set(table.flatten().tolist()) == {0.0, 1.0}
+
+
 def test_the_strategy_itself_is_measured():
     made = model()
     made.step()
@@ -290,6 +298,6 @@ def test_it_draws_and_tabulates(tmp_path):
     data = tidy(all_playing(TabularPolicy(0.5 * uniform(kuhn.kuhn()).table + 0.5 * kuhn.equilibrium(0.1).table)))
     kuhn.draw(data).savefig(tmp_path / "kuhn.png")
     assert (tmp_path / "kuhn.png").stat().st_size > 10_000
-    assert kuhn.table(data).count("\n") == 2 + len(kuhn.NAMES) + 1
+    assert kuhn.table(data).count("\n") == 2 + len(kuhn.NAMES) + 2
     claims_of.write(kuhn.claims(data), tmp_path / "claims.json")
     assert len(json.loads((tmp_path / "claims.json").read_text())) == len(kuhn.claims(data))

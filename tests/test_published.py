@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -429,11 +428,3 @@ def test_what_is_cited_agrees():
         for reference in cited["references"]
         if "url" in reference
     ]
-
-
-def test_what_is_not_testable_is_not_counted_among_many_claims():
-    sure = Claim("a", "", "", Verdict(HELD, 0.03), None, "")
-    turned = replace(sure, verdict=NOT_TESTABLE)
-    assert turned.p is None
-    assert after_holm([sure, turned]) == [HELD, None]
-    assert after_holm([sure, sure]) == [UNDECIDED, UNDECIDED]

@@ -52,20 +52,26 @@ class StrategyNetwork(Readout):
     """Both seats play the strategy network's probabilities."""
 
     def seats(self, snapshot: Snapshot) -> Sequence[Seat]:
-        game = self.game
-        network = fc(2, self.config.algorithm.width, _ACTIONS, _LAYERS, MaskedSoftmax()).to(game.device)
+        network = strategy_network(self.config.algorithm.width).to(self.game.device)
         network.load_state_dict(snapshot.state["strategy"])
+        policy = self.policy(self.game, network)
+        return policy, policy
+
+    @classmethod
+    def policy(cls, game: Game, network: nn.Module) -> TabularPolicy:
+        """What is played with a strategy network."""
         numbers = history_numbers(game)
         rows = [[h, numbers[n]] for h, n in zip(game.infoset_hand.tolist(), game.infoset_node.tolist(), strict=True)]
         legal = torch.ones(len(rows), _ACTIONS, dtype=torch.bool, device=game.device)
         with torch.no_grad():
-            output = self.probabilities(network(torch.tensor(rows, device=game.device), legal).double())
+            output = cls.probabilities(network(torch.tensor(rows, device=game.device), legal).double())
         # The k-th legal action is the network's k-th output.
-        table = torch.zeros_like(game.uniform).masked_scatter(game.legal, output / output.sum(1, keepdim=True))
-        policy = TabularPolicy(table)
-        return policy, policy
+        return TabularPolicy(
+            torch.zeros_like(game.uniform).masked_scatter(game.legal, output / output.sum(1, keepdim=True))
+        )
 
-    def probabilities(self, output: Tensor) -> Tensor:
+    @staticmethod
+    def probabilities(output: Tensor) -> Tensor:
         """`[infosets, 2]` the network's output -> what is played."""
         return output
 
@@ -73,8 +79,14 @@ class StrategyNetwork(Readout):
 class Greedy(StrategyNetwork):
     """Always the strategy network's most probable action, which is what the post's games are played with."""
 
-    def probabilities(self, output: Tensor) -> Tensor:
+    @staticmethod
+    def probabilities(output: Tensor) -> Tensor:
         return nn.functional.one_hot(output.argmax(1), _ACTIONS).double()
+
+
+def strategy_network(width: int) -> nn.Module:
+    """One with fresh weights."""
+    return fc(2, width, _ACTIONS, _LAYERS, MaskedSoftmax())
 
 
 def history_numbers(game: Game) -> dict[int, float]:
