@@ -80,7 +80,8 @@ def show(output: Path, words: Sequence[str]) -> int:
     """
     from rich.table import Table  # noqa: PLC0415
 
-    from repro.plans.planned import Run, labels  # noqa: PLC0415
+    from repro.plans.naming import labels  # noqa: PLC0415
+    from repro.plans.planned import Run  # noqa: PLC0415
     from repro.stored import catalogue  # noqa: PLC0415  (imports torch, which takes seconds)
     from repro.tracking.progress import console  # noqa: PLC0415
 

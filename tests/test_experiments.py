@@ -22,7 +22,8 @@ from repro.config.keys import hyperparameters, training_config, training_key
 from repro.figures.agreement import other_settings
 from repro.figures.published import command_of, published
 from repro.figures.targets import Options, plan_target
-from repro.plans.planned import Run, curve_name, name_of, titled_together
+from repro.plans.naming import curve_name, name_of, titled_together
+from repro.plans.planned import Run
 from repro.plans.planning import plan
 from tests.helpers.commands import configs
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from repro.plans.planned import WHO, Run, title_of, titled_together
+from repro.plans.naming import WHO, title_of, titled_together
+from repro.plans.planned import Run
 from tests.helpers.commands import planned
 
 

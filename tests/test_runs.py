@@ -20,7 +20,8 @@ from repro.common.errors import ReproError
 from repro.comparing import differences
 from repro.comparing.differences import equal_digits
 from repro.estimates import likeness, outlook
-from repro.plans.planned import Run, labels, title_of
+from repro.plans.naming import labels, title_of
+from repro.plans.planned import Run
 from repro.plans.planning import plan
 from repro.stored import catalogue
 from repro.stored.results import evaluation_seconds

@@ -18,7 +18,8 @@ from repro.config.checks import TRAINING
 from repro.config.keys import training_config
 from repro.evaluation.statistics import difference
 from repro.figures.agreement import CLOCKS
-from repro.plans.planned import Run, labels, written
+from repro.plans.naming import labels, written
+from repro.plans.planned import Run
 from repro.stored import catalogue
 from repro.stored.catalogue import Entry
 from repro.stored.results import measurements

@@ -27,7 +27,8 @@ from repro.config.keys import training_key
 from repro.config.schema import Config
 from repro.estimates.disk import most_bytes
 from repro.estimates.likeness import ALIKE, Example, Likeness, Span, examples, nearest
-from repro.plans.planned import Run, labels, union
+from repro.plans.naming import labels
+from repro.plans.planned import Run, union
 from repro.stored import leftovers
 from repro.stored.output import check_output
 from repro.stored.results import is_done, is_measured

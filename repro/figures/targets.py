@@ -157,7 +157,7 @@ def plan_target(
     Raises:
         ReproError: the target is not made at this scale, has fewer seeds, or a sweep of it cannot be composed.
     """
-    from repro.plans.planned import titled_together  # noqa: PLC0415
+    from repro.plans.naming import titled_together  # noqa: PLC0415
 
     module = module_of(target)
     check_made_at(target, options.scale)

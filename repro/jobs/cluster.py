@@ -43,7 +43,8 @@ from repro.jobs.cluster_settings import ClusterConfig, settings_of
 from repro.jobs.elsewhere import Elsewhere
 from repro.jobs.launching import Command
 from repro.jobs.needs import check_here, check_sizes
-from repro.plans.planned import Run, labels, stages, union
+from repro.plans.naming import labels
+from repro.plans.planned import Run, stages, union
 from repro.running.executing import execute, without_force
 from repro.running.lifetimes import COMMAND_PROCESS
 from repro.running.plan_file import planned, write_plan

@@ -34,7 +34,8 @@ from repro.config.composed import CONF
 from repro.config.jobs import quoted
 from repro.config.lightning import processes_of
 from repro.config.schema import LATER
-from repro.plans.planned import Run, labels
+from repro.plans.naming import labels
+from repro.plans.planned import Run
 from repro.running.executing import execute, kept, note, without_force
 from repro.running.lifetimes import COMMAND_PROCESS, LOOK_EVERY_SECONDS, this_process
 from repro.running.plan_file import write_plan

@@ -30,7 +30,8 @@ from repro.config.keys import training_key
 from repro.config.memory import check_memory
 from repro.config.schema import Config
 from repro.plans.composing import composing
-from repro.plans.planned import Run, title_of, titled_together
+from repro.plans.naming import title_of, titled_together
+from repro.plans.planned import Run
 from repro.tracking.folders import full_key
 
 _PUBLISHED = ("custom", "paper")

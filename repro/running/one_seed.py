@@ -25,7 +25,8 @@ from repro.config.schema import LATER, Config
 from repro.evaluation.averages import tabulated
 from repro.evaluation.base import Measured
 from repro.games.game import Game
-from repro.plans.planned import Run, curve_name, params_of, readout_names, run_name
+from repro.plans.naming import curve_name, params_of, readout_names, run_name
+from repro.plans.planned import Run
 from repro.policies.files import save_strategy
 from repro.policies.readout import Readout
 from repro.policies.snapshot import Snapshot, SnapshotFolder

@@ -95,11 +95,7 @@ def show_target(client: Store, target: str, scale: str, plan: Plan, data: pd.Dat
 def _save_views(client: Store, target: str, scale: str, runs: Sequence[Run]) -> list[str]:
     from repro.config.checks import TRAINING  # noqa: PLC0415
     from repro.config.keys import training_key  # noqa: PLC0415
-    from repro.plans.planned import (  # noqa: PLC0415
-        curve_name,
-        readout_names,
-        run_name,
-    )
+    from repro.plans.naming import curve_name, readout_names, run_name  # noqa: PLC0415
     from repro.shown import views  # noqa: PLC0415
     from repro.tracking import mlflow_runs  # noqa: PLC0415
 
@@ -119,7 +115,7 @@ def _save_views(client: Store, target: str, scale: str, runs: Sequence[Run]) -> 
 
 
 def _read_out_curves(runs: Sequence[Run]) -> list[str]:
-    from repro.plans.planned import curve_name, readout_names  # noqa: PLC0415
+    from repro.plans.naming import curve_name, readout_names  # noqa: PLC0415
 
     named = {curve_name(run.title, c, name): None for run in runs for c in run.configs for name in readout_names(c)}
     return list(named)[:_MOST_CURVES]

@@ -18,7 +18,8 @@ from repro.config.keys import evaluation_key, hyperparameters, training_key
 from repro.config.schema import Config
 from repro.evaluation.statistics import bands
 from repro.figures import frame
-from repro.plans.planned import Run, mean_name, name_of, params_of, union
+from repro.plans.naming import mean_name, name_of, params_of
+from repro.plans.planned import Run, union
 from repro.stored.results import is_measured, measured_rows
 from repro.tracking.mlflow_runs import COST, INVOCATION_TAG, MEAN_TAG, NODES, SWEEP
 from repro.tracking.store import Store, as_params
