@@ -145,7 +145,7 @@ def _coarse_against_fine(data: pd.DataFrame, source: str) -> list[Claim]:
             "coarse_last", "The coarser abstraction ends more exploitable", source,
             unless_smoke(data, ends), last, "log ratio",
             note=f"{named(coarse)} against {named(best)}, the best of the finer ones, at the last evaluation; {how}; "
-            "holds if above 0, with a p-value that is counted once for each of the finer ones",
+            "holds if above 0, and the p-value times the number of finer ones, the best of which is taken, below 0.05",
         ),
     ]  # fmt: skip
 

@@ -120,8 +120,11 @@ def win_rate(policy: TabularPolicy) -> float:
     return sum(wins(0, cards) for cards in deals) / len(deals)
 
 
+FRESH_NETWORKS = 400
+
+
 @cache
-def never_trained(networks: int = 400) -> tuple[int, float, float]:
+def never_trained(networks: int = FRESH_NETWORKS) -> tuple[int, float, float]:
     """Of strategy networks with fresh weights, played greedily, as the README of the post's code evaluates one: how
     many have a win rate of exactly one half, the lowest rate, and the highest."""
     rates: dict[bytes, float] = {}
@@ -387,7 +390,6 @@ def table(data: pd.DataFrame) -> str:
     rates = [win_rate(equilibrium(a)) for a in ALPHAS]
     lines.append(f"| equilibria, exact | 0 | -55.6 | {min(rates):.3f} to {max(rates):.3f} |")
     half, low, high = never_trained()
-    lines.append(
-        f"| 400 networks, never trained, most probable actions | – | – | 0.5 of {half}; {low:.3g} to {high:.3g} |"
-    )
+    others = f"exactly 0.5 of {half}, the others' from {low:.3g} to {high:.3g}"
+    lines.append(f"| {FRESH_NETWORKS} networks, never trained, most probable actions | – | – | {others} |")
     return "\n".join(lines)

@@ -110,7 +110,7 @@ def _beats_the_blueprint(data: pd.DataFrame) -> Claim:
     if verdict == HELD and above(_gap(data), 0) == HELD:
         verdict = Verdict(NOT_TESTABLE, above(measured, 0).p)
         note += (
-            "; not testable if it holds where the coarser abstraction is the harder opponent: this one was not solved"
+            "; not testable, though it would hold: the coarser abstraction is the harder opponent, this one not solved"
         )
     return Claim(
         "beats_blueprint", f"Deep CFR beats the strategy from an abstraction of {fine:,} buckets per round", "Sec. 6",

@@ -20,7 +20,7 @@ from paper_figures.matches import QUANTILE
 from paper_figures.sweeps import Sweep, against
 from repro.evaluation.statistics import Estimate, digits, mean_ci
 from repro.evaluation.units import milli_units
-from repro.figures.claims import NOT_TESTABLE, Claim, above
+from repro.figures.claims import NOT_TESTABLE, Claim, Verdict, above
 from repro.figures.frame import curves
 from repro.games import load
 
@@ -175,7 +175,7 @@ def _unlearned(data: pd.DataFrame, cell: Cell) -> str:
 def _claims(data: pd.DataFrame, cell: Cell) -> Iterator[Claim]:
     (game, unit), opponent = GAMES[cell.game], OPPONENTS[cell.opponent]
     name, ours, why_not = f"{cell.game}_{cell.opponent}", measured(data, cell), _unlearned(data, cell)
-    wins: str = above(ours, 0)
+    wins = above(ours, 0)
     note = "after the last iteration, mean over runs"
     large, how_much = matches.as_large(ours, cell.mean, cell.half)
     if cell.game == "hnlh":
@@ -186,7 +186,8 @@ def _claims(data: pd.DataFrame, cell: Cell) -> Iterator[Claim]:
     if data.scale.iloc[0] != "paper":
         large, how_much = NOT_TESTABLE, f"{how_much}; judged at the paper's length only"
     if why_not:
-        wins, large, note, how_much = NOT_TESTABLE, NOT_TESTABLE, f"{note}. {why_not}", f"{how_much}. {why_not}"
+        wins, note, how_much = Verdict(NOT_TESTABLE, wins.p), f"{note}. {why_not}", f"{how_much}. {why_not}"
+        large = Verdict(NOT_TESTABLE, large.p if isinstance(large, Verdict) else None)
     # The paper has one NFSP, and does not say for how long it was trained.
     source = "after Table I" if cell.opponent == "nfsp_long" else "Table I"
     yield Claim(

@@ -72,7 +72,7 @@ def measure(keys: Sequence[str], overrides: Sequence[str], output: str, config_d
     from repro.jobs.launching import Command  # noqa: PLC0415  (imports torch, which takes seconds)
     from repro.plans.planned import Run, union  # noqa: PLC0415
     from repro.plans.planning import measured_otherwise  # noqa: PLC0415
-    from repro.stored.output import prepare_output  # noqa: PLC0415  (imports torch, which takes seconds)
+    from repro.stored.output import prepare_output  # noqa: PLC0415
     from repro.stored.results import check_others  # noqa: PLC0415
     from repro.stored.trained import Trained  # noqa: PLC0415
 

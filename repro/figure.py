@@ -359,12 +359,10 @@ def _draw_alone(names: Sequence[str], options: Options, publishes: bool) -> int:
     if options.seeds is not None or options.published:
         raise ReproError("--seeds and --published say which runs are made; --draw and --publish make none.")
     for target in names:
-        if publishes:
-            publish(target, options)
-            refresh_readme()
-            print("README.md has its verdicts, too, in the table and in the picture")
-        else:
-            draw_again(target, options)
+        (publish if publishes else draw_again)(target, options)
+    if publishes:
+        refresh_readme()
+        print("README.md says the same, in its table and its picture")
     return 0
 
 

@@ -93,11 +93,12 @@ def test_a_test_counts_among_many_however_it_came_out():
     lost = replace(other, verdict=NOT_TESTABLE)
     assert claims_of.after_holm([weak]) == [HELD]
     assert claims_of.after_holm([weak, other]) == [UNDECIDED, UNDECIDED]
-    assert claims_of.after_holm([weak, lost]) == [UNDECIDED, None]
+    assert claims_of.after_holm([weak, lost]) == [UNDECIDED, NOT_TESTABLE]
     assert claims_of.tally([weak, lost]).endswith(
-        "1 of these claims has a p-value; with Holm's correction, which bounds the probability of any error among them "
-        "(1 more, which came out not testable, counted) by 5%, 1 undecided."
+        "2 of these claims have a p-value; with Holm's correction, which bounds the probability of any error among "
+        "them by 5%, 1 undecided, 1 not testable at this scale."
     )
+    assert "1 of these claims has a p-value" in claims_of.tally([lost])
     assert claims_of.after_holm([weak, claim("short", NOT_TESTABLE)]) == [HELD, None]
 
 

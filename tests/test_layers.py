@@ -1,4 +1,7 @@
-"""The packages of `repro` stand on each other in one order: none imports, at any time, from one above it."""
+"""The packages of `repro` stand on each other in one order: none imports, at any time, from one above it.
+
+`config` looks the modules up that declare schemas, by their names.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ def imported(node: ast.AST) -> Iterator[str]:
             continue
         if isinstance(child, ast.Import):
             yield from (alias.name for alias in child.names)
-        elif isinstance(child, ast.ImportFrom) and child.module:
+        elif isinstance(child, ast.ImportFrom):
+            assert not child.level, "imports are absolute here"
             yield from (f"{child.module}.{alias.name}" for alias in child.names)
         yield from imported(child)
 

@@ -126,7 +126,7 @@ def check_early(overrides: Sequence[str], multirun: bool) -> None:
     except ReproError:
         raise
     except Exception:
-        # Whatever else is wrong, here or with how sources declare schemas, `repro.plans.planning` meets.
+        # Whatever else is wrong, here or with how sources declare schemas, `repro.plans.planning` will meet.
         return
 
 

@@ -27,13 +27,13 @@ class Claim:
         statement: what is claimed, in one sentence.
         source: where the paper says it.
         verdict: one of the constants above.
-        measured: our number, with its interval over seeds; None where not testable.
+        measured: our number, with its interval over seeds; None where there is none.
         unit: of `measured`.
         paper: the paper's number in the same unit, if it gives one.
         note: how the verdict was reached, or why there is none.
         p: two-sided p-value of the opposite, where intervals decide; None is filled in from the verdict. What runs of
-            this length cannot test has none; what was tested, and is not testable because of how that came out, keeps
-            it: whether a test is counted among many must not depend on its outcome.
+            this length cannot test has none, nor what the same data suggested; what was tested, and is not testable
+            because of how that came out, keeps it: whether a test is counted among many must not depend on its outcome.
         check: whether this is no claim of a paper's but a check of the runs, which is not counted among many claims.
     """
 
@@ -120,26 +120,26 @@ def tally(claims: Sequence[Claim]) -> str:
         return f"{told} None of these claims has a p-value, so there is nothing to correct for their number."
     checks = " (checks of the runs are not counted)" if any(c.check for c in claims) else ""
     have = "has a p-value" if len(corrected) == 1 else "have a p-value"
-    lost = sum(c.verdict == NOT_TESTABLE and c.p is not None and not c.check for c in claims)
-    beside = f" ({lost} more, which came out not testable, counted)" if lost else ""
     return (
         f"{told} {len(corrected)} of these claims {have}{checks}; with Holm's correction, which bounds the probability "
-        f"of any error among them{beside} by 5%, {counted(corrected)}."
+        f"of any error among them by 5%, {counted(corrected)}."
     )
 
 
 def after_holm(claims: Sequence[Claim]) -> list[str | None]:
     """Each claim's verdict after Holm's correction for their number; None for checks, and where there is no p-value.
 
-    A claim that is not testable because of how its test came out has no verdict, but its test counts.
+    A claim that is not testable because of how its test came out stays so, and its test counts.
     """
     tested = [c.p for c in claims if c.p is not None and not c.check]
     rejected = iter(holm(tested) if tested else [])
     corrected: list[str | None] = []
     for claim in claims:
-        is_tested = claim.p is not None and not claim.check
-        verdict = (claim.verdict if next(rejected) else UNDECIDED) if is_tested else None
-        corrected.append(None if claim.verdict == NOT_TESTABLE else verdict)
+        if claim.p is None or claim.check:
+            corrected.append(None)
+        else:
+            stays = next(rejected) or claim.verdict == NOT_TESTABLE
+            corrected.append(claim.verdict if stays else UNDECIDED)
     return corrected
 
 

@@ -157,7 +157,8 @@ def verdicts_in_words(result: Result) -> str:
 
 def corrected_in_words(result: Result) -> str:
     """As `verdicts_in_words`, with Holm's correction, of the claims that have a p-value; "–" if none has."""
-    return claims_of.counted([verdict for verdict in result.after_holm if verdict is not None]) or "–"
+    corrected = claims_of.counted([verdict for verdict in result.after_holm if verdict is not None])
+    return corrected.replace(NOT_TESTABLE, "not testable") or "–"
 
 
 def minutes_in_words(result: Result) -> str:

@@ -47,7 +47,7 @@ def totals_in_words(every: Sequence[Target]) -> str:
     return (
         f"Of {len(verdicts)} claims, {claims_of.counted(verdicts).replace(NOT_TESTABLE, 'not testable')}. With Holm's "
         f"correction for the many claims of a page, of the {len(corrected)} that have a p-value, "
-        f"{claims_of.counted(corrected)}.\n"
+        f"{claims_of.counted(corrected).replace(NOT_TESTABLE, 'not testable')}.\n"
     )
 
 

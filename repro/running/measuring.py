@@ -16,10 +16,7 @@ from repro.common.errors import ReproError
 from repro.config.schema import Config
 from repro.evaluation.base import Measured, Other, Subject
 from repro.policies.snapshot import Snapshot, SnapshotFolder
-from repro.stored.results import (
-    Results,
-    open_other,
-)
+from repro.stored.results import Results, open_other
 from repro.stored.trained import readout_objects
 
 

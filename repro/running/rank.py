@@ -15,7 +15,6 @@ from repro.common.stopping import asked_by, stopped_by_signals
 from repro.running.executing import execute_here
 from repro.running.lifetimes import COMMAND_PROCESS, end_with_the_command, this_process
 from repro.running.plan_file import planned
-from repro.running.training import follow
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ[COMMAND_PROCESS] = this_process()
     configs, of, title = planned(plan, 0)
     if rank:
+        from repro.running.training import follow  # noqa: PLC0415  (takes seconds, of which signals know by now)
+
         with suppress(ReproError):  # What all processes meet, such as a fit that diverges, the first one tells.
             follow(configs[0], rank)
         return 0

@@ -21,7 +21,6 @@ from repro.stored import leftovers
 _PAUSE_SECONDS = 10.0
 """How long a worker that was interrupted begins no other run."""
 
-
 _interrupted = -math.inf
 """When this worker was, by `time.monotonic`."""
 

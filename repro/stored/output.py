@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import TYPE_CHECKING
 
 from repro.common.errors import ReproError
 from repro.stored import leftovers
-
-if TYPE_CHECKING:
-    pass  # it takes seconds to import
 
 
 def prepare_output(output_dir: str, cleans: bool = True) -> Path:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from repro.common.errors import ReproError
 from repro.config.checks import TRAINING, game_for_checks
@@ -15,10 +15,12 @@ from repro.config.schema import LATER, Config
 from repro.evaluation.base import FILE, Evaluation, Measured, Other
 from repro.games.game import Game
 from repro.policies.snapshot import SnapshotFolder
-from repro.stored.catalogue import Entry
 from repro.stored.trained import FileReadout, Trained, damaged_tables, folder_of, snapshots_of
 from repro.tracking import record as records
 from repro.tracking.rows import EvaluationRows, Metrics, TrainingRows, stored_evaluations
+
+if TYPE_CHECKING:
+    from repro.stored.catalogue import Entry
 
 
 class Results:

@@ -56,10 +56,11 @@ class RunRecord:
         tables: of its strategies that people can read: read-out -> SHA-256 of its file as it was left; earlier versions
             have none.
         checkpoints: folder in outputs/runs whose checkpoints continue it: its own, or one of several seeds together.
-        wall_seconds: time spent in training. cpu_seconds: of the processor's; 0 if it is not known, as of runs of
-        earlier versions. labels: target -> scale, of all the invocations that asked for it. title: what the last of
-        these that said anything said of its hyperparameters (`repro.plans.planned.Run`); of earlier
-            versions none did.
+        wall_seconds: time spent in training.
+        cpu_seconds: of the processor's; 0 if it is not known, as of runs of earlier versions.
+        labels: target -> scale, of all the invocations that asked for it.
+        title: what the last of these that said anything said of its hyperparameters (`repro.plans.planned.Run`); of
+            earlier versions none did.
         attempt: id that its runs in MLflow carry, by which they are found again; what is done anew has a new one.
         mlflow: name of a read-out, or "training" -> id of its MLflow run.
         made_with: code, versions and hardware of the processes that trained; where they differ, all values.

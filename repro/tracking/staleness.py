@@ -26,11 +26,11 @@ from repro.tracking.record import RunRecord
 from repro.tracking.repetition import Repetition
 
 PACKAGE = "repro"
-_EVERY_RUN = ("repro.running.training", "repro.running.measuring")
+_EVERY_RUN = ("repro.running.one_run", "repro.running.training", "repro.running.measuring")
 _NO_NUMBERS = (
     "repro.config", "repro.tracking", "repro.common.durable", "repro.common.errors", "repro.common.faults",
-    "repro.common.importing", "repro.common.stopping", "repro.common.suggestions", "repro.running.lifetimes",
-    "repro.stored.leftovers",
+    "repro.common.importing", "repro.common.stopping", "repro.common.suggestions", "repro.plans.naming",
+    "repro.running.lifetimes", "repro.stored.catalogue", "repro.stored.leftovers",
 )  # fmt: skip
 _DIGITS = 12
 _FEW = 4
@@ -65,15 +65,17 @@ def _text(blob: str) -> str | None:
 def changed_files(then: str, now: str | None, among: Container[str]) -> set[str] | None:
     """Which of these files have other code in two commits, or in a commit and on the disk; None: unknown commits.
 
-    A file that was moved is compared with what it was, and modules are the ones that they were where they are now.
+    A file that was moved is compared with what it was, and modules are the ones that they were where they are now. Of
+    one that was split, the parts are changed.
     """
     listed = provenance.git(
         "diff", "--name-status", "--find-renames", "-z", then, *([now] if now else []), "--", f"{PACKAGE}/"
     )
     if listed is None:
         return None
-    was = {path: old for old, path in _differing(listed) if path in among}
-    moved = tuple(sorted((_module(old), _module(path)) for old, path in _differing(listed) if old != path))
+    differing = list(_differing(listed))
+    was = {path: old for old, path in differing if path in among}
+    moved = tuple(sorted((_module(old), _module(path)) for old, path in differing if old != path))
     return {path for path, old in was.items() if _code(text_of(old, then), moved) != _code(text_of(path, now))}
 
 
@@ -112,7 +114,7 @@ class _Stripped(ast.NodeTransformer):
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        return None if is_text else node
+        return None if is_text else ast.Expr(self.visit(node.value))
 
     def visit_Import(self, node: ast.Import) -> None:
         self.imported |= {f"{self._now(alias.name)} as {alias.asname or 'named'}" for alias in node.names}

@@ -102,7 +102,7 @@ def publish(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(drawing, "ROOT", output)
     monkeypatch.setattr(page, "PAGES", output / "paper_figures")
     # Of all pages, of which there is one here.
-    monkeypatch.setattr(readme, "refresh_readme", lambda: None)
+    monkeypatch.setattr(readme, "refresh_readme", (output / "README.md").touch)
     (output / "paper_figures").mkdir(exist_ok=True)
     shutil.copy(RESULTS.parent / "figure1.md", output / "paper_figures")
     monkeypatch.setattr(sys, "argv", ["figure", "figure1", "--publish", "--scale", "laptop", "--output", str(output)])
@@ -115,10 +115,12 @@ def test_what_is_not_whole_is_not_published(drawn, monkeypatch, capsys, name):
     assert publish(drawn, monkeypatch) == 2
     assert capsys.readouterr().err.startswith(f"error: {drawn / name} does not exist; draw it again")
     assert not (drawn.parents[1] / "paper_figures" / "results").exists()
+    assert not (drawn.parents[1] / "README.md").exists()
 
 
 def test_what_is_whole_is_published(drawn, monkeypatch):
     assert publish(drawn, monkeypatch) == 0
+    assert (drawn.parents[1] / "README.md").exists(), "which says the same then"
     results = drawn.parents[1] / "paper_figures" / "results" / "figure1-laptop"
     found = {path.name: path.read_bytes() for path in results.iterdir()}
     # Data are published compressed.
