@@ -313,7 +313,7 @@ def _half_at_equilibrium() -> Claim:
     return Claim(
         "half_at_equilibrium", "A win rate near one half is what we expect at a Nash equilibrium", "post, Results",
         HELD if holds else DID_NOT_HOLD,
-        Estimate(float(np.mean(rates)), min(rates), max(rates), len(rates)), "win rate", REPORTED,
+        Estimate(float(np.mean(rates)), min(rates), max(rates), len(rates)), "win rate, exact range", REPORTED,
         "the bracket is the exact range over all equilibria, α in [0, 1/3], not a confidence interval; holds if all "
         f"are within {NEAR_HALF:g} of one half",
     )  # fmt: skip

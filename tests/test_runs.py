@@ -361,7 +361,9 @@ def test_runs_of_two_games_are_compared_with_a_warning(tmp_path, capsys):
     for overrides in sides:
         assert executed(*overrides, f"output_dir={tmp_path}") == records.FINISHED
     assert compare.main([*(key_of(*overrides) for overrides in sides), "--output", str(tmp_path)]) == 1
-    assert "warning: A is of kuhn and B of leduc: their numbers are of different games." in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "warning: A is of kuhn and B of leduc: their numbers are of different games." in out
+    assert "means over seeds" not in out.splitlines()[-1], "a heading has something below it"
 
 
 def test_runs_measured_at_no_common_iteration_are_shown_at_their_ends(tmp_path, capsys):

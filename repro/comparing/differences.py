@@ -307,9 +307,12 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
     at_ends = ends(a, b)
     status = 0
     measured, in_common, at_the_end = (_of_readouts(table) for table in (a, shown, at_ends))
+    names = [sorted(set(side.readout) - {TRAINING}) for side in (a, b)]
+    apart = (
+        f"no read-out was measured in the same way on both sides; A has {_listed(names[0])}, B has {_listed(names[1])}"
+    )
     if len(shown) and measured and not in_common and not at_the_end:
-        names = [_listed(sorted(set(side.readout) - {TRAINING})) for side in (a, b)]
-        print(f"results: no read-out was measured in the same way on both sides; A has {names[0]}, B has {names[1]}")
+        print(f"results: {apart}")
         status = 1
     elif len(shown):
         same, total = int(shown.same.sum()), int(shown.numbers.sum())
@@ -333,16 +336,17 @@ def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
         _print_table(table)
     else:
         why = "nothing was measured of the same seed at the same iteration" if seeds else "there is no seed in common"
+        why = why if set(names[0]) & set(names[1]) else apart
         print(f"results: {why}")
         status = int(bool(seeds))
     _print_ends(at_ends, every)
     several = min(a.seed.nunique(), b.seed.nunique()) > 1
-    averages = means(a, b) if several or not seeds else pd.DataFrame()
+    averages = _seen(means(a, b), every) if several or not seeds else pd.DataFrame()
     if len(averages):
         interval = "with Welch's 95% interval" if several else "(an interval takes several seeds a side, as KEY,KEY)"
         print(f"means over seeds, and B minus A {interval}:")
         table = Table("read-out", "metric", "at iteration", "A", "B", "B - A", box=None)
-        for row in _in_order(_seen(averages, every)):
+        for row in _in_order(averages):
             table.add_row(
                 row["readout"], row["metric"], str(row["last"]), f"{row['a']:.4g}", f"{row['b']:.4g}", str(row["apart"])
             )

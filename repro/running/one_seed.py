@@ -204,7 +204,8 @@ class Seed:
 
     def _tell(self, measured: int, lacking: int, words: str = "") -> None:
         """Say how far measuring is."""
-        self.record.message = f"measured {measured} of {lacking} snapshots" + (f", now {words}" if words else "")
+        done = f"measured {measured} of {lacking} snapshots" if lacking else "leaving its files"
+        self.record.message = done + (f", now {words}" if words else "")
         records.write(self.folder, self.record)
         self.measuring.on_words = partial(self._tell, measured, lacking)
 
