@@ -17,9 +17,10 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from paper_figures.devn_sweeps import FRESH_SEEDS
+from paper_figures.encoding_errors import PAPER as PAPER_ERRORS
+from paper_figures.encoding_errors import Row
 from paper_figures.exploitability_curves import unless_smoke
-from paper_figures.table4 import MEAN, OVER_ALL, Row
-from paper_figures.table4 import PAPER as PAPER_ERRORS
+from paper_figures.table4 import MEAN, OVER_ALL
 from repro.evaluation.statistics import Estimate, digits, mean_ci
 from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED, Claim, Verdict, above, all_of
 from repro.figures.frame import MEASURED, curves

@@ -38,6 +38,7 @@ from repro.figures.targets import (
     targets,
 )
 from repro.jobs.elsewhere import Elsewhere, add_options, elsewhere
+from repro.shown.commands import make_ui_command, show_target
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -220,16 +221,15 @@ def _show(target: str, plan: Planned, data: pd.DataFrame, options: Options) -> N
     """Leave in MLflow what shows a target's runs together, and print links to it."""
     from mlflow.exceptions import MlflowException  # noqa: PLC0415  (MLflow takes seconds)
 
-    from repro.shown import commands as shown  # noqa: PLC0415
     from repro.tracking.store import default_uri, open_store  # noqa: PLC0415
 
     try:
         client = open_store(plan.runs[0].config.tracking_uri or default_uri(options.output))
-        links = shown.show_target(client, target, options.scale, (plan.sweeps, plan.runs), data, options.folder(target))
+        links = show_target(client, target, options.scale, (plan.sweeps, plan.runs), data, options.folder(target))
     except (StorageError, MlflowException) as error:  # The figure is drawn.
         print(f"warning: the MLflow UI lacks a view of {target}: {error}", file=sys.stderr)
         return
-    serve = shown.make_ui_command(options.output, target, options.scale)
+    serve = make_ui_command(options.output, target, options.scale)
     for link in links:
         print(f"compare its runs in the MLflow UI ({serve}): {link}")
 

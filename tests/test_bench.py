@@ -15,8 +15,8 @@ import torch
 
 from repro.algorithms.memory import Reservoir
 from repro.bench import __main__ as bench
-from repro.bench.deep_cfr import products, step_operations
 from repro.bench.measure import QUICK, Row
+from repro.bench.sgd_steps import products, step_operations
 from repro.bench.subgames import Turns, drawn_turns, multiplied_matchups, predictor, summed_matchups
 from repro.bench.traversals import _rows_and_infosets, _saved, counted, open_spiel_solver
 from repro.engine.sampling import InfosetSamples

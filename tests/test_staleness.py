@@ -135,6 +135,14 @@ def test_a_file_that_was_moved_is_what_it_was(history):
     assert changed(sweep) == ["repro/deep/late.py"]
 
 
+def test_two_commits_of_an_earlier_layout_are_compared_by_its_names(history):
+    first = history.commit(training="y = 1\n", errors="z = 1\n")
+    second = history.commit(training="from repro import errors\ny = 2\n", errors="z = 2\n")
+    history.move("training", "running/training")
+    found = staleness.staleness({"git_commit": [first]}, second)
+    assert found.changed == ["repro/training.py"], "errors determine no number"
+
+
 def test_each_commit_that_made_runs_counts(history):
     first, second = history.commit(), history.commit(used="a = 2\n")
     assert changed({"git_commit": [second]}) == []

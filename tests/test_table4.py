@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from paper_figures import table4
+from paper_figures import encoding_errors, table4
 from repro.evaluation.statistics import mean_ci
 from repro.figures.claims import DID_NOT_HOLD, HELD, NOT_TESTABLE, UNDECIDED
 from repro.subgames.readings import READINGS
@@ -43,7 +43,7 @@ def table4_data(lower_by: float, spread: float = 0.0, count: int = 8, scale: str
     large, by 5 less; with hands in other orders by `MORE`."""
     rows = []
     draw = np.random.default_rng(0)
-    for sweep in (each.name for each in table4.SWEEPS if each.name in table4.LABELS):
+    for sweep in (each.name for each in table4.SWEEPS if each.name in encoding_errors.LABELS):
         seeds = range(2 if sweep in ("turn", "river") else 1)
         for seed, (columns, square, more) in product(seeds, settings(sweep)):
             common = {"target": "table4", "scale": scale, "sweep": sweep, "seed": seed, **FIXED, **columns}
@@ -121,7 +121,7 @@ def test_table4_shows_both_tables():
     own = [row for row in listed[6:] if len(row) == len(listed[0])]
     assert paper[0][0] == "turn, dataset 1, 1,000 buckets"
     assert [number(cell) for cell in paper[0][1:7]] == [80, 0.4, 2, 1.4, 30, 25]
-    assert [row[7] for row in paper] == [f"{row.dcvn}, {row.devn}, {row.improvement}" for row in table4.PAPER]
+    assert [row[7] for row in paper] == [f"{row.dcvn}, {row.devn}, {row.improvement}" for row in encoding_errors.PAPER]
     names = [row[0] for row in own]
     assert names[0] == "turn, dataset 1, finest buckets"
     assert names[5:8] == [f"turn, dataset 1, labels to {accuracy}%" for accuracy in (0.5, 0.1, 0.002)]
@@ -135,8 +135,8 @@ def test_table4_shows_both_tables():
 
 def test_the_jackknife_of_a_mean_is_the_mean():
     values = np.random.default_rng(0).normal(size=12)
-    table = table4._left_out(pd.DataFrame({"x": values}))
-    found, expected = table4.jackknife(table["x"]), mean_ci(values)
+    table = encoding_errors._left_out(pd.DataFrame({"x": values}))
+    found, expected = encoding_errors.jackknife(table["x"]), mean_ci(values)
     assert (found.mean, found.low, found.high) == pytest.approx((expected.mean, expected.low, expected.high))
 
 

@@ -16,6 +16,7 @@ from repro.common.errors import ReproError
 from repro.evaluation.statistics import mean_ci
 from repro.figures import frame
 from repro.figures.targets import Options, plan_target
+from repro.jobs import launching
 from repro.jobs.launching import Command
 from repro.plans.planned import stages
 from repro.plans.planning import plan
@@ -330,7 +331,7 @@ def test_there_are_no_means_of_one_seed_nor_of_runs_that_are_not_finished(tmp_pa
     one_seed = plan([*overrides, "seed=0"], multirun=True).runs
     assert means.groups(one_seed) == []
     # A run alone is not slowed down.
-    monkeypatch.setattr(shown, "show_means", lambda *_: pytest.fail("there is nothing to average"))
+    monkeypatch.setattr(launching, "show_means", lambda *_: pytest.fail("there is nothing to average"))
     command.show_means(one_seed)
     command.show_means(every[:1])
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from repro.algorithms.memory import Reservoir
 from repro.algorithms.ranks import ALONE
-from repro.bench.deep_cfr import traverse_peer
+from repro.bench.both_sides import traverse_peer
 from repro.bench.measure import Effort, Row, interleaved, open_spiel
 from repro.bench.rank import prepared, traverse
 from repro.config.checks import game_of

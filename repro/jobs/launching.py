@@ -40,6 +40,7 @@ from repro.running.executing import execute, kept, note, without_force
 from repro.running.lifetimes import COMMAND_PROCESS, LOOK_EVERY_SECONDS, this_process
 from repro.running.plan_file import write_plan
 from repro.running.workers import launched
+from repro.shown.commands import make_ui_command, show_command, show_means
 from repro.stored import leftovers
 from repro.stored.results import is_done
 from repro.stored.trained import folder_of
@@ -119,12 +120,10 @@ class Command:
         if self._client is None:
             print(f"MLflow was told nothing; the same command without tracking_uri={LATER} tells it", file=sys.stderr)
             return
-        from repro.shown import commands as shown  # noqa: PLC0415  (MLflow takes seconds)
-
         links: list[str] = []
         with _lacks_told("a view"):
-            links = shown.show_command(self._client, self.invocation, runs)
-        serve = shown.make_ui_command(Path(runs[0].config.output_dir))
+            links = show_command(self._client, self.invocation, runs)
+        serve = make_ui_command(Path(runs[0].config.output_dir))
         for link in links:
             print(f"compare them in the MLflow UI ({serve}): {link}", file=sys.stderr)
 
@@ -132,10 +131,8 @@ class Command:
         """Leave in MLflow means over seeds of a sweep's runs, if it has several; once the runs of all are finished."""
         if self._client is None or len({config.seed for run in runs for config in run.configs}) < 2:
             return
-        from repro.shown import commands as shown  # noqa: PLC0415  (MLflow takes seconds)
-
         with _lacks_told("means"):
-            shown.show_means(self._client, self.invocation, runs)
+            show_means(self._client, self.invocation, runs)
 
     @contextmanager
     def _hydra(self) -> Iterator[DictConfig | None]:

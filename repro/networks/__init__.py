@@ -1,0 +1,1 @@
+"""Networks: features, modules, and cheap SGD steps."""

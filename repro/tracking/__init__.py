@@ -1,0 +1,1 @@
+"""What is kept of runs: records, rows, MLflow, checkpoints, progress, provenance."""
