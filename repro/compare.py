@@ -11,8 +11,9 @@ differs between them, or has changed since), versions and hardware, stored data 
 - of what both measured at no common iteration, the values at the end of each.
 
 Read-outs of one name are compared; where either side has one alone, as CFR and CFR+ have, these two are, whatever their
-names. Wall times are left out. Exit status 0 says that all numbers are the same (or, of different seeds, nothing), 1
-that some are not, or that no read-out was measured in the same way, at the same iteration, on both sides.
+names. Wall times are left out, and results of two games are not compared. Exit status 0 says that all numbers are the
+same (or, of different seeds, nothing), 1 that some are not, or that no read-out was measured in the same way, at the
+same iteration, on both sides.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in "AB":
         with told_of(name):
             check_filter(options.output, getattr(options, name).split(","))
-    from repro.comparing.differences import compare, side_of  # noqa: PLC0415  (imports torch and more, which takes seconds)
+    from repro.comparing.differences import side_of  # noqa: PLC0415  (imports torch and more, which takes seconds)
+    from repro.comparing.told import compare  # noqa: PLC0415
 
     a, b = (side_of(options.output, name, getattr(options, name)) for name in "AB")
     return compare(a, b, options.all)

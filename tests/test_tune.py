@@ -29,7 +29,7 @@ from repro.evaluation.statistics import mean_ci
 from repro.figures.targets import ROOT
 from repro.tracking import record as records
 from repro.tracking.folders import run_folder
-from repro.tuning import page, trials
+from repro.tuning import page, request, search, trials
 from repro.tuning.config import BudgetConfig, ObjectiveConfig, Parameter, parameters, read, runs
 from repro.tuning.tracked import TRIAL_TAG
 from tests.helpers.commands import SMALL, command, executed, planned
@@ -261,7 +261,7 @@ def test_a_fresh_seed_that_the_budget_is_not_spent_on_is_told_and_costs_no_page(
         budget = BudgetConfig("iteration", limit, 1)
         study: Any = SimpleNamespace(config=SimpleNamespace(objective=ObjectiveConfig(readout="sd_cfr"), budget=budget))
         nothing: Any = None
-        return len(page.fresh_table(study, {"best": [finished]})), tune.Tuning(study, *3 * [nothing])._lacks(finished)
+        return len(page.fresh_table(study, {"best": [finished]})), search.Tuning(study, *3 * [nothing])._lacks(finished)
 
     assert found(30.0) == (1, "")
     rows, why = found(31.0)
@@ -289,11 +289,11 @@ class _Killed:
 
 
 def test_a_process_that_is_killed_before_it_is_answered_ends_its_trial_alone(monkeypatch):
-    monkeypatch.setattr(tune.Tuning, "_is_pruned", lambda *_: False)
+    monkeypatch.setattr(search.Tuning, "_is_pruned", lambda *_: False)
     workers: Any = _Killed()
     study: Any = SimpleNamespace(config=None)
     tracked: Any = SimpleNamespace(catch_up=lambda: None)
-    tuning = tune.Tuning(study, workers, tracked, None)
+    tuning = search.Tuning(study, workers, tracked, None)
     tuning.search()
     assert tuning.left == ["trial-0: its process ended with exit status -9"]
 
@@ -438,5 +438,5 @@ def test_the_documentations_study_of_ones_own_can_be_asked_for(tmp_path: Path, c
     (block,) = re.findall(r"(?:^ {4}.*\n)*^ {4}study: kuhn_rate\n(?:^ {4}.*\n)+", text, re.MULTILINE)
     (tmp_path / "tune").mkdir()
     (tmp_path / "tune" / "kuhn_rate.yaml").write_text(textwrap.dedent(block))
-    assert tune.run(["kuhn_rate", f"output_dir={tmp_path / 'out'}"], str(tmp_path), True) == 0
+    assert request.run(["kuhn_rate", f"output_dir={tmp_path / 'out'}"], str(tmp_path), True) == 0
     assert "8 trial(s) of 1 training(s) each" in capsys.readouterr().out

@@ -1,41 +1,57 @@
-"""What differs between runs of two sides, and whether their results do, as `repro.compare` tells it."""
+"""What differs between runs of two sides, and whether their results do, as tables; `told` prints them."""
 
 from __future__ import annotations
 
 import json
 import math
-import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.markup import escape
-from rich.table import Table
 
 from repro.common.errors import ReproError, told_of
 from repro.config.checks import TRAINING
 from repro.config.keys import training_config
 from repro.evaluation.statistics import difference
 from repro.figures.agreement import CLOCKS
-from repro.plans.naming import labels, written
-from repro.plans.planned import Run
+from repro.plans.naming import written
 from repro.stored import catalogue
 from repro.stored.catalogue import Entry
 from repro.stored.results import measurements
 from repro.subgames.data import SubgameDataConfig
 from repro.tracking import staleness
-from repro.tracking.progress import console
 from repro.tracking.rows import stored_evaluations
 
-_ALL_DIGITS = 17
+ALL_DIGITS = 17
 """That tell any float64 from any other one."""
-_CODE = ("git_commit", "git_dirty")
+CODE = ("git_commit", "git_dirty")
+"""What is told of the code, as facts of a record are called."""
+NO_KEY = "no such key"
+"""What a table of settings has where a side has none."""
 _FIRST = ("algorithm.name", "game.name")
-_NO_KEY = "no such key"
 _RUN = ["readout", "asked", "metric"]
 _SHORT = 12
-_STRATEGY = "strategy/"
+
+
+def side_of(output: Path, name: str, text: str) -> list[Entry]:
+    """The runs of one side, of one configuration.
+
+    Raises:
+        ReproError: they are of several, or there are none.
+    """
+    with told_of(name):
+        found = catalogue.chosen(output, text.split(","))
+    others = [entry.key for entry in found if entry.hyperparameters != found[0].hyperparameters]
+    if others:
+        raise ReproError(
+            f"{name} is {text}; its runs must differ in their seeds alone, and {others[0]} differs in more."
+        )
+    return found
+
+
+def listed(values: Sequence[object]) -> str:
+    return ", ".join(map(str, values)) or "?"
 
 
 # -- what they are made of -------------------------------------------------------------------------------------------
@@ -45,29 +61,29 @@ def settings(a: Sequence[Entry], b: Sequence[Entry]) -> pd.DataFrame:
     """What differs of the configuration: the algorithm and the game, the seeds, and then by the alphabet.
 
     Returns:
-        A row per `key`, with its values, `a` and `b`, as on a command line; `_NO_KEY` where a side has none.
+        A row per `key`, with its values, `a` and `b`, as on a command line; `NO_KEY` where a side has none.
     """
     flat = [
-        {"seed": _listed(sorted(e.config.seed for e in side)), **written(side[0].hyperparameters)} for side in (a, b)
+        {"seed": listed(sorted(e.config.seed for e in side)), **written(side[0].hyperparameters)} for side in (a, b)
     ]
     keys = sorted(flat[0].keys() | flat[1].keys(), key=lambda key: (key not in _FIRST, key != "seed", key))
-    rows = [(key, *(str(of_side.get(key, _NO_KEY)) for of_side in flat)) for key in keys]
+    rows = [(key, *(str(of_side.get(key, NO_KEY)) for of_side in flat)) for key in keys]
     return pd.DataFrame([row for row in rows if row[1] != row[2]], columns=["key", "a", "b"])
 
 
 def made_with(side: Sequence[Entry]) -> dict[str, str]:
     """What trained these runs, fact by fact; several values where there are."""
     facts = sorted({fact for entry in side for fact in entry.record.made_with})
-    return {f: _listed(sorted({v for e in side for v in e.record.made_with.get(f, [])})) for f in facts}
+    return {f: listed(sorted({v for e in side for v in e.record.made_with.get(f, [])})) for f in facts}
 
 
 def code(a: Sequence[Entry], b: Sequence[Entry]) -> Iterator[str]:
     """The commits, and what of the code that determines these runs differs between them, and has changed since."""
     commits = [_commits(side) for side in (a, b)]
     if commits[0] == commits[1]:
-        yield f"commit: {_listed(commits[0])}, the same"
+        yield f"commit: {listed(commits[0])}, the same"
     else:
-        yield f"commit: {_listed(commits[0])} | {_listed(commits[1])}"
+        yield f"commit: {listed(commits[0])} | {listed(commits[1])}"
         yield f"code that determines them differs: {_between(a, b)}"
     since = [str(staleness.staleness(_sweep(side))) for side in (a, b)]
     which = {"them": since[0]} if since[0] == since[1] else dict(zip("AB", since, strict=True))
@@ -87,7 +103,7 @@ def _between(a: Sequence[Entry], b: Sequence[Entry]) -> str:
 
 def _sweep(side: Sequence[Entry]) -> dict[str, Any]:
     """What `repro.tracking.staleness` asks of runs."""
-    facts = {name: sorted({v for e in side for v in e.record.made_with.get(name, [])}) for name in _CODE}
+    facts = {name: sorted({v for e in side for v in e.record.made_with.get(name, [])}) for name in CODE}
     return {**facts, "config": training_config(side[0].config)}
 
 
@@ -162,7 +178,7 @@ def opponents(a: Sequence[Entry], b: Sequence[Entry]) -> Iterator[str]:
                 names.setdefault(name, set()).add(str(opponent))
     for name in sorted(met[0].keys() & met[1].keys()):
         if met[0][name] != met[1][name]:
-            yield f"{name}: {_listed(sorted(met[0][name]))} | {_listed(sorted(met[1][name]))}"
+            yield f"{name}: {listed(sorted(met[0][name]))} | {listed(sorted(met[1][name]))}"
 
 
 def _about(side: Sequence[Entry]) -> dict[str, dict[str, Any]]:
@@ -179,9 +195,9 @@ def _called(about: Mapping[str, Any]) -> dict[str, Any]:
 def equal_digits(a: float, b: float) -> int:
     """In how many significant digits two numbers agree; 17, which is all, where they are the same."""
     if a == b:
-        return _ALL_DIGITS
+        return ALL_DIGITS
     largest = max(abs(a), abs(b))
-    return max(0, min(_ALL_DIGITS - 1, math.floor(-math.log10(abs(a - b) / largest))))
+    return max(0, min(ALL_DIGITS - 1, math.floor(-math.log10(abs(a - b) / largest))))
 
 
 def number_by_number(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
@@ -195,7 +211,7 @@ def number_by_number(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     both["digits"] = [equal_digits(x, y) for x, y in zip(both.value_a, both.value_b, strict=True)]
     rows = []
     for (readout, _, metric), group in both.groupby(_RUN, sort=True):
-        differ, last = group[group.digits < _ALL_DIGITS], group[group.step == group.step.max()]
+        differ, last = group[group.digits < ALL_DIGITS], group[group.step == group.step.max()]
         rows.append({
             "readout": readout, "metric": metric, "numbers": len(group), "same": len(group) - len(differ),
             "digits": int(group.digits.min()), "first": int(differ.step.min()) if len(differ) else None,
@@ -250,166 +266,3 @@ def ends(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
             at_a, at_b = of_a.value[of_a.step == last_a].mean(), of_b.value[of_b.step == last_b].mean()
             rows.append({**metric, "last_a": int(last_a), "a": at_a, "last_b": int(last_b), "b": at_b})
     return _told_once(pd.DataFrame(rows))
-
-
-# -- shown -----------------------------------------------------------------------------------------------------------
-
-
-def compare(a: Sequence[Entry], b: Sequence[Entry], every: bool) -> int:
-    """Print everything; returns the exit status.
-
-    Args:
-        every: show metrics of the training itself, and each probability of a strategy, too.
-    """
-    for name, side in (("A", a), ("B", b)):
-        run = Run([entry.config for entry in side], {}, side[0].record.title)
-        ended = "; ".join(headline for entry in side if (headline := entry.record.headline))
-        print(f"{name}: {labels([run])[0]}{f': {ended}' if ended else ''}")
-    if (of_a := a[0].config.game["name"]) != (of_b := b[0].config.game["name"]):
-        print(f"warning: A is of {of_a} and B of {of_b}: their numbers are of different games.")
-    _print_settings(settings(a, b))
-    _print_part("code", list(code(a, b)))
-    facts = [made_with(side) for side in (a, b)]
-    names = sorted((facts[0].keys() | facts[1].keys()) - set(_CODE))
-    apart = [
-        f"{n}: {facts[0].get(n, '?')} | {facts[1].get(n, '?')}" for n in names if facts[0].get(n) != facts[1].get(n)
-    ]
-    _print_part("versions and hardware", apart)
-    stored = [data(side[0]) for side in (a, b)]
-    if any(stored):
-        _print_part("data", [] if stored[0] == stored[1] else [f"{stored[0]} | {stored[1]}"])
-    if others := list(opponents(a, b)):
-        _print_part("opponents that are called alike, and are not the same for all", others)
-    return _compare_results(*with_lone_read_outs(a, b), every)
-
-
-def _print_settings(found: pd.DataFrame) -> None:
-    both = found[(found.a != _NO_KEY) & (found.b != _NO_KEY)]
-    print(f"configuration: {'' if len(found) else 'the same'}".rstrip())
-    table = Table("", "A", "B", box=None)
-    for row in both.to_dict("records"):
-        table.add_row(*(escape(row[column]) for column in ("key", "a", "b")))
-    _print_table(table)
-    for side, other in (("a", "b"), ("b", "a")):
-        if len(alone := found[found[other] == _NO_KEY]):
-            print(f"  keys of {side.upper()} alone: {', '.join(alone.key + '=' + alone[side])}")
-
-
-def _print_part(title: str, lines: Sequence[str]) -> None:
-    print(f"{title}: {'' if lines else 'the same'}".rstrip())
-    for line in lines:
-        print(f"  {line}")
-
-
-def _compare_results(a: pd.DataFrame, b: pd.DataFrame, every: bool) -> int:
-    seeds = set(a.seed) & set(b.seed)
-    shown = number_by_number(a, b) if seeds else pd.DataFrame()
-    at_ends = ends(a, b)
-    status = 0
-    measured, in_common, at_the_end = (_of_readouts(table) for table in (a, shown, at_ends))
-    names = [sorted(set(side.readout) - {TRAINING}) for side in (a, b)]
-    apart = (
-        f"no read-out was measured in the same way on both sides; A has {_listed(names[0])}, B has {_listed(names[1])}"
-    )
-    if len(shown) and measured and not in_common and not at_the_end:
-        print(f"results: {apart}")
-        status = 1
-    elif len(shown):
-        same, total = int(shown.same.sum()), int(shown.numbers.sum())
-        status = int(same < total or at_the_end or (measured and not in_common))
-        which = f"{_named(seeds)}, at iterations that both have"
-        hidden = int(shown.numbers[~shown.index.isin(_seen(shown, every).index)].sum())
-        beside = (
-            f" ({hidden} of the trainings themselves or of strategies one by one, which --all shows)" if hidden else ""
-        )
-        print(f"results of {which}: {same} of {total} numbers are equal{beside}")
-        for name, side in (("A", a), ("B", b)):
-            if alone := set(side.seed) - seeds:
-                print(f"  left out there: {_named(alone)}, of {name} alone")
-        table = Table("read-out", "metric", "equal", "digits alike", "unequal from", "at iteration", "A", "B", box=None)
-        for row in _in_order(_seen(shown, every)):
-            digits = "all" if row["digits"] == _ALL_DIGITS else str(row["digits"])
-            first = "" if pd.isna(row["first"]) else str(int(row["first"]))
-            same_here = f"{row['same']} of {row['numbers']}"
-            at_last = str(row["last"]), f"{row['a']:.8g}", f"{row['b']:.8g}"
-            table.add_row(row["readout"], row["metric"], same_here, digits, first, *at_last)
-        _print_table(table)
-    else:
-        why = "nothing was measured of the same seed at the same iteration" if seeds else "there is no seed in common"
-        why = why if set(names[0]) & set(names[1]) else apart
-        print(f"results: {why}")
-        status = int(bool(seeds))
-    _print_ends(at_ends, every)
-    several = min(a.seed.nunique(), b.seed.nunique()) > 1
-    averages = _seen(means(a, b), every) if several or not seeds else pd.DataFrame()
-    if len(averages):
-        interval = "with Welch's 95% interval" if several else "(an interval takes several seeds a side, as KEY,KEY)"
-        print(f"means over seeds, and B minus A {interval}:")
-        table = Table("read-out", "metric", "at iteration", "A", "B", "B - A", box=None)
-        for row in _in_order(averages):
-            table.add_row(
-                row["readout"], row["metric"], str(row["last"]), f"{row['a']:.4g}", f"{row['b']:.4g}", str(row["apart"])
-            )
-        _print_table(table)
-    return status
-
-
-def _seen(table: pd.DataFrame, every: bool) -> pd.DataFrame:
-    """The rows that are shown: all, or those of read-outs, but for the many probabilities of a strategy."""
-    if every or table.empty:
-        return table
-    return table[(table.readout != TRAINING) & ~table.metric.str.startswith(_STRATEGY)]
-
-
-def _in_order(table: pd.DataFrame) -> list[dict[Any, Any]]:
-    """Its rows, of each read-out exploitability first and the many numbers of a strategy last."""
-    rows = table.to_dict("records")
-    return sorted(
-        rows,
-        key=lambda r: (r["readout"], r["metric"].startswith(_STRATEGY), not r["metric"].startswith("exploitability")),
-    )
-
-
-def _of_readouts(table: pd.DataFrame) -> bool:
-    """Whether there is a row that is not of the training itself."""
-    return len(table) > 0 and bool((table.readout != TRAINING).any())
-
-
-def _print_ends(at_ends: pd.DataFrame, every: bool) -> None:
-    table = Table("read-out", "metric", "A's last iteration", "A", "B's last iteration", "B", box=None)
-    for row in _in_order(_seen(at_ends, every)):
-        at = [str(row["last_a"]), f"{row['a']:.4g}", str(row["last_b"]), f"{row['b']:.4g}"]
-        table.add_row(row["readout"], row["metric"], *at)
-    if table.row_count:
-        print("measured at no common iteration; at the ends, means over seeds:")
-        console(sys.stdout).print(table)
-
-
-def _print_table(table: Table) -> None:
-    if table.row_count:
-        console(sys.stdout).print(table)
-
-
-def _listed(values: Sequence[object]) -> str:
-    return ", ".join(map(str, values)) or "?"
-
-
-def _named(seeds: Collection[int]) -> str:
-    """`seed 0`, or `seeds 0, 1`."""
-    return f"seed{'s' if len(seeds) > 1 else ''} {_listed(sorted(seeds))}"
-
-
-def side_of(output: Path, name: str, text: str) -> list[Entry]:
-    """The runs of one side, of one configuration.
-
-    Raises:
-        ReproError: they are of several, or there are none.
-    """
-    with told_of(name):
-        found = catalogue.chosen(output, text.split(","))
-    others = [entry.key for entry in found if entry.hyperparameters != found[0].hyperparameters]
-    if others:
-        raise ReproError(
-            f"{name} is {text}; its runs must differ in their seeds alone, and {others[0]} differs in more."
-        )
-    return found
