@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,10 @@ SWEEPS = (
 )  # fmt: skip
 
 CAPACITIES = (10, 50, 100, 500, 1000)
+_DASHES = {500: "--", 1000: ":"}
+"""Of capacities whose curves lie on that of all networks."""
+
+_FRESH_SEEDS = "seeds that ran after the rule was settled"
 TOLERANCE = 1.3
 """By which factor ours may differ from a digitised value, either way."""
 
@@ -131,7 +136,7 @@ def _draw_beside(axes: Axes, data: pd.DataFrame) -> None:
             curves = exploitability(aggregated, readout)
             axes.plot(
                 points(curves), curves.mean(), dash, color="#009E73", linewidth=1.2,
-                label=f"{style.NAMES[readout]}, memory of all samples (ours)",
+                label=f"{style.NAMES[readout]}, memory of all samples (ours, mean)",
             )  # fmt: skip
     if len(exact):
         curve = exploitability(exact, "linear_cfr")
@@ -146,7 +151,8 @@ def _draw_capacities(axes: Axes, data: pd.DataFrame) -> None:
         if capacity >= max(points(curves)) / 2:
             never_full.append(str(capacity))
             continue
-        style.curve(axes, points(curves), curves.to_numpy(), colour=colour, label=f"$|B^M|$ = {capacity}")
+        label, dash = f"$|B^M|$ = {capacity}", _DASHES.get(capacity, "-")
+        style.curve(axes, points(curves), curves.to_numpy(), colour=colour, label=label, dash=dash)
     curves = exploitability(data, "sd_cfr")
     label = f"all networks (also {' and '.join(never_full)}: never full)" if never_full else "all networks"
     style.curve(axes, points(curves), curves.to_numpy(), colour=style.COLOURS["sd_cfr"], label=label)
@@ -158,11 +164,23 @@ def _draw_capacities(axes: Axes, data: pd.DataFrame) -> None:
 def claims(data: pd.DataFrame) -> list[Claim]:
     """Every claim of the figure and its text, judged."""
     fresh, data = data[data.sweep == "fresh"], published(data)
-    judged = [_sd_below_deep(data), _as_large(data), *_at_the_end(data), _reading(data), _reading(fresh, unseen=True)]
+    judged = [*_gaps(data), _reading(data), _reading(fresh, unseen=True)]
+    # Their sizes were judged by seeds that had been seen before the rule was written.
+    judged += [_of_fresh_seeds(claim) for claim in _gaps(fresh)] if len(fresh) else []
     judged += [falls(data, readout, "Fig. 1a", reference()[readout]) for readout in ("sd_cfr", "deep_cfr")]
     judged += [_value(data, readout, x) for x in reference().index for readout in ("sd_cfr", "deep_cfr")]
     judged += [claim for capacity in CAPACITIES for claim in _of_capacity(data, capacity)]
     return judged
+
+
+def _gaps(data: pd.DataFrame) -> list[Claim]:
+    """Sign and size of the gap between both algorithms, in the mean over the curve and at the last evaluation."""
+    return [_sd_below_deep(data), _as_large(data), *_at_the_end(data)]
+
+
+def _of_fresh_seeds(claim: Claim) -> Claim:
+    """A claim that was judged by the seeds of the sweep `fresh`."""
+    return replace(claim, id=f"{claim.id}_unseen", statement=f"{claim.statement} ({_FRESH_SEEDS})")
 
 
 def _sd_below_deep(data: pd.DataFrame) -> Claim:
@@ -249,7 +267,7 @@ def _reading(data: pd.DataFrame, unseen: bool = False) -> Claim:
     parts: dict[str, Any] = {
         "id": "x_counts_player_updates_unseen" if unseen else "x_counts_player_updates",
         "statement": "The x-axis counts updates of one player, and not iterations that update both"
-        + (" (seeds that ran after the rule was settled)" if unseen else ""),
+        + (f" ({_FRESH_SEEDS})" if unseen else ""),
         "source": "App. A; Fig. 1a, digitised by a third party",
         "unit": "log ratio, root mean square",
     }

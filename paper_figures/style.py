@@ -34,8 +34,17 @@ COLOURS = {"sd_cfr": "#0072B2", "deep_cfr": "#D55E00"}
 NAMES = {"sd_cfr": "SD-CFR", "deep_cfr": "Deep CFR"}
 
 
-def curve(axes: Axes, x: Sequence[float], runs: NDArray[Any], *, colour: Any, label: str, floor: float = 1e-12) -> None:
-    """Mean of `runs` `[seeds, points]` with its 95% interval, and every seed as a thin line.
+def curve(
+    axes: Axes,
+    x: Sequence[float],
+    runs: NDArray[Any],
+    *,
+    colour: Any,
+    label: str,
+    dash: str = "-",
+    floor: float = 1e-12,
+) -> None:
+    """Mean of `runs` `[seeds, points]`, as a line of style `dash`, with its 95% interval; every seed as a thin line.
 
     An interval that reaches below zero has no lower edge to draw on logarithmic axes: it is drawn down to `floor`.
     """
@@ -44,6 +53,6 @@ def curve(axes: Axes, x: Sequence[float], runs: NDArray[Any], *, colour: Any, la
     for run in runs:
         axes.plot(x, run, color=colour, linewidth=0.5, alpha=0.45, marker=marker, markersize=3)
     band = bands(list(runs))
-    axes.plot(x, band["mean"], color=colour, linewidth=1.8, label=label, marker=marker)
+    axes.plot(x, band["mean"], dash, color=colour, linewidth=1.8, label=label, marker=marker)
     if len(runs) > 1:
         axes.fill_between(x, np.maximum(band["low"], floor), band["high"], color=colour, alpha=0.18, linewidth=0)

@@ -46,7 +46,13 @@ def made_up(sd_cfr: float, deep_cfr: float, length: int = 450, points: dict[int,
 
 def test_what_is_expected_holds():
     found = verdicts(module, made_up(36.0, 38.5, points={50: 150.0, 200: 50.0}))
+    # On the first line nobody is on the others.
+    others = {name: found.pop(name) for name in [*found] if "line_" in name}
     assert set(found.values()) == {HELD}
+    assert others == {
+        "not_above_line_4000": DID_NOT_HOLD, "on_line_4000": DID_NOT_HOLD,
+        "not_above_line_16000": DID_NOT_HOLD, "on_line_16000": DID_NOT_HOLD,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -82,6 +88,15 @@ def test_the_line_is_judged_where_both_were_measured(points, not_above, on, show
     assert ("nowhere" in found["on_line"].note) == (not points)
     assert found["on_line"].paper == 1.0
     assert ("at t = 100 (70 mbb/g)" in found["on_line"].note) == (100 in points)
+
+
+def test_each_of_the_papers_lines_is_judged():
+    found = {claim.id: claim for claim in module.claims(made_up(36.0, 36.0, points={50: 70.0, 100: 54.0}))}
+    assert [found[f"not_above_{called}"].verdict for called in module.LINES] == [HELD] * 3
+    assert [found[f"on_{called}"].verdict for called in module.LINES] == [DID_NOT_HOLD, DID_NOT_HOLD, HELD]
+    # The third has no point before t = 100.
+    assert "t = 100, 200, 300, 450: " in found["on_line_16000"].note
+    assert "of 16,000 SGD steps" in found["on_line_16000"].statement
 
 
 def test_who_stays_above_has_not_got_there():
@@ -127,7 +142,12 @@ def test_lines_are_drawn_by_what_they_are_worth():
         "player 0 first to act",
     ]  # fmt: skip
     names = {line.get_label() for line in left.get_lines()}
-    assert names >= {*module.PAPER, "SD-CFR, ours", "Deep CFR, ours", "Linear CFR on tables, ours"}
+    assert names >= {
+        *module.PAPER,
+        "SD-CFR, ours (random flops: too high)",
+        "Deep CFR, ours",
+        "Linear CFR on tables, ours",
+    }
 
 
 def test_what_sd_cfr_ends_with_on_all_flops_is_judged_and_the_ratio_is_of_the_same_ones():

@@ -41,6 +41,9 @@ def made_up(*, sd=1.0, deep=1.2, capped=1.5, scale="laptop", swing=0.3, full_swi
     return pd.DataFrame(rows, columns=["target", "scale", "sweep", "readout", "seed", "metric", "step", "value"])
 
 
+GAPS = ("sd_below_deep", "gap_as_large", "sd_below_deep_at_the_end", "gap_at_the_end_as_large")
+
+
 def with_fresh(data):
     """`data`, and the same once more as seeds that ran after a rule had been settled."""
     return pd.concat([data, data.assign(sweep="fresh", seed=data.seed + 5)])
@@ -59,6 +62,7 @@ def test_claims_hold_on_data_like_the_papers():
     assert found["capacity_10_ends_above"] == found["capacity_1000_ends_above"] == claims_of.HELD
     assert found["x_counts_player_updates"] == found["x_counts_player_updates_unseen"] == claims_of.HELD
     assert found["capacity_10_oscillates"] == claims_of.HELD
+    assert all(found[f"{name}_unseen"] == claims_of.HELD for name in GAPS)
 
 
 def test_claims_fail_on_data_that_contradicts_them():
@@ -108,6 +112,9 @@ def test_what_was_seen_when_the_axis_rule_was_settled_is_no_part_of_the_clean_te
     claims = [{c.id: c for c in figure1.claims(d)} for d in both]
     assert len({d["x_counts_player_updates_unseen"].measured for d in claims}) == 1
     assert len({d["x_counts_player_updates"].measured for d in claims}) == 2
+    for name in GAPS:
+        assert len({d[f"{name}_unseen"].measured for d in claims}) == 1
+        assert len({d[name].measured for d in claims}) == 2
     assert claims[0]["sd_below_deep"] == {c.id: c for c in figure1.claims(data)}["sd_below_deep"]
     assert verdicts(figure1, data)["x_counts_player_updates_unseen"] == claims_of.NOT_TESTABLE
 
@@ -128,7 +135,7 @@ def test_curves_of_our_own_are_drawn_and_not_judged():
     together = pd.concat([data.assign(sweep="published"), *beside], ignore_index=True)
     assert figure1.claims(together) == figure1.claims(data)
     labels = [str(line.get_label()) for line in figure1.draw(together).axes[0].lines]
-    assert {"SD-CFR, memory of all samples (ours)", "Linear CFR, exact, on tables"} <= set(labels)
+    assert {"SD-CFR, memory of all samples (ours, mean)", "Linear CFR, exact, on tables"} <= set(labels)
     assert "memory of all samples" in figure1.table(together)
 
 

@@ -304,13 +304,13 @@ def test_table1_claims():
     assert number(deepest[2]) == pytest.approx(1.01 * 0.175, rel=0.01)
 
 
-def table2_data(won: float, coarse: float = -50.0) -> pd.DataFrame:
-    """Deep CFR's winnings against 30,000 and 1,000 buckets; SD-CFR wins twice as much."""
+def table2_data(won: float, coarse: float = -50.0, before: float = 0.5) -> pd.DataFrame:
+    """Deep CFR's winnings against 30,000 and 1,000 buckets, at first `before` times that; SD-CFR wins twice as much."""
     frames = []
     for name, times in (("deep_cfr", 1), ("sd_cfr", 2)):
         for opponent, value in (("blueprint", won), ("coarse_blueprint", coarse)):
             frames += [
-                rows(name, f"match/{opponent}/value", {15: times * value / 2, 30: times * value}),
+                rows(name, f"match/{opponent}/value", {15: times * value * before, 30: times * value}),
                 rows(name, f"match/{opponent}/standard_error", {15: 10.0, 30: 10.0}),
             ]
         frames += [rows(name, "nodes_touched", {15: 1e6, 30: 2e6}), rows(name, "wall_seconds", {15: 60.0, 30: 120.0})]
@@ -343,6 +343,13 @@ def test_table2_an_unsolved_blueprint_shows_nothing():
     # To lose against what was not solved shows something.
     worse = verdicts(table2, table2_data(-100.0, -700.0))
     assert worse["beats_blueprint"] == DID_NOT_HOLD
+
+
+def test_table2_a_loss_that_still_shrinks_shows_nothing():
+    found = {c.id: c for c in table2.claims(table2_data(-100.0, -700.0, before=1.5))}
+    for name, rise in (("beats_blueprint", "50.5"), ("beats_coarse", "354")):
+        assert found[name].verdict == NOT_TESTABLE
+        assert f"still rising, by {rise}" in found[name].note
 
 
 @pytest.mark.slow

@@ -86,7 +86,8 @@ def test_capped_ensembles_average_what_a_reservoir_holds(finished):
         assert capped.weight.tolist() == [m + 1.0 for m in members]
         for i, member in enumerate(members):
             strategy = capped.strategy(i, every(game)[mine]).double()
-            torch.testing.assert_close(strategy, tables(finished, player)[member], rtol=0, atol=1e-6)
+            # Single precision in batches of two sizes: one processor rounds one of 2,568 numbers apart by 1.01e-6.
+            torch.testing.assert_close(strategy, tables(finished, player)[member], rtol=0, atol=1e-5)
         assert sampling(finished, player).weight.tolist() == [1, 2, 3, 4, 5, 6]
     for enough in (6, 100):
         assert torch.equal(average_policy_of(finished, enough).table, average_policy_of(finished).table)

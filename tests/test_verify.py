@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from paper_figures import exploitability_curves
 from repro import verify
@@ -50,6 +53,19 @@ def test_numbers_are_the_same_in_the_digits_of_the_file():
     assert judged(rows({0: [100.0000004, 50.0]}), True) == [SAME, SAME]
     assert judged(rows({0: [100.00001, 50.0]}), True) == [DIFFERS, SAME]
     assert judged(rows({0: [100.0]}), True) == [SAME]
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1.3e-7, 1e-3))
+# Rounded to the file's ten digits it is a tie in the eighth, and would be rounded up from there.
+@example(0.04641446849997, 1.3e-7)
+@example(0.0, 1.0)
+def test_what_was_written_is_itself_and_nothing_else(value: float, relative: float):
+    with tempfile.TemporaryDirectory() as folder:
+        frame.write(rows({0: [value]}), Path(folder) / frame.DATA)
+        published = frame.read(Path(folder) / frame.DATA)
+    assert judged(rows({0: [value]}), True, published) == [SAME]
+    other = value * (1 + relative) if value else relative
+    assert judged(rows({0: [other]}), True, published) == [DIFFERS]
 
 
 def test_on_another_machine_they_lie_within_the_spread():

@@ -1,8 +1,8 @@
 """New measurements against published ones: number by number, and claim by claim.
 
-Where machine, versions, settings and code are known to be the same, numbers must be the same in all the digits of a
-figure's CSV. Elsewhere rounding differs, and what is sampled with it: there a new run must lie within the spread of the
-published seeds, and where they have none, be the same but for rounding.
+Where machine, versions, settings and code are known to be the same, numbers must be the same in eight digits, which
+is finer than single precision. Elsewhere rounding differs, and what is sampled with it: there a new run must lie within
+the spread of the published seeds, and where they have none, be the same but for rounding.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ _ROUNDING = 1e-6
 
 _ZERO = 1e-12
 """And the absolute one, for numbers that would be 0."""
+
+_DIGITS = 8
+"""Significant digits in which numbers must be the same, where they must."""
 
 _SEVERAL = 3
 """Seeds whose spread says something: of two, 99 of 100 further runs are expected within 78 standard deviations."""
@@ -122,7 +125,7 @@ def compared(published: pd.DataFrame, new: pd.DataFrame, exact: bool) -> pd.Data
 
     Args:
         published, new: as `repro.figures.frame` describes it, of a single sweep.
-        exact: whether they must be the same in all digits.
+        exact: whether they must be the same in eight digits.
 
     Returns:
         A row per number: `readout`, `seed`, `metric`, `step`, columns of swept keys, `value_published`, `value_new`,
@@ -163,7 +166,7 @@ def _judged(both: pd.DataFrame, exact: bool) -> pd.DataFrame:
     quantile = stats.t.ppf((1 + _EXPECTED) / 2, both["count"].where(both["count"] > 1) - 1)
     half = quantile * both["std"] * np.sqrt(1 + 1 / both["count"])
     both = both.assign(low=both["mean"] - half, high=both["mean"] + half)
-    same = both.value_published.map("{:.8g}".format) == both.value_new.map("{:.8g}".format)
+    same = _same_digits(both.value_published, both.value_new)
     close = np.isclose(both.value_new, both.value_published, rtol=_ROUNDING, atol=_ZERO)
     inside = both.value_new.between(both.low, both.high)
     spread = both["std"] > _ROUNDING * both["mean"].abs()
@@ -174,6 +177,17 @@ def _judged(both: pd.DataFrame, exact: bool) -> pd.DataFrame:
         conditions = [same, close, many & inside, many, spread]
         verdict = np.select(conditions, [SAME, ROUNDING, WITHIN, OUTSIDE, OPEN], default=DIFFERS)
     return both.assign(verdict=verdict).drop(columns=["mean", "std", "count"])
+
+
+def _same_digits(published: pd.Series, new: pd.Series) -> pd.Series:
+    """Whether what was read from a file is the new number, which none has rounded yet, in its first eight digits.
+
+    Formatting both would round one of them twice: 1.23456785 of a file may have been 1.2345678499.
+    """
+    exponent = np.floor(np.log10(published.abs().where(published != 0, 1.0)))
+    half = 0.5 * 10.0 ** (exponent - (_DIGITS - 1))
+    # A millionth of it is for the binary form of the decimals.
+    return (new - published).abs() <= half.where(published != 0, 0.0) * (1 + 1e-6)
 
 
 def agree(both: pd.DataFrame) -> bool | None:

@@ -241,6 +241,8 @@ def folded(summary: str, text: str, always: bool = False) -> str:
 
 
 EVERY_SWEEP = "every sweep"
+_NAMED_NOW = {"algorithm.evaluate_every": "algorithm.snapshot_every", "algorithm.match_hands": "evaluation.match.hands"}
+"""Keys of old results that are called otherwise today."""
 
 
 def departures(sweeps: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Sequence[Any]]]]:
@@ -288,7 +290,8 @@ def _deviations(deviations: Mapping[str, Sequence[Any]]) -> str:
     lines = ["| key | paper | here | ratio |", "|---|---|---|---|"]
     for key, (paper, ours) in deviations.items():
         numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (paper, ours))
-        lines.append(f"| `{key}` | {paper} | {ours} | {f'{ours / paper:.3g}' if numbers and paper else '–'} |")
+        ratio = f"{ours / paper:.3g}" if numbers and paper else "–"
+        lines.append(f"| `{_NAMED_NOW.get(key, key)}` | {paper} | {ours} | {ratio} |")
     return "\n".join(lines)
 
 
