@@ -72,7 +72,9 @@ def draw(data: pd.DataFrame) -> Figure:
     axes: Axes = figure.subplots()
     draw_tabular(axes, data)
     for colour, traversals in zip(cycle(_DEEP_COLOURS), deep_settings(data), strict=False):
-        draw_by_nodes(axes, deep(data, traversals), colour, f"Deep CFR, {traversals:,} traversals")
+        runs = deep(data, traversals)
+        times = "run" if len(runs) == 1 else "runs"
+        draw_by_nodes(axes, runs, colour, f"Deep CFR, {traversals:,} traversals ({len(runs)} {times})")
     axes.set(xscale="log", yscale="log", xlabel="nodes touched", ylabel=LABEL)
     axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
     draw_references(axes, data)
