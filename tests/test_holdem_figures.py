@@ -180,7 +180,7 @@ def test_figure4_is_drawn_and_listed():
     data = figure4_data((300, 200), (3000, 900, 90), 400)
     (axes,) = figure4.draw(data).axes
     names = legend(axes)
-    assert names[2:4] == ["Linear MCCFR, lossless", "Deep CFR, 1,000 traversals"]
+    assert names[2:4] == ["Linear MCCFR, lossless", "Deep CFR, 1,000 traversals (3 runs)"]
     assert "Mean with 95% CI" in axes.get_title()
     assert "One run of each." in figure4.draw(data[data.seed == 0]).axes[0].get_title()
     _, *listed = cells(figure4.table(data))
