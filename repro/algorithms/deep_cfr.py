@@ -418,9 +418,10 @@ class DeepCFR(Algorithm):
             "memory/strategy": float(self.ranks.total(sum(m.size for m in self.strategy_memories))),
         }
 
-    @property
-    def iteration_counts(self) -> int:
-        """What samples of this iteration count beside those of others: its number, or all 1."""
+    def weight_of_samples(self, which: str) -> int:
+        """What this iteration's samples for `value` or `average` networks count beside those of others: its number, or
+        all 1."""
+        del which
         return self.iteration if self.algorithm.linear else 1
 
     def _update(self, player: int) -> float:
@@ -476,10 +477,11 @@ class DeepCFR(Algorithm):
 
     def _remember(self, player: int, regrets: InfosetSamples, strategies: InfosetSamples) -> None:
         """Store what the player's traversals collected: her regrets and the opponent's strategies."""
-        keep, opponent, counts = self.draws("reservoir", player), 1 - player, self.iteration_counts
+        keep, opponent, counts = self.draws("reservoir", player), 1 - player, self.weight_of_samples("value")
         regrets = self.strategies.set_apart(player, regrets, "regrets", counts, self.ranks)
         self.value_memories[player].add(regrets, counts, keep)
         if self.strategy_memories:
+            counts = self.weight_of_samples("average")
             strategies = self.strategies.set_apart(opponent, strategies, "sums", counts, self.ranks)
             self.strategy_memories[opponent].add(strategies, counts, keep)
 
@@ -526,7 +528,7 @@ class DeepCFR(Algorithm):
         scale = 2.0 if self.algorithm.loss_weight == "2t/T" else 1.0
         scale *= self.ranks.count * learner.memory.stands_for / sum(stand_for)
         steps, rows = learner.regression.steps_at(self.iteration), learner.regression.batch_size
-        return learner.memory.minibatches(steps, rows, self.iteration_counts, scale, draw, merged)
+        return learner.memory.minibatches(steps, rows, self.weight_of_samples(which), scale, draw, merged)
 
     @contextmanager
     def explaining_divergence(self, which: str, player: int) -> Iterator[None]:

@@ -1,7 +1,8 @@
 """Defaults that a game has of its own, in place of the algorithm's, which are Leduc's.
 
 They are files that Hydra composes, `conf/game_defaults/<game>/<kind>.yaml`, where the kind is the name that the
-algorithm's schema is registered by: SD-CFR and Deep CFR are of one kind. An experiment is complete without them.
+algorithm's schema is registered by: SD-CFR and Deep CFR are of one kind. A kind that has no file for any game takes
+those of the kind whose schema its own is a subclass of. An experiment is complete without them.
 """
 
 from __future__ import annotations
@@ -55,11 +56,15 @@ def _choice(cfg: DictConfig, overrides: Sequence[str], folders: Iterable[Path]) 
     """The file with defaults for a run; None where there is none, or the run settles it."""
     if is_settled(overrides):
         return None
+    groups = [folder / GROUP for folder in folders]
     schema = OmegaConf.get_type(cfg, "algorithm")
-    kinds = [name for name, registered in ALGORITHMS.items() if registered is schema]
+    lines = (
+        [name for name, registered in ALGORITHMS.items() if registered is above] for above in (schema or object).__mro__
+    )
+    kinds = next((kinds for kinds in lines if any(any(g.glob(f"*/{kind}.yaml")) for g in groups for kind in kinds)), [])
     choices = [f"{_name(cfg, 'game')}/{kind}" for kind in kinds]
     # A name may be too long for a file, which `Path.is_file` raises for.
-    there = [c for c in choices if any(isfile(folder / GROUP / f"{c}.yaml") for folder in folders)]
+    there = [c for c in choices if any(isfile(group / f"{c}.yaml") for group in groups)]
     return there[0] if there else None
 
 

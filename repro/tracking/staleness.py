@@ -211,9 +211,7 @@ def _schema(name: str) -> str:
         raise LookupError(f"the algorithm {name} is not of this suite any more")
     loaded: Any = OmegaConf.load(file)
     parents = [entry for entry in loaded.get("defaults", []) if isinstance(entry, str)]
-    # One of its parents in that folder, `base/NAME@_here_`, or the schema itself, `schema_NAME` from anywhere.
-    above = [parent.removeprefix("/algorithm/").partition("@")[0] for parent in parents]
-    return next(name.removeprefix("schema_") if name.startswith("schema_") else _schema(name) for name in above)
+    return next(parent.removeprefix("schema_") for parent in parents if parent.startswith("schema_"))
 
 
 # -- then and now ----------------------------------------------------------------------------------------------------
