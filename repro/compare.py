@@ -1,13 +1,15 @@
 """What differs between runs, and whether their results do: `python -m repro.compare A B`.
 
 A and B are each a run's key, or several with commas between them, of seeds of one configuration; as many of a key's
-digits do as no other run has. Told are hyperparameters, code (the commits, and whether code that determines these runs
-differs between them, or has changed since), versions and hardware, stored data that was learned from, and the results:
+digits do as no other run has. Or they are fields, those of `python -m repro.runs`: algorithm=sd_cfr,regret_unit=2.6.
+Told are hyperparameters, code (the commits, and whether code that determines these runs differs between them, or has
+changed since), versions and hardware, stored data that was learned from, and the results:
 
 - of the same seeds, number by number at all iterations that both have: how many are the same in all digits, in how many
   digits the others agree at the least, and where they first differ;
-- of several seeds on both sides, the difference of the means at the last common iteration, B minus A, with Welch's 95%
-  interval; of different seeds, one on a side, the difference alone;
+- of several seeds on both sides, the difference of the means at the last common iteration, B minus A, with its 95%
+  interval: of the differences seed by seed where both sides have the same seeds (paired), and Welch's otherwise; of
+  different seeds, one on a side, the difference alone; metrics whose values are all alike are left out;
 - of what both measured at no common iteration, the values at the end of each.
 
 Read-outs of one name are compared; where either side has one alone, as CFR and CFR+ have, these two are, whatever their
@@ -36,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 0, 1 if results differ, 2 if the request was at fault."""
     parser = Parser(prog="python -m repro.compare", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("A", help="key of a run, or several seeds: KEY,KEY")
+    parser.add_argument("A", help="key of a run, several seeds: KEY,KEY, or what runs have: FIELD=VALUE,FIELD=VALUE")
     parser.add_argument("B", help="what it is compared with, likewise")
     parser.add_argument("--output", type=Path, default=Path("outputs"), help="output folder (default: %(default)s)")
     parser.add_argument(

@@ -14,12 +14,14 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+from scipy import stats
 
 from repro import compare, evaluate, export, run, runs
 from repro.common.errors import ReproError
 from repro.comparing import differences
 from repro.comparing.differences import equal_digits
 from repro.estimates import likeness, outlook
+from repro.evaluation.statistics import Estimate
 from repro.plans.naming import labels, title_of
 from repro.plans.planned import Run
 from repro.plans.planning import plan
@@ -362,7 +364,8 @@ def test_results_of_two_games_are_not_compared(tmp_path, capsys):
         assert executed(*overrides, f"output_dir={tmp_path}") == records.FINISHED
     assert compare.main([*(key_of(*overrides) for overrides in sides), "--output", str(tmp_path)]) == 1
     out = capsys.readouterr().out
-    assert out.splitlines()[-1] == "results: not compared, for A is of kuhn and B of leduc"
+    assert out.splitlines()[2] == "results: not compared, for A is of kuhn and B of leduc"
+    assert "read-out" not in out
     assert ["game.name", "kuhn", "leduc"] in [line.split() for line in out.splitlines()]
 
 
@@ -384,22 +387,50 @@ def test_several_seeds_are_compared_by_their_means(outputs, capsys):
     seeds = [key_of(*SMALL, f"seed={seed}") for seed in range(3)]
     assert compare.main([",".join(seeds[:2]), ",".join(seeds[1:]), "--output", str(outputs)]) == 0
     out = capsys.readouterr().out
-    assert "B minus A with Welch's 95% interval" in out
+    assert "B minus A with 95% intervals" in out
+    assert "Welch's" in out
+    assert "paired" not in out
     left_out = [f"  left out there: seed {seed}, of {side} alone\n" for side, seed in (("A", 0), ("B", 2))]
     assert "results of seed 1, at iterations that both have: " in out
     assert "".join(left_out) in out
     with_all = ",".join(seeds)
-    assert compare.main([with_all, with_all, "--output", str(outputs)]) == 0
-    assert "results of seeds 0, 1, 2, at iterations that both have: " in capsys.readouterr().out
+    assert compare.main([with_all, ",".join(reversed(seeds)), "--output", str(outputs)]) == 0
+    out = capsys.readouterr().out
+    assert "results of seeds 0, 1, 2, at iterations that both have: " in out
+    assert out.count(" seed=0,1,2: ") == 2
+    assert "means over seeds" not in out, "they are all alike"
     other = key_of(*SMALL, "algorithm.traversals=150")
     assert compare.main([f"{seeds[0]},{other}", seeds[1], "--output", str(outputs)]) == 2
-    assert "its runs must differ in their seeds alone" in capsys.readouterr().err
+    assert re.search(
+        r"their seeds alone, and \w+ differs from \w+ in algorithm.traversals, too", capsys.readouterr().err
+    )
     # Of one seed and another there are two values and their difference.
     assert compare.main([seeds[0], seeds[1], "--output", str(outputs)]) == 0
     out = capsys.readouterr().out
     assert "B minus A (an interval takes several seeds a side, as KEY,KEY):" in out
     measured = next(line.split() for line in out.splitlines() if " exploitability " in line)
     assert float(measured[5]) == pytest.approx(float(measured[4]) - float(measured[3]), rel=0.05)
+
+
+@pytest.mark.parametrize("later", [0, 3])
+def test_the_same_seeds_are_compared_in_pairs(later):
+    """What seeds have in common, which here is most of it, does not count against a difference."""
+    rows = [(seed, "sd_cfr", "exploitability", "k", "a", name, 10, value) for name, seed, value in [
+        ("value", 0, 10.0), ("value", 1, 20.0), ("value", 2, 60.0), *(("nodes", seed, 7.0) for seed in range(3)),
+    ]]  # fmt: skip
+    columns = ["seed", "readout", "evaluation", "evaluation_key", "asked", "metric", "step", "value"]
+    a = pd.DataFrame(rows, columns=columns)
+    # In another order.
+    b = a.assign(value=a.value + (a.seed + 1) * (a.metric == "value"), seed=a.seed + later)[::-1]
+    (found,) = differences.means(a, b).to_dict("records")
+    assert (found["metric"], found["a"], found["b"]) == ("value", 30.0, 32.0)
+    if later:
+        by_hand = stats.ttest_ind([11.0, 22.0, 63.0], [10.0, 20.0, 60.0], equal_var=False)
+    else:
+        by_hand = stats.ttest_1samp([1.0, 2.0, 3.0], 0)
+    low, high = by_hand.confidence_interval()
+    assert found["interval"] == ("Welch's" if later else "paired")
+    assert str(found["apart"]) == str(Estimate(2.0, low, high, 3))
 
 
 def test_matches_against_opponents_of_each_seed_are_averaged_over_seeds(outputs, tmp_path):
@@ -421,7 +452,9 @@ def test_matches_against_opponents_of_each_seed_are_averaged_over_seeds(outputs,
     other = f"+evaluation.match.opponents.other={seeds[1]}/deep_cfr"
     assert evaluate.run([seeds[0], "evaluation=match", other], str(tmp_path / "here")) == 0
     tables = differences.with_lone_read_outs(*sides)
-    assert (differences.means(*tables).metric == "match/other/value").sum() == 2, "seed 1's opponent is common"
+    common = differences.number_by_number(*tables)
+    assert (common.metric == "match/other/value").sum() == 2, "seed 1's opponent is common"
+    assert "match/other/value" not in set(differences.means(*tables).metric), "which both have alike"
     both = differences.number_by_number(*differences.with_lone_read_outs(sides[0], sides[0]))
     assert both[both.metric.str.startswith("match/other/value")].numbers.tolist() == [6] * 6
     (said,) = differences.opponents(*sides)

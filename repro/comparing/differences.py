@@ -13,7 +13,7 @@ import pandas as pd
 from repro.common.errors import ReproError, told_of
 from repro.config.checks import TRAINING
 from repro.config.keys import training_config
-from repro.evaluation.statistics import difference
+from repro.evaluation.statistics import difference, mean_ci
 from repro.figures.agreement import CLOCKS
 from repro.plans.naming import written
 from repro.stored import catalogue
@@ -42,12 +42,15 @@ def side_of(output: Path, name: str, text: str) -> list[Entry]:
     """
     with told_of(name):
         found = catalogue.chosen(output, text.split(","))
-    others = [entry.key for entry in found if entry.hyperparameters != found[0].hyperparameters]
-    if others:
-        raise ReproError(
-            f"{name} is {text}; its runs must differ in their seeds alone, and {others[0]} differs in more."
-        )
-    return found
+    first = found[0].hyperparameters
+    for entry in found:
+        own = entry.hyperparameters
+        if keys := sorted(key for key in own.keys() | first.keys() if own.get(key) != first.get(key)):
+            raise ReproError(
+                f"{name} is {text}; its runs must differ in their seeds alone, and {entry.key} differs from "
+                f"{found[0].key} in {listed(keys)}, too."
+            )
+    return sorted(found, key=lambda entry: entry.config.seed)
 
 
 def listed(values: Sequence[object]) -> str:
@@ -243,13 +246,23 @@ def _by_metric(a: pd.DataFrame, b: pd.DataFrame) -> Iterator[tuple[dict[str, Any
 
 
 def means(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
-    """Of each metric, the means over seeds at the last common iteration, and B minus A with Welch's interval."""
+    """Of each metric whose values are not all alike, the means over seeds at the last common iteration, and B minus A.
+
+    Returns:
+        A row per `readout` and `metric`: `last`, `a`, `b`, `apart`, an `Estimate`, and `interval`, its kind: `paired`
+        where both sides have the same seeds, which are then compared one by one, and Welch's otherwise.
+    """
     rows = []
     for metric, of_a, of_b in _by_metric(a, b):
         if common := set(of_a.step) & set(of_b.step):
             last = max(common)
-            x, y = (side.value[side.step == last] for side in (of_a, of_b))
-            rows.append({**metric, "last": last, "a": x.mean(), "b": y.mean(), "apart": difference(y, x)})
+            x, y = (side[side.step == last].set_index("seed").value.sort_index() for side in (of_a, of_b))
+            paired = x.index.equals(y.index)
+            alike = x.equals(y) if paired else pd.concat([x, y]).nunique() == 1
+            if not alike:
+                apart, interval = (mean_ci(y - x), "paired") if paired else (difference(y, x), "Welch's")
+                found = {"last": last, "a": x.mean(), "b": y.mean(), "apart": apart, "interval": interval}
+                rows.append({**metric, **found})
     return _told_once(pd.DataFrame(rows))
 
 

@@ -30,6 +30,9 @@ def compare(a: Sequence[Entry], b: Sequence[Entry], every: bool) -> int:
         run = Run([entry.config for entry in side], {}, side[0].record.title)
         ended = "; ".join(headline for entry in side if (headline := entry.record.headline))
         print(f"{name}: {labels([run])[0]}{f': {ended}' if ended else ''}")
+    of_a, of_b = (side[0].config.game["name"] for side in (a, b))
+    if of_a != of_b:
+        print(f"results: not compared, for A is of {of_a} and B of {of_b}")
     _print_settings(differences.settings(a, b))
     _print_part("code", list(differences.code(a, b)))
     _print_part("versions and hardware", _facts(*(differences.made_with(side) for side in (a, b))))
@@ -38,8 +41,7 @@ def compare(a: Sequence[Entry], b: Sequence[Entry], every: bool) -> int:
         _print_part("data", [] if stored[0] == stored[1] else [f"{stored[0]} | {stored[1]}"])
     if others := list(differences.opponents(a, b)):
         _print_part("opponents that are called alike, and are not the same for all", others)
-    if (of_a := a[0].config.game["name"]) != (of_b := b[0].config.game["name"]):
-        print(f"results: not compared, for A is of {of_a} and B of {of_b}")
+    if of_a != of_b:
         return 1
     return _compare_results(*differences.with_lone_read_outs(a, b), every)
 
@@ -119,11 +121,11 @@ def _print_number_by_number(
 
 def _print_means(averages: pd.DataFrame, several: bool) -> None:
     """Means over seeds and how far apart they are; of `several` seeds a side with an interval."""
-    interval = "with Welch's 95% interval" if several else "(an interval takes several seeds a side, as KEY,KEY)"
-    table = Table("read-out", "metric", "at iteration", "A", "B", "B - A", box=None)
+    interval = "with 95% intervals" if several else "(an interval takes several seeds a side, as KEY,KEY)"
+    table = Table("read-out", "metric", "at iteration", "A", "B", "B - A", *(["interval"] * several), box=None)
     for row in _in_order(averages):
-        sides = f"{row['a']:.4g}", f"{row['b']:.4g}"
-        table.add_row(row["readout"], row["metric"], str(row["last"]), *sides, str(row["apart"]))
+        shown = f"{row['a']:.4g}", f"{row['b']:.4g}", str(row["apart"]), *([row["interval"]] * several)
+        table.add_row(row["readout"], row["metric"], str(row["last"]), *shown)
     if table.row_count:
         print(f"means over seeds, and B minus A {interval}:")
         _print_table(table)
