@@ -125,6 +125,8 @@ def draw(data: pd.DataFrame) -> Figure:
     left.set_yticks(range(len(rows)), [shown.name for shown in rows.values()])
     left.invert_yaxis()
     left.set(xlabel=f"exploitability ({UNIT})", xscale="log", title="mean over turns, by leaves")
+    if any(mean_ci(by_seed(data, leaves, metric)).low <= 0 for leaves in rows for metric in (UNSAFE, SAFE)):
+        left.set_xlabel(f"exploitability ({UNIT}); an interval without a left end reaches below 0")
     devn.plain_numbers(left.xaxis)
     left.legend(fontsize=7)
     _turn_by_turn(middle, data)
@@ -133,7 +135,8 @@ def draw(data: pd.DataFrame) -> Figure:
         right.plot(_drawn(x), _drawn(y_), ".", color=LEAVES[leaves].colour, alpha=0.5, label=LEAVES[leaves].name)
     right.set(
         xscale="log", yscale="log", xlabel=f"error of values by matchup ({UNIT})",
-        ylabel=f"exploitability ({UNIT}), unsafe", title="a point per turn and training",
+        ylabel=f"exploitability ({UNIT}), unsafe; less is drawn at {_LEAST}",
+        title="error and exploitability, turn by turn",
     )  # fmt: skip
     right.legend(fontsize=7)
     for axis in (middle.xaxis, middle.yaxis, right.yaxis):
@@ -163,8 +166,8 @@ def _turn_by_turn(axes: Axes, data: pd.DataFrame) -> None:
     ends = [_LEAST, max(axes.get_xlim()[1], axes.get_ylim()[1])]
     axes.plot(ends, ends, color="black", linewidth=0.8)
     axes.set(
-        xscale="log", yscale="log", xlabel=f"with DCVN's leaves ({UNIT})", ylabel=f"with DEVN's leaves ({UNIT})",
-        title="a point per turn and training",
+        xscale="log", yscale="log", xlabel=f"with DCVN's leaves ({UNIT}; less is drawn at {_LEAST})",
+        ylabel=f"with DEVN's leaves ({UNIT})", title="exploitability, turn by turn",
     )  # fmt: skip
     axes.legend(fontsize=7)
 
@@ -368,7 +371,7 @@ def _ranks(data: pd.DataFrame, metric: str) -> str:
     heads = ["all three networks", *names.values(), *(f"{names[a]} less {names[b]}" for a, b in _APART)]
     lines = [
         f"Rank correlation with exploitability ({HOW[metric]}), over turns; of one network less another, that of the "
-        "differences on the same turns:",
+        "differences on the same turns. Intervals are Student's t of the seeds' correlations, and may reach beyond 1:",
         "",
         "| error | " + " | ".join(heads) + " |",
         "|---" * (1 + len(heads)) + "|",
