@@ -9,7 +9,7 @@ import pytest
 
 import paper_figures
 from repro import figure
-from repro.figures import claims, page, targets
+from repro.figures import claims, drawing, page, targets
 from repro.figures.targets import ROOT
 
 DOCUMENTED = (ROOT / "docs" / "figures.md").read_text()
@@ -38,3 +38,9 @@ def test_the_documented_figure_is_made(tmp_path, monkeypatch):
     assert claim.id == "sd_ends_below"
     assert claim.measured is not None
     assert claim.measured.n == 3
+
+    monkeypatch.setattr(drawing, "ROOT", tmp_path)
+    drawing.publish("kuhn_gap", targets.Options("laptop", tmp_path / "out", 1, "cpu", force=False))
+    text = (folder / "kuhn_gap.md").read_text()
+    assert f"| SD-CFR ends below Deep CFR *(ours)* | – | {claim.measured} mA/g |" in text
+    assert "    make kuhn_gap  # laptop scale; trainings took " in text
