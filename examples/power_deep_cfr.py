@@ -46,7 +46,8 @@ class PowerDeepCFR(DeepCFR):
     algorithm: PowerDeepCFRConfig
 
     def weight_of_samples(self, which: str) -> int:
-        return super().weight_of_samples(which) if which == "value" else self.iteration**self.algorithm.exponent
+        counts = super().weight_of_samples(which)
+        return counts**self.algorithm.exponent if which == "average" else counts
 
 
 register_algorithm("power_deep_cfr", PowerDeepCFRConfig)

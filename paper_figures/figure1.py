@@ -165,7 +165,7 @@ def claims(data: pd.DataFrame) -> list[Claim]:
     """Every claim of the figure and its text, judged."""
     fresh, data = data[data.sweep == "fresh"], published(data)
     judged = [*_gaps(data), _reading(data), _reading(fresh, unseen=True)]
-    # Their sizes were judged by seeds that had been seen before the rule was written.
+    # By seeds that ran after these rules were written; it was added after their values had been seen.
     judged += [_of_fresh_seeds(claim) for claim in _gaps(fresh)] if len(fresh) else []
     judged += [falls(data, readout, "Fig. 1a", reference()[readout]) for readout in ("sd_cfr", "deep_cfr")]
     judged += [_value(data, readout, x) for x in reference().index for readout in ("sd_cfr", "deep_cfr")]

@@ -112,17 +112,17 @@ def _beats(data: pd.DataFrame, opponent: str) -> tuple[str, Estimate, str]:
     test = above(measured, 0)
     verdict = unless_smoke(data, test)
     note = f"after the last iteration; a match's own 95% interval is at most ±{digits(half)}; holds if above 0"
-    rise = _rise(data, opponent)
-    if verdict == DID_NOT_HOLD and above(rise, 0) == HELD:
+    rise = _rise(data, opponent) if verdict == DID_NOT_HOLD else None
+    if rise is not None and above(rise, 0) == HELD:
         verdict = Verdict(NOT_TESTABLE, test.p)
         note += f"; not testable, though it would not hold: still rising, by {rise} since the evaluation before"
     return verdict, measured, note
 
 
-def _rise(data: pd.DataFrame, opponent: str) -> Estimate:
-    """How much more S-hat wins after the last iteration than at the evaluation before, paired by seed."""
+def _rise(data: pd.DataFrame, opponent: str) -> Estimate | None:
+    """How much more S-hat wins after the last iteration than at the evaluation before, if any, paired by seed."""
     won = winnings(data, opponent, readout="deep_cfr")
-    return mean_ci(won.iloc[:, -1] - won.iloc[:, -2])
+    return mean_ci(won.iloc[:, -1] - won.iloc[:, -2]) if won.shape[1] > 1 else None
 
 
 def _beats_the_blueprint(data: pd.DataFrame) -> Claim:

@@ -9,7 +9,8 @@ changed since), versions and hardware, stored data that was learned from, and th
   digits the others agree at the least, and where they first differ;
 - of several seeds on both sides, the difference of the means at the last common iteration, B minus A, with its 95%
   interval: of the differences seed by seed where both sides have the same seeds (paired), and Welch's otherwise; of
-  different seeds, one on a side, the difference alone; metrics whose values are all alike are left out;
+  different seeds, one on a side, the difference alone; metrics that are the same on both sides, seed by seed or
+  throughout, are left out;
 - of what both measured at no common iteration, the values at the end of each.
 
 Read-outs of one name are compared; where either side has one alone, as CFR and CFR+ have, these two are, whatever their

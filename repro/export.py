@@ -17,6 +17,7 @@ finished trainings are taken. The ending of the file decides its kind: `.csv`, `
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,6 +36,7 @@ from repro.stored.catalogue import Entry
 from repro.stored.results import measurements
 from repro.tracking.folders import check_filter
 
+_ABOUT = ("key", "game", "algorithm", "seed", "state", "commit")
 _MEASURED = ("readout", "evaluation", "evaluation_key", *frame.MEASURED)
 
 
@@ -44,7 +46,21 @@ def tidy(entries: Sequence[Entry]) -> pd.DataFrame:
     every = {key for flat in hyperparameters for key in flat} - {"game.name", "algorithm.name"}
     (columns,) = frame.hyperparameter_columns([hyperparameters], every)
     parts = [_of_run(entry, swept) for entry, swept in zip(entries, columns, strict=True)]
-    return pd.concat(parts, ignore_index=True)
+    data = pd.concat(parts, ignore_index=True)
+    # Of whole numbers, also where runs lack the key, which would make floats of them.
+    whole = {_named(name): "Int64" for name in columns[0] if _are_whole([swept[name] for swept in columns])}
+    return data.astype(whole)
+
+
+def _are_whole(values: Sequence[Any]) -> bool:
+    """Whether a key's values are whole numbers, and some run has none."""
+    given = [value for value in values if not (isinstance(value, float) and math.isnan(value))]
+    return 0 < len(given) < len(values) and all(type(value) is int for value in given)
+
+
+def _named(name: str) -> str:
+    """A hyperparameter's column: names that are those of other columns have more of themselves, `algorithm.seed`."""
+    return f"algorithm_{name}" if name in _ABOUT else name
 
 
 def _of_run(entry: Entry, hyperparameters: dict[str, Any]) -> pd.DataFrame:
@@ -53,8 +69,8 @@ def _of_run(entry: Entry, hyperparameters: dict[str, Any]) -> pd.DataFrame:
         "seed": entry.config.seed, "state": entry.state,
         "commit": " ".join(entry.record.made_with.get("git_commit", [])),
     }  # fmt: skip
-    # Names of hyperparameters that are those of other columns have more of themselves: of subgames, `algorithm.seed`.
-    named = {f"algorithm_{name}" if name in about else name: value for name, value in hyperparameters.items()}
+    assert tuple(about) == _ABOUT
+    named = {_named(name): value for name, value in hyperparameters.items()}
     measured = pd.DataFrame(measurements(entry), columns=list(_MEASURED))
     settings = pd.DataFrame({**about, **named}, index=measured.index)
     return pd.concat([settings, measured], axis=1)

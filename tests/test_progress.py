@@ -35,7 +35,9 @@ def test_runs_of_a_kind_that_has_not_begun_are_counted_and_not_guessed(tmp_path)
     running = RunRecord(state=records.RUNNING, iteration=5, iterations=10, seconds_per_iteration=2.0)
     assert watcher._remaining([RunRecord()] * 4) == (None, 0)
     assert watcher._remaining([running, RunRecord(), RunRecord(), RunRecord()]) == (30.0, 2)
-    assert "about 30 s left without 2 run(s) of other kinds" in watcher._summary([running] + [RunRecord()] * 3)
+    assert "about 30 s left, not counting 2 run(s) whose like has not run yet" in watcher._summary(
+        [running] + [RunRecord()] * 3
+    )
     done = RunRecord(state=records.FINISHED, iteration=10, iterations=10, seconds_per_iteration=2.0)
     assert watcher._remaining([done, done, RunRecord(), RunRecord()]) == (None, 2)
     quick = RunRecord(state=records.RUNNING, iteration=9, iterations=10, seconds_per_iteration=0.1)

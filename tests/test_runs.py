@@ -228,6 +228,16 @@ def test_an_export_has_every_number_with_its_hyperparameters(outputs, tmp_path, 
     assert not data.duplicated(["key", "readout", "evaluation_key", "metric", "step"]).any()
 
 
+def test_whole_numbers_stay_whole_where_runs_lack_the_key(outputs, tmp_path):
+    shutil.copytree(outputs, tmp_path / "here")
+    short = ("game=kuhn", "algorithm=cfr", "algorithm.iterations=2", "algorithm.snapshot_every=2")
+    assert executed(*short, f"output_dir={tmp_path / 'here'}") == records.FINISHED
+    assert export.main(["--output", str(tmp_path / "here"), "--to", str(tmp_path / "all.csv")]) == 0
+    read = pd.read_csv(tmp_path / "all.csv", dtype=str, keep_default_na=False)
+    assert set(read.traversals[read.algorithm == "cfr"]) == {""}
+    assert {value.isdigit() for value in read.traversals[read.algorithm != "cfr"]} == {True}
+
+
 def test_an_export_goes_to_the_output_folder_unless_told_otherwise(outputs, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert export.main(["seed=1", "--output", str(outputs)]) == 0

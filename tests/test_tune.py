@@ -124,9 +124,12 @@ def test_what_cannot_be_meant_is_refused_in_one_sentence(conf, tmp_path, overrid
         (["tinny"], "Could not find 'tune/tinny'; there are "),
         (
             [],
-            "NAME is missing; it must be one of the studies in conf/tune:\n  leduc_deep_cfr: Deep CFR on Leduc",
+            "NAME is missing; it must be one of the studies in conf/tune, or in tune/ of --config-dir:\n  leduc_deep",
         ),
-        (["tiny", "tiny"], "NAME is 'tiny tiny'; it must be one of the studies in conf/tune:\n  leduc_deep_cfr: "),
+        (
+            ["tiny", "tiny"],
+            "NAME is 'tiny tiny'; it must be one of the studies in conf/tune, or in tune/ of --config-dir:\n  ",
+        ),
     ],
 )
 def test_and_so_is_what_the_runs_cannot_be(conf, tmp_path, words, sentence, capsys):
@@ -145,7 +148,7 @@ def test_a_study_whose_file_lacks_its_first_line_is_told_so(tmp_path, capsys):
 def test_without_a_name_the_studies_are_listed_a_line_each(conf, capsys):
     assert tune.main(["--config-dir", conf]) == 2
     first, *listed = capsys.readouterr().err.splitlines()
-    assert first == "error: NAME is missing; it must be one of the studies in conf/tune:"
+    assert first == "error: NAME is missing; it must be one of the studies in conf/tune, or in tune/ of --config-dir:"
     assert listed[0].startswith("  leduc_deep_cfr: Deep CFR on Leduc after a million nodes")
     assert listed[-1] == "  tiny", "the user's own, of which its file says nothing"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from repro.common.errors import ReproError, told_of
@@ -246,11 +247,14 @@ def _by_metric(a: pd.DataFrame, b: pd.DataFrame) -> Iterator[tuple[dict[str, Any
 
 
 def means(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
-    """Of each metric whose values are not all alike, the means over seeds at the last common iteration, and B minus A.
+    """Of each metric that differs, the means over seeds at the last common iteration, and B minus A.
+
+    Metrics that are the same on both sides, seed by seed or throughout, are left out.
 
     Returns:
         A row per `readout` and `metric`: `last`, `a`, `b`, `apart`, an `Estimate`, and `interval`, its kind: `paired`
-        where both sides have the same seeds, which are then compared one by one, and Welch's otherwise.
+        where both sides have the same seeds, which are then compared one by one, and Welch's otherwise,
+        which takes the sides as independent also if they share some seeds.
     """
     rows = []
     for metric, of_a, of_b in _by_metric(a, b):
@@ -260,7 +264,8 @@ def means(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
             paired = x.index.equals(y.index)
             alike = x.equals(y) if paired else pd.concat([x, y]).nunique() == 1
             if not alike:
-                apart, interval = (mean_ci(y - x), "paired") if paired else (difference(y, x), "Welch's")
+                in_pairs = paired and bool(np.isfinite(y - x).all())
+                apart, interval = (mean_ci(y - x), "paired") if in_pairs else (difference(y, x), "Welch's")
                 found = {"last": last, "a": x.mean(), "b": y.mean(), "apart": apart, "interval": interval}
                 rows.append({**metric, **found})
     return _told_once(pd.DataFrame(rows))

@@ -57,15 +57,19 @@ def _choice(cfg: DictConfig, overrides: Sequence[str], folders: Iterable[Path]) 
     if is_settled(overrides):
         return None
     groups = [folder / GROUP for folder in folders]
-    schema = OmegaConf.get_type(cfg, "algorithm")
-    lines = (
-        [name for name, registered in ALGORITHMS.items() if registered is above] for above in (schema or object).__mro__
-    )
-    kinds = next((kinds for kinds in lines if any(any(g.glob(f"*/{kind}.yaml")) for g in groups for kind in kinds)), [])
-    choices = [f"{_name(cfg, 'game')}/{kind}" for kind in kinds]
+    choices = [f"{_name(cfg, 'game')}/{kind}" for kind in _kinds(OmegaConf.get_type(cfg, "algorithm"), groups)]
     # A name may be too long for a file, which `Path.is_file` raises for.
     there = [c for c in choices if any(isfile(group / f"{c}.yaml") for group in groups)]
     return there[0] if there else None
+
+
+def _kinds(schema: type | None, groups: Sequence[Path]) -> list[str]:
+    """What an algorithm's schema is registered by; its nearest ancestor's, where no game has a file for its own."""
+    for above in (schema or object).__mro__:
+        kinds = [name for name, registered in ALGORITHMS.items() if registered is above]
+        if any(any(group.glob(f"*/{kind}.yaml")) for group in groups for kind in kinds):
+            return kinds
+    return []
 
 
 def _name(cfg: DictConfig, part: str) -> object:

@@ -180,9 +180,9 @@ def _judged(both: pd.DataFrame, exact: bool) -> pd.DataFrame:
 
 
 def _same_digits(published: pd.Series, new: pd.Series) -> pd.Series:
-    """Whether what was read from a file is the new number, which none has rounded yet, in its first eight digits.
+    """Whether finite numbers differ by no more than half a unit of the published one's eighth digit.
 
-    Formatting both would round one of them twice: 1.23456785 of a file may have been 1.2345678499.
+    Formatting both would round the published one twice: 1.23456785 of a file may have been 1.2345678499.
     """
     exponent = np.floor(np.log10(published.abs().where(published != 0, 1.0)))
     half = 0.5 * 10.0 ** (exponent - (_DIGITS - 1))

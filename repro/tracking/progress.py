@@ -119,7 +119,7 @@ class Watcher:
         remaining, others = self._remaining(records)
         if remaining is not None and num_done < len(records):
             text += f", about {_duration(remaining)} left"
-            text += f" without {others} run(s) of other kinds" if others else ""
+            text += f", not counting {others} run(s) whose like has not run yet" if others else ""
         running = [
             (j, s)
             for j, s in zip(self._jobs, records, strict=True)

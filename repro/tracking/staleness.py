@@ -211,7 +211,10 @@ def _schema(name: str) -> str:
         raise LookupError(f"the algorithm {name} is not of this suite any more")
     loaded: Any = OmegaConf.load(file)
     parents = [entry for entry in loaded.get("defaults", []) if isinstance(entry, str)]
-    return next(parent.removeprefix("schema_") for parent in parents if parent.startswith("schema_"))
+    own = next((parent for parent in parents if parent.startswith("schema_")), None)
+    if own is None:
+        raise LookupError(f"conf/algorithm/{name}.yaml names no schema")
+    return own.removeprefix("schema_")
 
 
 # -- then and now ----------------------------------------------------------------------------------------------------

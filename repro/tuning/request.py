@@ -28,7 +28,12 @@ def run(words: Sequence[str], config_dir: str | None, dry_run: bool = False) -> 
     if len(names) != 1:
         given = f"is {' '.join(names)!r}" if names else "is missing"
         raise ReproError(
-            "\n  ".join([f"NAME {given}; it must be one of the studies in conf/tune:", *_studies(config_dir)])
+            "\n  ".join(
+                [
+                    f"NAME {given}; it must be one of the studies in conf/tune, or in tune/ of --config-dir:",
+                    *_studies(config_dir),
+                ]
+            )
         )
     _check_keys(overrides)
     study = read([f"tune={names[0]}", *overrides], config_dir)
