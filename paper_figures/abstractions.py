@@ -7,6 +7,7 @@ intervals of differences are Welch's.
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,10 +31,10 @@ BUCKETS = 30_000
 COMPARABLE = 1.5
 """Up to which factor two exploitabilities are "comparable"; no number is the paper's, this is ours."""
 
-_COLOURS = {1e3: "#999999", 1e4: "#56B4E9", 3e4: "#009E73", 1e5: "#000000", LOSSLESS: "#882255"}
-"""By the number of buckets that an abstraction has fewer of, so that one has the same colour at every scale; none of
-them an algorithm's of `paper_figures.style`, beside which these are drawn."""
-_LOSSLESS_COLOUR = "#332288"
+_COLOURS = ("#999999", "#56B4E9", "#009E73", "#000000", "#882255", "#332288")
+"""None of them an algorithm's of `paper_figures.style`, beside which these are drawn."""
+_FROM = (1e3, 1e4, 3e4, 1e5, LOSSLESS)
+"""Buckets from which on an abstraction has the next of these, so that one has the same colour at every scale."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,8 @@ def at_nodes(runs: pd.DataFrame, nodes: float) -> pd.Series:
 def draw_tabular(axes: Axes, data: pd.DataFrame) -> None:
     """A curve for each abstraction."""
     for buckets in abstractions(data):
-        draw_by_nodes(axes, tabular(data, buckets), _colour(buckets), f"Linear MCCFR, {named(buckets)}")
-
-
-def _colour(buckets: float) -> str:
-    return next((colour for limit, colour in _COLOURS.items() if buckets < limit), _LOSSLESS_COLOUR)
+        colour = _COLOURS[bisect(_FROM, buckets)]
+        draw_by_nodes(axes, tabular(data, buckets), colour, f"Linear MCCFR, {named(buckets)}")
 
 
 def draw_by_nodes(axes: Axes, runs: pd.DataFrame, colour: str, label: str) -> None:

@@ -64,12 +64,9 @@ def _named(name: str) -> str:
 
 
 def _of_run(entry: Entry, hyperparameters: dict[str, Any]) -> pd.DataFrame:
-    about = {
-        "key": entry.key, "game": entry.config.game["name"], "algorithm": entry.config.algorithm.name,
-        "seed": entry.config.seed, "state": entry.state,
-        "commit": " ".join(entry.record.made_with.get("git_commit", [])),
-    }  # fmt: skip
-    assert tuple(about) == _ABOUT
+    config, commits = entry.config, " ".join(entry.record.made_with.get("git_commit", []))
+    of_run = entry.key, config.game["name"], config.algorithm.name, config.seed, entry.state, commits
+    about = dict(zip(_ABOUT, of_run, strict=True))
     named = {_named(name): value for name, value in hyperparameters.items()}
     measured = pd.DataFrame(measurements(entry), columns=list(_MEASURED))
     settings = pd.DataFrame({**about, **named}, index=measured.index)

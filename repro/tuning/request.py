@@ -27,14 +27,8 @@ def run(words: Sequence[str], config_dir: str | None, dry_run: bool = False) -> 
     names, overrides = [w for w in words if "=" not in w], [w for w in words if "=" in w]
     if len(names) != 1:
         given = f"is {' '.join(names)!r}" if names else "is missing"
-        raise ReproError(
-            "\n  ".join(
-                [
-                    f"NAME {given}; it must be one of the studies in conf/tune, or in tune/ of --config-dir:",
-                    *_studies(config_dir),
-                ]
-            )
-        )
+        told = f"NAME {given}; it must be one of the studies in conf/tune, or in tune/ of --config-dir:"
+        raise ReproError("\n  ".join([told, *_studies(config_dir)]))
     _check_keys(overrides)
     study = read([f"tune={names[0]}", *overrides], config_dir)
     default = runs(study, [], study.seeds, config_dir)

@@ -24,6 +24,7 @@ from repro.plans.planning import plan
 from repro.running.executing import execute, without_force
 from repro.running.saving import Checkpoints
 from repro.stored.results import measured_rows
+from repro.tracking import record as records
 from repro.tracking.folders import run_folder
 
 SMALL = (
@@ -79,6 +80,13 @@ def in_a_child(does: Callable[[], object]) -> int:
         finally:
             os._exit(1)  # Or this process would go on with the tests.
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def trained_seeds(output: Path) -> Path:
+    """The folder, with three seeds of `SMALL` and one of it with fewer traversals."""
+    for overrides in (["seed=0"], ["seed=1"], ["seed=2"], ["algorithm.traversals=150"]):
+        assert executed(*SMALL, *overrides, f"output_dir={output}") == records.FINISHED
+    return output
 
 
 def killed_after(checkpoints: int, *overrides: str) -> None:

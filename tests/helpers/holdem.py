@@ -107,17 +107,26 @@ def opening_rows(game: Game, player: int) -> Tensor:
     return game.tree.round[game.infoset_node[mine]] == 0
 
 
+def advantages(model: DeepCFR, player: int) -> list[Tensor]:
+    """Per iteration `[the player's infosets, actions]`, what the stored networks say, by torch."""
+    game = model.game
+    network = value_network(NETWORK, model.strategies.columns, 3)
+    features, legal = HoldemFeatures(game).rows(every(game)[game.player_slice[player]])
+    found = []
+    for parameters in model.history["value"][player]:
+        vector_to_parameters(parameters, network.parameters())
+        with torch.no_grad():
+            found.append(network(features, legal))
+    return found
+
+
 def tables(model: DeepCFR, player: int) -> list[Tensor]:
     """Per iteration `[the player's infosets, actions]` float64, from the stored networks and opening strategies."""
     game = model.game
-    mine = game.player_slice[player]
-    network = value_network(NETWORK, model.strategies.columns, 3)
-    early, found = opening_rows(game, player), []
-    features, legal = HoldemFeatures(game).rows(every(game)[mine])
-    for parameters, opening in zip(model.history["value"][player], model.history["opening"][player], strict=True):
-        vector_to_parameters(parameters, network.parameters())
-        with torch.no_grad():
-            table = regret_matching(network(features, legal), legal, model.algorithm.when_no_positive).double()
+    early, legal = opening_rows(game, player), game.legal_at(every(game)[game.player_slice[player]])
+    found = []
+    for said, opening in zip(advantages(model, player), model.history["opening"][player], strict=True):
+        table = regret_matching(said, legal, model.algorithm.when_no_positive).double()
         table[early] = opening.double()
         found.append(table / table.sum(1, keepdim=True))
     return found
