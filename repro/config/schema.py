@@ -19,8 +19,6 @@ from omegaconf import MISSING
 from repro.common.errors import ReproError
 from repro.config.fields import above, above_up_to, added, at_least, between, label, multiplies, one_of, path
 
-STORE = ConfigStore.instance()
-
 LATER = "later"
 """In place of a `tracking_uri`: nobody is told before a command collects the run."""
 
@@ -290,19 +288,20 @@ EVALUATIONS: dict[str, type] = {}
 """By name, what was registered."""
 
 
+# Hydra's store is asked for each time: its launchers put another one in its place.
 def register_algorithm(name: str, schema: C) -> C:
     """Let files in `conf/algorithm` inherit from `schema_<name>`."""
-    STORE.store(group="algorithm", name=f"schema_{name}", node=schema)
+    ConfigStore.instance().store(group="algorithm", name=f"schema_{name}", node=schema)
     ALGORITHMS[name] = schema
     return schema
 
 
 def register_evaluation(name: str, schema: C) -> C:
     """Let files in `conf/evaluation` inherit from `schema_<name>`."""
-    STORE.store(group="evaluation", name=f"schema_{name}", node=schema)
+    ConfigStore.instance().store(group="evaluation", name=f"schema_{name}", node=schema)
     EVALUATIONS[name] = schema
     return schema
 
 
-STORE.store(name="schema", node=Config)
-STORE.store(group="network", name="schema", node=NetworkConfig)
+ConfigStore.instance().store(name="schema", node=Config)
+ConfigStore.instance().store(group="network", name="schema", node=NetworkConfig)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, OmegaConf
 
 from repro.common.errors import ReproError
@@ -14,7 +15,7 @@ from repro.config.checks import check
 from repro.config.composed import check_keys
 from repro.config.fields import above, at_least, between, label, one_of, path
 from repro.config.jobs import MOST_AT_ONCE, quoted
-from repro.config.schema import STORE, Config
+from repro.config.schema import Config
 from repro.plans.composing import composing
 from repro.plans.planning import plan
 
@@ -93,7 +94,7 @@ class StudyConfig:
     tracking_uri: str | None = None
 
 
-STORE.store(name="schema_tune", node=StudyConfig)
+ConfigStore.instance().store(name="schema_tune", node=StudyConfig)
 
 
 @dataclass
