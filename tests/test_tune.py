@@ -87,7 +87,15 @@ def stored(output: Path) -> optuna.Study:
         (["objective.direction=up"], "objective.direction is 'up'; it must be one of minimize, maximize."),
         (
             ["space.algorithm.value.steps.low=70"],
-            "space.algorithm.value.steps goes from 70 to 60; high must be greater",
+            "space.algorithm.value.steps goes from 70 to 60; high must be greater.",
+        ),
+        (
+            ["space.algorithm.value.steps.low=0", "space.algorithm.value.steps.log=true"],
+            "space.algorithm.value.steps has log and goes from 0; low must be above 0.",
+        ),
+        (
+            ["space.algorithm.value.steps.log=true", "+space.algorithm.value.steps.step=2"],
+            "space.algorithm.value.steps has log and a step of 2; it can have one of them.",
         ),
         (
             ["space.algorithm.value.steps.kind=integer"],

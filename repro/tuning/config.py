@@ -132,8 +132,12 @@ class Parameter:
             return f"has a step of {self.step}; it must be above 0, and of an int whole"
         if self.kind == "int" and any(isinstance(value, float) for value in (self.low, self.high)):
             return f"is an int; low and high, {self.low} and {self.high}, must be whole numbers"
-        if not self.low < self.high or (self.log and self.low <= 0) or (self.log and self.step):
-            return f"goes from {self.low} to {self.high}; high must be greater, and with log low above 0 and no step"
+        if not self.low < self.high:
+            return f"goes from {self.low} to {self.high}; high must be greater"
+        if self.log and self.low <= 0:
+            return f"has log and goes from {self.low}; low must be above 0"
+        if self.log and self.step:
+            return f"has log and a step of {self.step}; it can have one of them"
         return None
 
     def override(self, value: Any) -> str:
