@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import shutil
@@ -20,6 +21,12 @@ for _name in ("MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "MFLAGS"):
     os.environ.pop(_name, None)
 
 _CREATE = store._create_sqlite
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays, so that Python need not look through it whenever it looks for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

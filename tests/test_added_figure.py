@@ -20,7 +20,7 @@ def block(language: str) -> str:
     return str(found)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("_with_database")
 def test_the_documented_figure_is_made(tmp_path, monkeypatch):
     folder = tmp_path / "paper_figures"

@@ -156,6 +156,7 @@ def test_the_same_seeds_are_compared_in_pairs(later):
     assert str(found["apart"]) == str(Estimate(2.0, low, high, 3))
 
 
+@pytest.mark.exhaustive
 def test_matches_against_opponents_of_each_seed_are_averaged_over_seeds(outputs, tmp_path):
     """Each seed has its own opponent, which they all call alike."""
     shutil.copytree(outputs, tmp_path / "here")

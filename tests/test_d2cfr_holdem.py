@@ -64,6 +64,7 @@ def test_without_its_parts_it_is_deep_cfr():
     assert ours.nodes_touched == theirs.nodes_touched
 
 
+@pytest.mark.exhaustive
 def test_strategies_are_matched_to_rectified_regrets(rectified, monkeypatch):
     """The formula of eq. 6 with made-up values of play-outs; in the first betting round, the table."""
     game, played = rectified.game, []

@@ -206,7 +206,7 @@ def test_a_small_devn_is_judged_where_a_small_dcvn_is_worse():
         expect(found[f"{name}_small_best"], HELD, best)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_figure10_judges_width_and_buckets():
     found = judged(figure10, runs())
     expect(found["dcvn_wider"], HELD, 100 * (1 - loss("ii", "dcvn", 7) / loss("i", "dcvn", 7)))
@@ -247,6 +247,7 @@ def test_figure10_judges_width_and_buckets():
         assert [number(cell) for cell in listed[row][2:4]] == pytest.approx([error(setting, method), paper], rel=0.005)
 
 
+@pytest.mark.exhaustive
 def test_table5_takes_losses_at_the_best_epoch():
     data = table5.select(runs())
     assert set(data.sweep) == {setting.sweep for setting in BUCKETED}

@@ -98,6 +98,7 @@ def test_a_read_out_is_added(outputs):
     assert results(outputs, SMALL).equals(before)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("_nothing_trains")
 def test_what_is_said_of_a_run_is_what_was_asked_for_last(outputs):
     key = key_of(*SMALL, "seed=1")

@@ -81,6 +81,7 @@ def test_what_is_made_only_if_asked_for(tmp_path):
     assert long - at_smoke == {"longer", "fresh"}, "which are of one scale"
 
 
+@pytest.mark.exhaustive
 def test_what_is_made_only_if_asked_for_is_not_made_because_a_part_of_it_is_published(tmp_path, monkeypatch):
     at_laptop = Options("laptop", tmp_path, 1, "cpu", False, published=True)
     every, _ = plan_target("figure13", at_laptop)

@@ -133,6 +133,7 @@ def test_errors_are_as_alike_as_the_networks_that_make_them(monkeypatch):
         assert -1 <= found["strategy_errors_alike"] <= 1
 
 
+@pytest.mark.exhaustive
 def test_longer_fits_explain_more():
     changes: dict[str, Any] = {"traversals": 3000, "value_capacity": 50_000, "regret_unit": 50.0}
     short, long = (

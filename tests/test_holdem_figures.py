@@ -59,7 +59,7 @@ def test_figure5_claims_hold():
     assert len(found) == 9
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_figure5_levels_are_judged_at_the_published_length():
     found = verdicts(figure5, figure5_data((400, 400, 400), (900, 300, 290), last=450))
     assert found["same_level"] == found["higher_level"] == HELD

@@ -263,7 +263,14 @@ def by_strength(game, player):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("key", "hands"), [("full", 200_000), ("three_suits", 100_000), ("limit", 100_000)])
+@pytest.mark.parametrize(
+    ("key", "hands"),
+    [
+        ("three_suits", 100_000),
+        ("limit", 100_000),
+        pytest.param("full", 200_000, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_sampled_hands_win_the_exact_value(key, hands):
     """Neither value is that of equal players: one is uniform, the other never folds and bets its strength."""
     game = load("fhp") if key == "full" else game_of(key)

@@ -44,6 +44,7 @@ def test_a_callback_that_watches_a_read_out_stops_a_run_which_can_be_continued(s
     pd.testing.assert_frame_equal(results(tmp_path, SMALL), results(straight, SMALL))
 
 
+@pytest.mark.exhaustive
 def test_a_logger_gets_the_metrics_of_read_outs_and_of_training(straight, tmp_path):
     assert do(tmp_path, "logger=csv") == records.FINISHED
     (path,) = tmp_path.glob("runs/*/**/metrics.csv")

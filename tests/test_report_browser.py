@@ -171,6 +171,7 @@ def test_a_seed_is_hidden_and_the_mean_is_of_the_others(page):
     assert page.execute_script(f"return {mean}") == pytest.approx(sum(left) / 4)
 
 
+@pytest.mark.exhaustive
 def test_links_lead_into_the_checkout(page):
     links = [str(link.get_attribute("href")) for link in all_of(page, "a[href]")]
     files = {Path(link.removeprefix("file://")) for link in links if link.startswith("file://") and "#" not in link}

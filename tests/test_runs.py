@@ -274,6 +274,7 @@ def names(*overrides: tuple[str, ...]) -> list[str]:
     return labels([Run([config], {}) for each in overrides for config in configs(*SMALL, *each)])
 
 
+@pytest.mark.exhaustive
 def test_a_run_is_named_by_what_tells_it_from_the_others_of_the_command():
     assert names(("seed=0,1", "network.width=8")) == [
         "kuhn sd_cfr_and_deep_cfr seed=0",

@@ -59,7 +59,7 @@ FASTER_PEERS = {"cfr": pyspiel.CFRSolver, "cfr_plus": pyspiel.CFRPlusSolver}
     [
         ("cfr", 1e-9),
         ("cfr_plus", 1e-6),
-        ("cfr_simultaneous", None),
+        pytest.param("cfr_simultaneous", None, marks=pytest.mark.exhaustive),
         pytest.param("linear_cfr", 1e-4, marks=pytest.mark.exhaustive),
         pytest.param("dcfr", 1e-2, marks=pytest.mark.exhaustive),
     ],

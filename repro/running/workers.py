@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import time
@@ -80,6 +81,8 @@ def _prepare_forks(config: Config) -> None:
     torch.set_num_threads(1)  # A child would wait for ever for threads that OpenMP has started before the fork.
     with threadpool_limits(1), suppress(Exception):  # What is wrong with the game, the run says.
         game_for_checks(config)
+    if not gc.get_freeze_count():
+        gc.freeze()  # Or each child looks through what is imported, and gets copies of its pages by that.
 
 
 def _as_a_child(plan: str, number: int, worker: str) -> None:
