@@ -134,11 +134,12 @@ class Parameter:
             return f"is an int; low and high, {self.low} and {self.high}, must be whole numbers"
         if not self.low < self.high:
             return f"goes from {self.low} to {self.high}; high must be greater"
-        if self.log and self.low <= 0:
-            return f"has log and goes from {self.low}; low must be above 0"
-        if self.log and self.step:
-            return f"has log and a step of {self.step}; it can have one of them"
-        return None
+        return self._problem_of_log(self.low) if self.log else None
+
+    def _problem_of_log(self, low: float) -> str | None:
+        if low <= 0:
+            return f"has log and goes from {low}; low must be above 0"
+        return f"has log and a step of {self.step}; it can have one of them" if self.step else None
 
     def override(self, value: Any) -> str:
         """What asks for a value on the command line."""
