@@ -29,6 +29,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Hypothesis, which may be imported only now, asks who refers to what."""
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread():
     with threadpool_limits(1):
