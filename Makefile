@@ -129,7 +129,7 @@ claims: $(VENV)/runtime  ## judge all published data, or TARGET's, by today's ru
 stale: $(VENV)/runtime  ## list what code has changed since results were made; REFRESH=1 says so on the pages
 	@$(RUN) -m repro.verify $(TARGET) --stale $(if $(filter-out 0 no false,$(REFRESH)),--refresh) $(PUBLISHED_SCALE)
 
-test: $(VENV)/test  ## run the tests but those of four seconds or more, 14 minutes on two cores
+test: $(VENV)/test  ## run the tests but those of four seconds or more, 11 minutes on two cores
 	@$(RUN) -m pytest -m "not exhaustive" -n $(JOBS) --dist loadfile tests
 
 test-all: $(VENV)/test  ## run all of them
