@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from repro.common.arguments import Parser
 from repro.common.errors import ReproError, StorageError
 from repro.common.faults import faults_told
+from repro.common.importing import quicker_imports
 from repro.common.stopping import CAN_BE_REPEATED, stoppable
 from repro.figures.targets import (
     ALL,
@@ -55,7 +56,8 @@ def make(names: Sequence[str], options: Options, where: Elsewhere | None = None)
     Args:
         where: the runs are done, or are collected from; None: here.
     """
-    from repro.figures.growing import planned  # noqa: PLC0415  (imports pandas, which takes a second)
+    with quicker_imports():
+        from repro.figures.growing import planned  # noqa: PLC0415  (imports pandas, which takes a second)
 
     started = time.monotonic()
     plans = {target: planned(target, options) for target in names}
@@ -94,8 +96,9 @@ def make_sweeps(target: str, names: Sequence[str], options: Options) -> int:
     Raises:
         ReproError: it has no such sweep, or there are no older data that can be drawn beside them.
     """
-    from repro.figures.drawing import exported  # noqa: PLC0415  (as above)
-    from repro.figures.growing import planned_sweeps  # noqa: PLC0415
+    with quicker_imports():
+        from repro.figures.drawing import exported  # noqa: PLC0415  (as above)
+        from repro.figures.growing import planned_sweeps  # noqa: PLC0415
 
     plan = planned_sweeps(target, names, options)
     exported(target, options)  # That there is such is known before hours of work.
@@ -263,9 +266,10 @@ def foresee(names: Sequence[str], options: Options, sweeps: Sequence[str] = ()) 
     Raises:
         ReproError: it has no such sweep.
     """
-    from repro.estimates.outlook import outlooks, show  # noqa: PLC0415
-    from repro.figures.growing import planned, planned_sweeps  # noqa: PLC0415  (as above)
-    from repro.jobs.needs import lacking_a_gpu  # noqa: PLC0415
+    with quicker_imports():
+        from repro.estimates.outlook import outlooks, show  # noqa: PLC0415
+        from repro.figures.growing import planned, planned_sweeps  # noqa: PLC0415  (as above)
+        from repro.jobs.needs import lacking_a_gpu  # noqa: PLC0415
 
     print(f"{', '.join(names)} at scale {options.scale}:")
     if sweeps:

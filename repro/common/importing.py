@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -12,12 +13,18 @@ from repro.common.errors import ModuleError
 
 @contextmanager
 def quicker_imports() -> Iterator[None]:
-    """Import without looking for garbage meanwhile: modules leave next to none, and it takes a tenth of the time."""
-    was_enabled = gc.isenabled()
+    """Import without looking for garbage meanwhile, nor, later, in what there is then.
+
+    Modules leave next to none and stay: looking takes a tenth of the time of importing, and a quarter of a second
+    whenever all is looked through. Children that are forked would get copies of what they look through.
+    """
+    was_enabled, before = gc.isenabled(), len(sys.modules)
     gc.disable()
     try:
         yield
     finally:
+        if len(sys.modules) > before:
+            gc.freeze()
         if was_enabled:
             gc.enable()
 

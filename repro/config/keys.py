@@ -15,7 +15,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from repro.common.importing import import_named
+from repro.common.importing import import_named, quicker_imports
 from repro.config.checks import check, readout_of
 from repro.config.schema import ALGORITHMS, EVALUATIONS, Config
 
@@ -35,8 +35,9 @@ _NO_HYPERPARAMETERS = ("name", "module", "readouts")
 
 def register_schemas() -> None:
     """Import the algorithms and evaluations of the suite: only then are their schemas known, to Hydra as well."""
-    for name in ("repro.algorithms.all", "repro.evaluation.measures", "repro.subgames.all"):
-        import_module(name)
+    with quicker_imports():
+        for name in ("repro.algorithms.all", "repro.evaluation.measures", "repro.subgames.all"):
+            import_module(name)
 
 
 def training_config(config: Config) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import os
 import time
@@ -11,6 +10,7 @@ from multiprocessing import get_context
 
 from omegaconf import DictConfig
 
+from repro.common.importing import quicker_imports
 from repro.common.stopping import stopped_by_signals
 from repro.config.schema import Config
 from repro.plans.planned import Run
@@ -68,21 +68,20 @@ def _in_a_child(plan: str, number: int) -> str:
 
 def _prepare_forks(config: Config) -> None:
     """Do once in a worker, and not in each of its children, what takes seconds."""
-    import mlflow.store.tracking.sqlalchemy_store  # noqa: F401, PLC0415
-    import torch  # noqa: PLC0415
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+    with quicker_imports():
+        import mlflow.store.tracking.sqlalchemy_store  # noqa: F401, PLC0415
+        import torch  # noqa: PLC0415
+        from threadpoolctl import threadpool_limits  # noqa: PLC0415
 
-    import repro.running.training  # noqa: F401, PLC0415
-    from repro.config.checks import game_for_checks  # noqa: PLC0415
-    from repro.tracking import provenance  # noqa: PLC0415
+        import repro.running.training  # noqa: F401, PLC0415
+        from repro.config.checks import game_for_checks  # noqa: PLC0415
+        from repro.tracking import provenance  # noqa: PLC0415
 
     provenance.code()
     provenance.versions()  # Not `hardware`, which touches a GPU.
     torch.set_num_threads(1)  # A child would wait for ever for threads that OpenMP has started before the fork.
     with threadpool_limits(1), suppress(Exception):  # What is wrong with the game, the run says.
         game_for_checks(config)
-    if not gc.get_freeze_count():
-        gc.freeze()  # Or each child looks through what is imported, and gets copies of its pages by that.
 
 
 def _as_a_child(plan: str, number: int, worker: str) -> None:
