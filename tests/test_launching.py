@@ -187,7 +187,6 @@ def test_a_forced_run_that_was_stopped_continues_without_force_and_begins_anew_w
     assert not list(folder.glob("*.ckpt"))
 
 
-@pytest.mark.exhaustive
 def test_what_another_command_has_begun_anew_since_is_not_begun_anew_again(tmp_path):
     overrides = (*QUICK, f"output_dir={tmp_path}")
     assert executed(*overrides) == records.FINISHED

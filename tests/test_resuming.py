@@ -27,7 +27,6 @@ from repro.stored.trained import Trained, load_portable
 from repro.tracking import record as records
 from repro.tracking.mlflow_runs import READOUT_TAG, MLflowRuns
 from repro.tracking.record import RunRecord
-from tests.helpers.cases import usually_first
 from tests.helpers.commands import (
     SMALL,
     call,
@@ -271,9 +270,9 @@ def test_a_sweep_goes_on_when_one_run_fails(tmp_path):
     assert any(run.data.tags.get("repro.message", "").startswith("iteration 1: the value network") for run in trainings)
 
 
-@pytest.mark.parametrize("moment", usually_first([
-    "after the last iteration", "measuring the last iteration", "trained, not exported", "runs not closed",
-]))  # fmt: skip
+@pytest.mark.parametrize(
+    "moment", ["measuring the last iteration", "after the last iteration", "trained, not exported", "runs not closed"]
+)
 def test_killed_at_the_very_end(straight, tmp_path, monkeypatch, moment):
     """The windows between the last iteration and the end, each hit on purpose: nothing is trained again."""
     (run,) = plan([*SMALL, f"output_dir={tmp_path}"], multirun=False).runs

@@ -259,7 +259,6 @@ def test_between_evaluations_values_are_interpolated(finished):
     assert between[0] == pytest.approx(measured[3] + (later - measured[3]) * 2 / 5)
 
 
-@pytest.mark.exhaustive
 def test_a_budget_that_is_not_reached_and_a_metric_that_is_not_measured_are_told(finished):
     objective = ObjectiveConfig(readout="sd_cfr")
     with pytest.raises(ReproError, match="give it more iterations"):

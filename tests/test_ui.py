@@ -204,7 +204,6 @@ def test_a_figure_s_link_opens_its_runs_and_its_means(browser, server, swept):  
     assert {file.path for file in client.list_artifacts(drawn[0].info.run_id)} >= {"kuhn.png", "claims.json"}
 
 
-@pytest.mark.exhaustive
 @pytest.mark.skipif("REPRO_UI_LINK" not in os.environ, reason="REPRO_UI_LINK names no page of a UI that is running")
 def test_the_readmes_picture_can_be_taken(browser):  # noqa: F811
     """`REPRO_UI_LINK=... pytest tests/test_ui.py -k picture`, with the link that `make ui TARGET=kuhn` prints."""

@@ -44,6 +44,8 @@ def do(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, recor
     with threadpool_limits(config.threads):
         if any(map(is_to_train, configs)):
             check_device(config)  # Before anything is noted, or what is there set aside.
+            with quicker_imports():  # And before there is a game, which would be kept with what is imported.
+                import repro.running.training  # noqa: F401, PLC0415  (imports Lightning, which takes seconds)
         game = game_of(config)
         check_with_game(config, game)
         seeds = [Seed.open(game, one, labels, record if len(configs) == 1 else None, title) for one in configs]
@@ -51,8 +53,8 @@ def do(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, recor
             seed.note_trained()
         state = SKIPPED
         for together in _begun_together([seed for seed in seeds if not seed.record.trained]):
-            with closing_when_stopped(together, lambda: "before it began"), quicker_imports():
-                from repro.running.training import fit  # noqa: PLC0415  (imports Lightning, which takes seconds)
+            with closing_when_stopped(together, lambda: "before it began"):
+                from repro.running.training import fit  # noqa: PLC0415  (as above)
 
             fit(game, together, folder, record)
             state = FINISHED

@@ -73,6 +73,7 @@ def _prepare_forks(config: Config) -> None:
         import torch  # noqa: PLC0415
         from threadpoolctl import threadpool_limits  # noqa: PLC0415
 
+        import repro.running.one_run  # noqa: PLC0415
         import repro.running.training  # noqa: F401, PLC0415
         from repro.config.checks import game_for_checks  # noqa: PLC0415
         from repro.tracking import provenance  # noqa: PLC0415
