@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 
+import hypothesis  # noqa: F401  (of what is imported when that is frozen, it would think that nothing refers to it)
 import pytest
 import torch
 from threadpoolctl import threadpool_limits
@@ -27,11 +28,6 @@ def pytest_collection_finish() -> None:
     """What is imported by now stays, so that Python need not look through it whenever it looks for garbage."""
     gc.collect()
     gc.freeze()
-
-
-def pytest_sessionfinish() -> None:
-    """Hypothesis, which may be imported only now, asks who refers to what."""
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
