@@ -15,13 +15,13 @@ def test_only_after_an_import_what_there_is_is_not_looked_through_any_more(tmp_p
     (tmp_path / "imported_here.py").write_text("SOME = [[] for _ in range(100)]\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "imported_here", raising=False)
-    for looked_through in (False, True):
+    for is_imported_before in (False, True):
         before = gc.get_freeze_count()
         with quicker_imports():
             assert not gc.isenabled()
             imported = import_module("imported_here")
         assert gc.isenabled()
-        assert (gc.get_freeze_count() == before) == looked_through
+        assert (gc.get_freeze_count() == before) == is_imported_before
     assert not any(each is imported.SOME for each in gc.get_objects())
 
 

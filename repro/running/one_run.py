@@ -17,7 +17,7 @@ from repro.common.faults import disk_faults_told
 from repro.common.importing import quicker_imports
 from repro.config.checks import check_device, check_with_game, game_of
 from repro.config.schema import Config
-from repro.running.one_seed import Seed, closing_when_stopped, headline_of, place_of
+from repro.running.one_seed import Seed, headline_of, place_of
 from repro.stored import leftovers
 from repro.stored.trained import is_to_train
 from repro.tracking import checkpoints
@@ -53,8 +53,7 @@ def do(configs: Sequence[Config], labels: Mapping[str, str], folder: Path, recor
             seed.note_trained()
         state = SKIPPED
         for together in _begun_together([seed for seed in seeds if not seed.record.trained]):
-            with closing_when_stopped(together, lambda: "before it began"):
-                from repro.running.training import fit  # noqa: PLC0415  (as above)
+            from repro.running.training import fit  # noqa: PLC0415  (which is imported by now)
 
             fit(game, together, folder, record)
             state = FINISHED
