@@ -20,6 +20,7 @@ from mlflow import MlflowClient
 from mlflow.environment_variables import MLFLOW_DISABLE_TELEMETRY
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import BAD_REQUEST
+from sqlalchemy import create_engine, text
 
 import repro
 from repro.common.errors import ReproError, StorageError
@@ -54,6 +55,21 @@ def test_a_database_killed_in_the_middle_of_a_commit_recovers(tmp_path):
 def test_a_database_half_made_is_made_again(tmp_path):
     (tmp_path / "mlflow.db.new").write_bytes(b"SQLite format 3\0 and then the power went")
     assert open_store(default_uri(tmp_path)).search_experiments()
+
+
+@pytest.mark.makes_a_database
+def test_only_while_a_database_is_made_commits_do_not_wait_for_the_disk(tmp_path, monkeypatch):
+    connect, waits = store._connect, []
+
+    def connected(uri):
+        with create_engine(uri).connect() as connection:
+            waits.append(connection.execute(text("PRAGMA synchronous")).scalar())
+        return connect(uri)
+
+    monkeypatch.setattr(store, "_connect", connected)
+    open_store(default_uri(tmp_path))
+    off, full = 0, 2
+    assert waits == [off, full]
 
 
 def test_a_deleted_experiment_is_explained(tmp_path):

@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m repro.bench", description="Measure this suite beside OpenSpiel.")
     parser.add_argument("--output", type=Path, default=Path("outputs/bench.json"), help="JSON file to write")
     parser.add_argument("--against", metavar="COMMIT", help="measure iterations beside those of this commit instead")
-    parser.add_argument("--quick", action="store_true", help="few repetitions: less than 30 s, less reliable")
+    parser.add_argument("--quick", action="store_true", help="few repetitions: a minute or two, less reliable")
     parser.add_argument("--only", action="append", choices=PARTS, default=[], help="this part alone; may be repeated")
     options = parser.parse_args(arguments)
     effort = QUICK if options.quick else FULL

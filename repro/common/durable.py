@@ -42,7 +42,7 @@ def replacing(path: Path, sync: bool = True) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         beside.replace(path)
     if sync:
-        _sync(path.parent)
+        wait_for_disk(path.parent)
 
 
 def written_beside(path: Path) -> Path:
@@ -70,12 +70,12 @@ def touch(path: Path) -> None:
     """Make an empty file that outlasts a loss of power, in one step: nothing beside it is renamed."""
     with writing(path):
         path.touch()
-        _sync(path.parent)
+        wait_for_disk(path.parent)
 
 
-def _sync(folder: Path) -> None:
-    """Wait until a folder is on the disk: it is there that a file has its name."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def wait_for_disk(path: Path) -> None:
+    """Wait until a file's content is on the disk, or a folder is: it is there that a file has its name."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:

@@ -195,17 +195,24 @@ def curves(data: pd.DataFrame, metric: str, **where: Any) -> pd.DataFrame:
     Raises:
         ValueError: `where` names a column that the data does not have, or does not tell runs of a seed apart.
     """
-    rows = data[data.metric == metric]
+    # One mask, and only the columns that are needed: figures ask this thousands of times.
+    chosen = (data.metric == metric).to_numpy(dtype=bool, na_value=False)
     for column, value in where.items():
-        rows = rows[_column(rows, column) == value]
-    repeated = rows[rows.duplicated(["seed", "step"], keep=False)]
-    if len(repeated):
-        setting_columns = [column for column in data.columns if column not in ("seed", *MEASURED)]
-        differ = [column for column in setting_columns if repeated[column].nunique(dropna=False) > 1]
-        named = ", ".join(differ) or "nothing: rows are repeated"
-        chosen = "".join(f", {column}={value!r}" for column, value in where.items())
-        raise ValueError(f"{metric}{chosen}: more than one run of a seed has this; they differ in {named}.")
+        chosen = chosen & (_column(data, column) == value).to_numpy(dtype=bool, na_value=False)
+    rows = data.loc[chosen, ["seed", "step", "value"]]
+    repeated = rows.duplicated(["seed", "step"], keep=False)
+    if repeated.any():
+        raise ValueError(_not_told_apart(data[chosen][repeated.to_numpy()], metric, where))
     return rows.pivot(index="seed", columns="step", values="value")
+
+
+def _not_told_apart(repeated: pd.DataFrame, metric: str, where: dict[str, Any]) -> str:
+    """In what the rows differ that have the same seed, step and metric."""
+    setting_columns = [column for column in repeated.columns if column not in ("seed", *MEASURED)]
+    differ = [column for column in setting_columns if repeated[column].nunique(dropna=False) > 1]
+    named = ", ".join(differ) or "nothing: rows are repeated"
+    asked = "".join(f", {column}={value!r}" for column, value in where.items())
+    return f"{metric}{asked}: more than one run of a seed has this; they differ in {named}."
 
 
 def values(data: pd.DataFrame, column: str) -> list[Any]:

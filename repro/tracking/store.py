@@ -22,8 +22,10 @@ from mlflow import MlflowClient
 from mlflow.entities import Experiment, Param
 from mlflow.exceptions import MlflowException
 from mlflow.utils.file_utils import local_file_uri_to_path
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy import event
+from sqlalchemy.engine import URL, Engine, make_url
 
+from repro.common import durable
 from repro.common.errors import ReproError, StorageError
 from repro.common.faults import causes, disk_fault, disk_faults_told
 from repro.common.stopping import is_stopping
@@ -224,8 +226,24 @@ def _create_sqlite(path: Path) -> None:
         beside = path.with_name(f"{path.name}.new")
         for left_over in path.parent.glob(f"{beside.name}*"):
             left_over.unlink()
-        _connect(sqlite_uri(beside))
+        with _not_waiting_for_the_disk():
+            _connect(sqlite_uri(beside))
+        durable.wait_for_disk(beside)
         beside.rename(path)
+
+
+@contextmanager
+def _not_waiting_for_the_disk() -> Iterator[None]:
+    """Let MLflow migrate a new SQLite database, which takes dozens of commits, without a disk's delay in each."""
+
+    def relax(connection: sqlite3.Connection, _: object) -> None:
+        connection.execute("PRAGMA synchronous = OFF")
+
+    event.listen(Engine, "connect", relax)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "connect", relax)
 
 
 def _check_sqlite(uri: str, path: Path, tries_writing: bool) -> None:
