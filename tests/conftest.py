@@ -21,7 +21,7 @@ torch.set_num_threads(1)
 for _name in ("MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "MFLAGS"):
     os.environ.pop(_name, None)
 
-# Runs wait for the disk at each commit and checkpoint, and there are thousands: tests' files are in memory, if it has room.
+# Runs wait for a disk at each commit and checkpoint, of which there are thousands: files are in memory, if it has room.
 _MEMORY = "/dev/shm"
 if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4e9:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)

@@ -108,7 +108,7 @@ def figure4_data(
         run_of("deep_cfr", {1: 3000.0, 10: deep}, 1e5, traversals=1000),
         run_of("deep_cfr", {1: 3500.0, 10: 2 * deep}, 1e6, traversals=10000),
     ]
-    return pd.concat(frames, ignore_index=True)
+    return pd.concat(frames, ignore_index=True).assign(sweep="usual")
 
 
 def test_figure4_claims_hold():
@@ -187,6 +187,21 @@ def test_figure4_is_drawn_and_listed():
     assert [row[0] for row in listed][:4:3] == ["Linear MCCFR, 100 buckets", "Deep CFR, 1,000 traversals per iteration"]
     assert len(listed) == 5
     assert [number(cell) for cell in listed[3][1:3]] == [1e6, 404]
+
+
+def test_figure4_longer_runs_are_held_against_a_goal_and_nothing_else():
+    usual = figure4_data((900, 850), (3000, 900, 90), 400)
+    longer = run_of("deep_cfr", {1: 3500.0, 20: 90.0}, 1e6, traversals=10000, sweep="longer")
+    both = pd.concat([usual, longer], ignore_index=True)
+    found = verdicts(figure4, both)
+    assert found.pop("how_low") == HELD
+    assert found == verdicts(figure4, usual)
+    assert verdicts(figure4, both[(both.sweep != "longer") | (both.seed == 0)])["how_low"] == UNDECIDED
+    (axes,) = figure4.draw(both).axes
+    assert legend(axes)[-1] == "Deep CFR, 20 iterations (3 runs)"
+    *others, last = cells(figure4.table(both))
+    assert others == cells(figure4.table(usual))
+    assert [number(cell) for cell in last[1:3]] == [2e7, 90.9]
 
 
 def figure2_data(won: dict[int, float], error: float, memory: dict[int, float], late: float = 0.5) -> pd.DataFrame:
