@@ -59,7 +59,7 @@ def curves_of(result: Result) -> list[dict[str, Any]]:
     """
     data = frame.read(frame.data_file(result.folder))
     data = data[~data.algorithm.isin(_NO_CURVES)]
-    axes = {axis: data[data.metric == axis] for axis in list(AXES)[1:]}
+    axes = {axis: _tables(data[data.metric == axis]) for axis in list(AXES)[1:]}
     metrics = [m for m in data.metric.unique() if m not in _BESIDE and not m.startswith(_APART) and "error" not in m]
     found = []
     for metric in sorted(metrics, key=_rank):
@@ -101,26 +101,45 @@ def _name(name: str) -> str:
     return _NAMES.get(name, name.replace("_", " "))
 
 
-def _series(rows: pd.DataFrame, axes: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
+_Tables = dict[tuple[Any, ...], pd.DataFrame]
+"""`[seeds, steps]` by setting: the values of `_columns`, None where one is missing."""
+
+
+def _columns(rows: pd.DataFrame) -> list[str]:
+    """What tells settings apart, the read-out last."""
+    return ["sweep", "algorithm", *frame.swept(rows), "readout"]
+
+
+def _tables(rows: pd.DataFrame) -> _Tables:
+    """One metric's rows, by setting."""
+    by_setting = rows.groupby(_columns(rows), dropna=False, sort=False)
+    return {_key(key): run.pivot(index="seed", columns="step", values="value") for key, run in by_setting}
+
+
+def _key(setting: Any) -> tuple[Any, ...]:
+    """NaN is none that another dictionary would find."""
+    return tuple(None if pd.isna(value) else value for value in setting)
+
+
+def _series(rows: pd.DataFrame, axes: Mapping[str, _Tables]) -> Iterator[dict[str, Any]]:
     """The curves of one metric's rows."""
-    swept = frame.swept(rows)
-    of_run = ["sweep", "algorithm", *swept]
+    columns = _columns(rows)
     # What a training and its read-out both have is shown once.
     is_read = rows.readout != TRAINING
-    rows = rows[is_read | ~is_read.groupby([rows[column] for column in of_run], dropna=False).transform("any")]
-    found = []
-    for key, run in rows.groupby([*of_run, "readout"], dropna=False, sort=False):
-        values = run.pivot(index="seed", columns="step", values="value")
-        values = values[values.notna().sum(axis=1) >= _FEWEST]
+    rows = rows[is_read | ~is_read.groupby([rows[column] for column in columns[:-1]], dropna=False).transform("any")]
+    found: _Tables = {}
+    for key, table in _tables(rows).items():
+        values = table[table.notna().sum(axis=1) >= _FEWEST]
         if not values.empty:
-            found.append((dict(zip([*of_run, "readout"], key, strict=True)), values.iloc[:, thinned(values.shape[1])]))
-    for (setting, values), label in zip(found, _labels([setting for setting, _ in found], swept), strict=True):
+            found[key] = values.iloc[:, thinned(values.shape[1])]
+    labels = _labels([dict(zip(columns, key, strict=True)) for key in found], frame.swept(rows))
+    for (key, values), label in zip(found.items(), labels, strict=True):
         yield {
             "label": label,
             "steps": [int(step) for step in values.columns],
             "seeds": [int(seed) for seed in values.index],
             "values": _rounded(values.to_numpy()),
-            **{axis: _along(there, setting, values) for axis, there in axes.items()},
+            **{axis: _along(tables, key, values) for axis, tables in axes.items()},
         }
 
 
@@ -132,17 +151,12 @@ def thinned(points: int) -> NDArray[np.int_]:
     return np.unique(np.round(np.concatenate([evenly, early])).astype(int))
 
 
-def _along(rows: pd.DataFrame, setting: Mapping[str, Any], values: pd.DataFrame) -> list[list[Any]] | None:
+def _along(tables: _Tables, key: tuple[Any, ...], values: pd.DataFrame) -> list[list[Any]] | None:
     """What a read-out's run had touched or taken at the same seeds and steps: of itself, or else of its training."""
-    for column, value in setting.items():
-        if column != "readout":
-            rows = rows[rows[column].isna() if pd.isna(value) else rows[column] == value]
-    for readout in (setting["readout"], TRAINING):
-        own = rows[rows.readout == readout]
-        if len(own):
-            there = own.pivot(index="seed", columns="step", values="value").reindex(
-                values.index, columns=values.columns
-            )
+    for readout in (key[-1], TRAINING):
+        own = tables.get((*key[:-1], readout))
+        if own is not None:
+            there = own.reindex(values.index, columns=values.columns)
             return _rounded(there.to_numpy()) if there.notna().any(axis=None) else None
     return None
 

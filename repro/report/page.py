@@ -150,7 +150,7 @@ def _picture(path: Path) -> str:
     content = io.BytesIO()
     unreadable = told_as(lambda error: f"{path} cannot be read as a picture ({error}); publish it again.")
     with unreadable, Image.open(path) as image:
-        image.convert("RGB").save(content, "WEBP", lossless=True, quality=60)
+        image.convert("RGB").save(content, "WEBP", lossless=True, quality=20, method=1)
     return f"data:image/webp;base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
