@@ -25,8 +25,9 @@ from repro.shown.commands import DEFAULT_PORT, HOST, links_to, server_of
 from repro.tracking.folders import DATABASE, run_folder
 
 _SERVER = ("--workers", "1", "--uvicorn-opts", "--log-level warning")
-_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-"""One process that answers, and none that runs jobs, which are about language models."""
+_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONWARNINGS": "ignore"}
+"""One process that answers, and none that runs jobs, which are about language models; without warnings to whoever
+develops MLflow."""
 
 
 def _check_port(port: int) -> None:
@@ -62,7 +63,8 @@ def _check_output(output: Path) -> None:
 
 def server_command(uri: str, port: int) -> tuple[list[str], Mapping[str, str]]:
     """The command that serves the UI of a store on this machine alone, and its environment."""
-    where = ["--backend-store-uri", uri, "--host", HOST, "--port", str(port)]
+    # The registry's store is the same unless it is named, which MLflow would say.
+    where = ["--backend-store-uri", uri, "--registry-store-uri", uri, "--host", HOST, "--port", str(port)]
     return [sys.executable, "-m", "mlflow", "server", *where, *_SERVER], {**os.environ, **_ENVIRONMENT}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import time
@@ -65,7 +66,7 @@ def test_what_a_broken_pool_has_not_ended_is_launched_again(tmp_path, monkeypatc
     assert told.count("warning: A worker was terminated. 4 run(s) are launched again.") == 1
     states = [records.read(tmp_path / "runs" / key).state for key in keys]
     assert states == [records.FINISHED] * (3 if status else 5) + [records.WAITING] * (2 if status else 0)
-    assert told.count("did not finish: A worker was terminated.") == (2 if status else 0)
+    assert len(re.findall(r"not started +A worker was terminated\.", told)) == (2 if status else 0)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -233,3 +234,5 @@ def test_what_a_run_did_when_it_ended_is_not_told_as_the_reason(tmp_path, capsys
     told = capsys.readouterr().err
     assert "did not finish: interrupted" in told
     assert "measuring" not in told
+    assert launching.report([Job("a run", tmp_path)], [RunRecord()], KeyboardInterrupt())
+    assert re.search(r"not started +interrupted", capsys.readouterr().err)

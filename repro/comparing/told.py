@@ -38,7 +38,7 @@ def compare(a: Sequence[Entry], b: Sequence[Entry], every: bool) -> int:
     _print_part("versions and hardware", _facts(*(differences.made_with(side) for side in (a, b))))
     stored = [differences.data(side[0]) for side in (a, b)]
     if any(stored):
-        _print_part("data", [] if stored[0] == stored[1] else [f"{stored[0]} | {stored[1]}"])
+        _print_part("data", [] if stored[0] == stored[1] else [" | ".join(each or "none" for each in stored)])
     if others := list(differences.opponents(a, b)):
         _print_part("opponents that are called alike, and are not the same for all", others)
     if of_a != of_b:

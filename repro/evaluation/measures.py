@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -117,9 +117,13 @@ class _Exact(Evaluation):
         """Metrics of a strategy, a table of `rows`."""
 
 
-def _rounded(value: float) -> str:
-    """Whole where that has two digits, and otherwise with two: an exploitability of 0.02 is not 0."""
-    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.2g}"
+def _rounded(value: float, sign: Literal["", "+"] = "") -> str:
+    """Whole where that has two digits, and otherwise with two: an exploitability of 0.02 is not 0.
+
+    Args:
+        sign: what stands before a number that is not negative.
+    """
+    return f"{value:{sign}.0f}" if abs(value) >= 10 else f"{value:{sign}.2g}"
 
 
 @dataclass
@@ -285,7 +289,7 @@ class Match(Evaluation):
 
     def headline(self, game: Game, measured: Measured) -> str:
         parts = [
-            f"{name} against {opponent} {metrics[f'match/{opponent}/value']:+.0f}"
+            f"{name} against {opponent} {_rounded(metrics[f'match/{opponent}/value'], '+')}"
             for name, metrics in measured.items()
             for opponent in self.opponents
             if f"match/{opponent}/value" in metrics

@@ -311,7 +311,7 @@ def collect(runs: Sequence[Run], again: str) -> int:
 def _show(runs: Sequence[Run], output: Path) -> None:
     jobs = _latest_jobs(output)
     going = _going(jobs)
-    table = Table("run", "key", "state", "iteration", "", box=None)
+    table = Table("run", "key", "state", "iteration", "by which job, or why", box=None)
     for called, run in zip(labels(runs), runs, strict=True):
         record = records.read(run.folder)
         state, why = _state(run, jobs.get(run.key), going.get(run.key, ""))

@@ -257,7 +257,10 @@ def report(
         failed |= not good
         # While a run goes on, its message says what is being done.
         said = "" if record.state == records.RUNNING else record.message
-        why = said or (record.headline if good else f"did not finish: {_reason(interrupted)}")
+        reason = _reason(interrupted)
+        if interrupted is None or record.state != records.WAITING:  # Of what was not started its state says that.
+            reason = f"did not finish: {reason}"
+        why = said or (record.headline if good else reason)
         # A run without a last word, though nothing has ended the command, is no state that anyone knows.
         state = FAILED if interrupted is None and record.state in (records.RUNNING, records.WAITING) else record.state
         made = (reused or {}).get(job.folder, "")

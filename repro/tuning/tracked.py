@@ -91,10 +91,11 @@ def _milliseconds(when: datetime | None) -> int:
 
 def _note(config: StudyConfig) -> str:
     objective, budget, seeds = config.objective, config.budget, ", ".join(map(str, config.seeds))
+    over = f"in the mean over seeds {seeds}" if len(config.seeds) > 1 else f"with seed {seeds}"
     at_points = f"{objective.metric}/{AT_POINTS}"
     return (
         f"Trials of the study `{config.study}`, which tunes `{' '.join(config.overrides)}`: `{objective.metric}` is "
-        f"what `{objective.readout}` has after {budget.limit:g} `{budget.metric}`, in the mean over seeds {seeds}, and "
+        f"what `{objective.readout}` has after {budget.limit:g} `{budget.metric}`, {over}, and "
         f"`{at_points}` what each has at {budget.points} equal parts of that; a trial that was pruned has the latter "
         "only. Its trainings are the runs with its tag in the game's experiment."
     )
