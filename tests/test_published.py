@@ -109,12 +109,14 @@ def test_a_finding_is_of_the_most_advanced_scale(target):
 
 @pytest.mark.parametrize("target", [target for target in EVERY if target.results], ids=lambda target: target.name)
 def test_intervals_in_a_finding_are_published(target):
-    """Every number with an interval that a finding has stands in what is computed on the page, to the digit."""
+    """Every number with an interval that a finding has, or what is said further of it, stands in what is computed on
+    the page, to the digit."""
     text = page.page_of(target.name).read_text()
     computed = text[
         text.index(f"<!-- results {target.finding.scale} -->") : text.index(f"<!-- end {target.finding.scale} -->")
     ]
-    for sentence in target.finding.sentences.values():
+    more = re.findall(r"^\*\*(?:We find, too|Why, further)\*\*: (.*)$", text, re.MULTILINE)
+    for sentence in (*target.finding.sentences.values(), *more):
         for interval in _INTERVAL.findall(sentence):
             assert interval in computed, interval
 
@@ -133,6 +135,7 @@ def test_intervals_in_the_readme_are_published():
     "opening",
     ["", "<!-- finding -->\n**We find** (scale `laptop`): A.\n<!-- end finding -->\n",
      "<!-- finding -->\n**The paper says**: A.\n\n**We find**: B.\n\n**Why**: C.\n<!-- end finding -->\n",
+     "<!-- finding -->\n**We ask**: A.\n\n**We find** (scale `night`): B.\n\n**Why**: C. D.\n<!-- end finding -->\n",
      "text before\n\n<!-- finding -->\n**Not run yet**: A.\n<!-- end finding -->\n"],
 )  # fmt: skip
 def test_a_page_that_opens_otherwise_is_refused(tmp_path, monkeypatch, opening):

@@ -2,8 +2,9 @@
 
 A page opens with its finding, between `<!-- finding -->` and `<!-- end finding -->`: three sentences, each a paragraph
 under its own bold word, on what the paper says, what we find (and at which scale), and why; or one that says that it
-was not run. The picture of the most advanced published scale follows. For each published scale a page has a block
-between `<!-- results SCALE -->` and `<!-- end SCALE -->`. Everything in it comes from the files in
+was not run. The picture of the most advanced published scale follows, and then what else there is to say of it, in
+paragraphs `**We find, too**: ...` and `**Why, further**: ...`, of the same scale. For each published scale a page has a
+block between `<!-- results SCALE -->` and `<!-- end SCALE -->`. Everything in it comes from the files in
 `paper_figures/results/<target>-<scale>/`.
 """
 
@@ -60,10 +61,8 @@ class Finding:
 
     @property
     def headline(self) -> str:
-        """The sentence that says most; others may follow on the page."""
-        if not self.scale:
-            return f"{NOT_RUN}: {self.sentences[NOT_RUN]}"
-        return _SENTENCE_ENDS.split(self.sentences[FIND], maxsplit=1)[0]
+        """The sentence that says most."""
+        return self.sentences[FIND] if self.scale else f"{NOT_RUN}: {self.sentences[NOT_RUN]}"
 
 
 def filled_in(target: str, scale: str, module: ModuleType, folder: Path) -> str:
@@ -184,10 +183,11 @@ def finding(target: str) -> Finding:
     sentences = {match.group(1): " ".join(match.group(3).split()) for match in paragraphs if match}
     scales = [match.group(2) for match in paragraphs if match and match.group(2)]
     right = list(sentences) in ([NOT_RUN], *([says, FIND, WHY] for says in SAYS))
+    right &= not any(_SENTENCE_ENDS.search(sentence) for sentence in sentences.values())
     if not right or len(sentences) != len(paragraphs) or len(scales) != (FIND in sentences):
         raise ReproError(
-            f"the finding of {page_of(target)} must be paragraphs '**{SAYS[0]}**: ...', '**{FIND}** (scale `laptop`): "
-            f"...' and '**{WHY}**: ...', or '**{NOT_RUN}**: ...'."
+            f"the finding of {page_of(target)} must be paragraphs of one sentence each, '**{SAYS[0]}**: ...', "
+            f"'**{FIND}** (scale `laptop`): ...' and '**{WHY}**: ...', or '**{NOT_RUN}**: ...'."
         )
     return Finding(sentences, scales[0] if scales else None)
 
