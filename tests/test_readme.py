@@ -25,6 +25,7 @@ _NEED_A_TARGET = ("collect", "draw", "plan", "publish", "verify")
 BLOCKS = [block for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL) if "SWEEPS = " not in block]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("block", BLOCKS)
 def test_code_blocks_run(block, tmp_path):

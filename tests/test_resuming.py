@@ -77,6 +77,7 @@ def test_a_run_is_tracked(straight):
     assert {"config.yaml", "snapshot.pt"} <= files
 
 
+@pytest.mark.exhaustive
 def test_what_mlflow_shows_is_what_the_folder_holds(straight):
     client, everything = tracked(straight)
     data = results(straight, SMALL)

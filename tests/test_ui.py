@@ -142,6 +142,7 @@ def test_the_printed_link_opens_charts_of_two_algorithms_by_three_axes(browser, 
     assert {"Step", "nodes_touched", "wall_seconds"} <= set(axes)
 
 
+@pytest.mark.exhaustive
 def test_two_runs_are_selected_in_the_table_and_compared(browser, server, swept):  # noqa: F811
     from selenium.webdriver.common.by import By  # noqa: PLC0415
     from selenium.webdriver.support.ui import WebDriverWait  # noqa: PLC0415
