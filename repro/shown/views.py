@@ -7,6 +7,7 @@ keys are those of MLflow 3's page; a page that does not know them shows the runs
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 import uuid
@@ -213,11 +214,17 @@ def _made_at(content: str) -> float:
 def describe(client: Store, experiment: Experiment, note: str) -> None:
     """Give an experiment a note, unless somebody else has written one, and mark it as one of model training."""
     tags = {_KIND_TAG: _TRAINING_KIND}
-    if experiment.tags.get(_NOTE_TAG, "") == experiment.tags.get(_OUR_NOTE_TAG, ""):
-        tags |= {_NOTE_TAG: note, _OUR_NOTE_TAG: note}
+    now, ours = experiment.tags.get(_NOTE_TAG, ""), experiment.tags.get(_OUR_NOTE_TAG, "")
+    # Earlier versions kept the whole note, which the list of experiments showed twice.
+    if ours in (now, _digest(now)):
+        tags |= {_NOTE_TAG: note, _OUR_NOTE_TAG: _digest(note)}
     for key, value in tags.items():
         if experiment.tags.get(key) != value:
             client.set_experiment_tag(experiment.experiment_id, key, value)
+
+
+def _digest(note: str) -> str:
+    return hashlib.sha256(note.encode()).hexdigest()[:12]
 
 
 def link(server: str, experiment: Experiment, view: str) -> str:
