@@ -64,12 +64,17 @@ _DEEP_COLOURS, _LONGER_COLOUR = ("#E69F00", "#D55E00"), "#CC79A7"
 
 def deep_settings(data: pd.DataFrame) -> list[int]:
     """Deep CFR's traversals per iteration, ascending."""
-    return values(data[data.readout == "deep_cfr"], "traversals")
+    return values(_usual(data[data.readout == "deep_cfr"]), "traversals")
 
 
 def deep(data: pd.DataFrame, traversals: int) -> pd.DataFrame:
     """`by_nodes` of Deep CFR with so many traversals per iteration; of longer runs `longer`."""
-    return by_nodes(data[data.sweep != _LONGER], readout="deep_cfr", traversals=traversals)
+    return by_nodes(_usual(data), readout="deep_cfr", traversals=traversals)
+
+
+def _usual(data: pd.DataFrame) -> pd.DataFrame:
+    """The data without longer runs."""
+    return data[data.sweep != _LONGER]
 
 
 def longer(data: pd.DataFrame) -> pd.DataFrame:
@@ -78,7 +83,7 @@ def longer(data: pd.DataFrame) -> pd.DataFrame:
 
 
 def _how_long(data: pd.DataFrame) -> str:
-    return f"{data.step.max():,} iterations"
+    return f"{data.step[data.metric == 'exploitability'].max():,} iterations"
 
 
 def _how_many(data: pd.DataFrame) -> str:
@@ -154,7 +159,7 @@ def _fast_is_efficient(data: pd.DataFrame) -> Claim:
 
 def table(data: pd.DataFrame) -> str:
     """The end of every curve, and what it cost, as Markdown."""
-    usual, late = data[data.sweep != _LONGER], longer(data)
+    usual, late = _usual(data), longer(data)
     rows: list[tuple[str, pd.DataFrame, dict[str, Any]]] = [
         *((f"Linear MCCFR, {named(b)}", usual, {"readout": "es_mccfr", "buckets": b}) for b in abstractions(data)),
         *(

@@ -25,9 +25,10 @@ from repro.shown.commands import DEFAULT_PORT, HOST, links_to, server_of
 from repro.tracking.folders import DATABASE, run_folder
 
 _SERVER = ("--workers", "1", "--uvicorn-opts", "--log-level warning")
-_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONWARNINGS": "ignore"}
-"""One process that answers, and none that runs jobs, which are about language models; without warnings to whoever
-develops MLflow."""
+_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+"""One process that answers, and none that runs jobs, which are about language models."""
+_UNLESS_SET = {"PYTHONWARNINGS": "ignore"}
+"""Without warnings to whoever develops MLflow."""
 
 
 def _check_port(port: int) -> None:
@@ -65,7 +66,7 @@ def server_command(uri: str, port: int) -> tuple[list[str], Mapping[str, str]]:
     """The command that serves the UI of a store on this machine alone, and its environment."""
     # The registry's store is the same unless it is named, which MLflow would say.
     where = ["--backend-store-uri", uri, "--registry-store-uri", uri, "--host", HOST, "--port", str(port)]
-    return [sys.executable, "-m", "mlflow", "server", *where, *_SERVER], {**os.environ, **_ENVIRONMENT}
+    return [sys.executable, "-m", "mlflow", "server", *where, *_SERVER], {**_UNLESS_SET, **os.environ, **_ENVIRONMENT}
 
 
 def _looked_up(target: str | None, options: Options, port: int) -> tuple[str, list[str]]:

@@ -311,6 +311,20 @@ def test_columns_that_older_data_lack_are_those_of_their_runs(monkeypatch):
         collecting.beside("table4", "smoke", sweeps, new, older_data("turn_ranges"))
 
 
+def test_a_column_that_older_data_lack_may_differ_between_their_runs():
+    """That DCVN predicts counterfactual values and DEVN expected ones was no column once."""
+    sweeps, _ = planned("table6", "laptop")
+    older = [
+        older_data("setting_i", value=float(layers)).assign(algorithm=algorithm, network_layers=float(layers))
+        for algorithm in ("dcvn", "devn")
+        for layers in (2, 3)
+    ]
+    found = collecting.beside("table6", "laptop", sweeps, [], pd.concat(older, ignore_index=True))
+    assert sorted(zip(found.algorithm, found.predicts, found.value, strict=True)) == [
+        ("dcvn", "cfv", 2.0), ("dcvn", "cfv", 3.0), ("devn", "ev", 2.0), ("devn", "ev", 3.0),
+    ]  # fmt: skip
+
+
 def test_where_a_sweep_comes_from_is_told_once(monkeypatch):
     monkeypatch.setattr(collecting, "provenance_of", lambda sweep: {"sweep": sweep.name, "new": True})
     new = [sweep for sweep in planned("table4", "smoke")[0] if sweep.name in ("turn", "range_river")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -56,6 +56,25 @@ def _measured(
 # -- beside older data -----------------------------------------------------------------------------------------------
 
 
+def _of_runs_alike(rows: pd.DataFrame, runs: Sequence[Mapping[str, Any]], column: str, sweep: str) -> list[Any]:
+    """A column that older rows of a sweep lack: its value in the runs that are like them in all other columns."""
+    known = [name for name in runs[0] if name in rows.columns]
+    values: dict[tuple[Any, ...], set[Any]] = {}
+    for run in runs:
+        values.setdefault(_comparable(run[name] for name in known), set()).add(run[column])
+    # Older rows may have values that no run has today.
+    every = set().union(*values.values())
+    found = [values.get(_comparable(row), every) for row in rows[known].itertuples(index=False)]
+    if any(len(one) > 1 for one in found):
+        raise ReproError(f"older data of the sweep {sweep} are of one {column}, and it has several; run it, too.")
+    return [next(iter(one)) for one in found]
+
+
+def _comparable(cells: Iterable[Any]) -> tuple[Any, ...]:
+    """NaN is not equal to itself."""
+    return tuple(None if pd.isna(cell) else cell for cell in cells)
+
+
 def beside(
     target: str, scale: str, planned: Sequence[PlannedSweep], new: Sequence[PlannedSweep], kept: pd.DataFrame
 ) -> pd.DataFrame:
@@ -74,15 +93,11 @@ def beside(
         for sweep, of_sweep in zip(planned, _columns(target, planned), strict=True)
     }
     older = kept.copy()
-    for name, of_sweep in columns.items():
-        mine, runs = older.sweep == name, list(of_sweep.values())
+    for sweep in planned:
+        mine, runs = older.sweep == sweep.name, list(columns[sweep.name].values())
+        runs = [{**run, "algorithm": config.algorithm.name} for run, config in zip(runs, sweep.configs, strict=True)]
         for column in (column for column in runs[0] if mine.any() and column not in kept.columns):
-            values = {run[column] for run in runs}
-            if len(values) > 1:
-                raise ReproError(
-                    f"older data of the sweep {name} are of one {column}, and it has several; run it, too."
-                )
-            older.loc[mine, column] = values.pop()
+            older.loc[mine, column] = _of_runs_alike(kept[mine], runs, column, sweep.name)
     swept = [[columns[sweep.name][training_key(config)] for config in sweep.configs] for sweep in new]
     parts = [older, *([_selected(target, _measured(target, scale, new, swept))] if new else [])]
     data = pd.concat(parts, ignore_index=True)

@@ -3,9 +3,9 @@
 A page opens with its finding, between `<!-- finding -->` and `<!-- end finding -->`: three sentences, each a paragraph
 under its own bold word, on what the paper says, what we find (and at which scale), and why; or one that says that it
 was not run. The picture of the most advanced published scale follows, and then what else there is to say of it, in
-paragraphs `**We find, too**: ...` and `**Why, further**: ...`, of the same scale. For each published scale a page has a
-block between `<!-- results SCALE -->` and `<!-- end SCALE -->`. Everything in it comes from the files in
-`paper_figures/results/<target>-<scale>/`.
+paragraphs `**We find, too**: ...` and `**Why, further**: ...`, of the same scale if they name no other. For each
+published scale a page has a block between `<!-- results SCALE -->` and `<!-- end SCALE -->`. Everything in it comes
+from the files in `paper_figures/results/<target>-<scale>/`.
 """
 
 from __future__ import annotations

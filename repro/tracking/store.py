@@ -226,24 +226,35 @@ def _create_sqlite(path: Path) -> None:
         beside = path.with_name(f"{path.name}.new")
         for left_over in path.parent.glob(f"{beside.name}*"):
             left_over.unlink()
-        with _not_waiting_for_the_disk():
+        with _not_waiting_for_the_disk(beside):
             _connect(sqlite_uri(beside))
+        # MLflow has imported it by now. It keeps engines for good, and this one has the file open that is renamed.
+        from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: PLC0415
+
+        SqlAlchemyStore._engine_map.pop(sqlite_uri(beside)).dispose()
         durable.wait_for_disk(beside)
         beside.rename(path)
 
 
 @contextmanager
-def _not_waiting_for_the_disk() -> Iterator[None]:
+def _not_waiting_for_the_disk(path: Path) -> Iterator[None]:
     """Let MLflow migrate a new SQLite database, which takes dozens of commits, without a disk's delay in each."""
 
-    def relax(connection: sqlite3.Connection, _: object) -> None:
-        connection.execute("PRAGMA synchronous = OFF")
+    def relax(connection: Any, _: object) -> None:
+        # Other threads may connect to other databases meanwhile.
+        if isinstance(connection, sqlite3.Connection) and path.resolve() in _files(connection):
+            connection.execute("PRAGMA synchronous = OFF")
 
     event.listen(Engine, "connect", relax)
     try:
         yield
     finally:
         event.remove(Engine, "connect", relax)
+
+
+def _files(connection: sqlite3.Connection) -> set[Path]:
+    """Those of the databases of a connection."""
+    return {Path(file) for _, _, file in connection.execute("PRAGMA database_list")}
 
 
 def _check_sqlite(uri: str, path: Path, tries_writing: bool) -> None:
