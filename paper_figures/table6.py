@@ -105,8 +105,9 @@ def _by_share(axes: Axes, data: pd.DataFrame) -> None:
             axes, [float(each.share.mean()) for each in found], [mean_ci(100 * each.gain()) for each in found],
             fmt="o", color=colour, capsize=2, label=f"{names}: ours",
         )  # fmt: skip
+        # Of each network first: settings may have different seeds.
         typical = margin.Margin(
-            0.0, *(float(np.mean([getattr(m, part) for m in found])) for part in ("buckets", "own"))
+            0.0, *(float(np.mean([np.mean(getattr(m, part)) for m in found])) for part in ("buckets", "own"))
         )
         axes.plot(
             shares, 100 * typical.gain(shares), line, color=colour, linewidth=1,

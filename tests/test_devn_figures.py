@@ -53,8 +53,11 @@ def test_fresh_seeds_judge_alone_once_all_settings_have_them(module):
     first, fresh = runs(better=-3.0), runs(better=3.0, seeds=len(FRESH_SEEDS))
     # Settings VI and VII have no fresh seeds.
     alone = {name: verdict for name, verdict in judged(module, fresh).items() if not name.startswith("vi")}
-    partial = judged(module, with_fresh_seeds(first, fresh, "i ii iii"))
+    some = with_fresh_seeds(first, fresh, "i ii iii")
+    partial = judged(module, some)
     assert partial == judged(module, first)
+    module.draw(module.select(some))
+    assert module.table(module.select(some))
     lacking = fresh[(fresh.sweep != "setting_v") | (fresh.seed != 6) | (fresh.network_layers != 7)]
     assert judged(module, with_fresh_seeds(first, lacking)) == partial, "one network of one seed lacks"
     found = judged(module, with_fresh_seeds(first, fresh))

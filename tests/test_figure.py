@@ -315,7 +315,7 @@ def test_a_column_that_older_data_lack_may_differ_between_their_runs():
     """That DCVN predicts counterfactual values and DEVN expected ones was no column once."""
     sweeps, _ = planned("table6", "laptop")
     older = [
-        older_data("setting_i", value=float(layers)).assign(algorithm=algorithm, network_layers=float(layers))
+        older_data("setting_i").assign(algorithm=algorithm, network_layers=float(layers), value=float(layers))
         for algorithm in ("dcvn", "devn")
         for layers in (2, 3)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -97,7 +98,10 @@ def beside(
         mine, runs = older.sweep == sweep.name, list(columns[sweep.name].values())
         runs = [{**run, "algorithm": config.algorithm.name} for run, config in zip(runs, sweep.configs, strict=True)]
         for column in (column for column in runs[0] if mine.any() and column not in kept.columns):
+            if column not in older.columns:
+                older[column] = pd.Series(math.nan, older.index, dtype=object)
             older.loc[mine, column] = _of_runs_alike(kept[mine], runs, column, sweep.name)
+    older = older.infer_objects()
     swept = [[columns[sweep.name][training_key(config)] for config in sweep.configs] for sweep in new]
     parts = [older, *([_selected(target, _measured(target, scale, new, swept))] if new else [])]
     data = pd.concat(parts, ignore_index=True)
