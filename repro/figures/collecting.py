@@ -57,25 +57,6 @@ def _measured(
 # -- beside older data -----------------------------------------------------------------------------------------------
 
 
-def _of_runs_alike(rows: pd.DataFrame, runs: Sequence[Mapping[str, Any]], column: str, sweep: str) -> list[Any]:
-    """A column that older rows of a sweep lack: its value in the runs that are like them in all other columns."""
-    known = [name for name in runs[0] if name in rows.columns]
-    values: dict[tuple[Any, ...], set[Any]] = {}
-    for run in runs:
-        values.setdefault(_comparable(run[name] for name in known), set()).add(run[column])
-    # Older rows may have values that no run has today.
-    every = set().union(*values.values())
-    found = [values.get(_comparable(row), every) for row in rows[known].itertuples(index=False)]
-    if any(len(one) > 1 for one in found):
-        raise ReproError(f"older data of the sweep {sweep} are of one {column}, and it has several; run it, too.")
-    return [next(iter(one)) for one in found]
-
-
-def _comparable(cells: Iterable[Any]) -> tuple[Any, ...]:
-    """NaN is not equal to itself."""
-    return tuple(None if pd.isna(cell) else cell for cell in cells)
-
-
 def beside(
     target: str, scale: str, planned: Sequence[PlannedSweep], new: Sequence[PlannedSweep], kept: pd.DataFrame
 ) -> pd.DataFrame:
@@ -95,8 +76,8 @@ def beside(
     }
     older = kept.copy()
     for sweep in planned:
-        mine, runs = older.sweep == sweep.name, list(columns[sweep.name].values())
-        runs = [{**run, "algorithm": config.algorithm.name} for run, config in zip(runs, sweep.configs, strict=True)]
+        mine, of_sweep = older.sweep == sweep.name, columns[sweep.name]
+        runs = [{**of_sweep[training_key(c)], "algorithm": c.algorithm.name} for c in sweep.configs]
         for column in (column for column in runs[0] if mine.any() and column not in kept.columns):
             if column not in older.columns:
                 older[column] = pd.Series(math.nan, older.index, dtype=object)
@@ -106,6 +87,25 @@ def beside(
     parts = [older, *([_selected(target, _measured(target, scale, new, swept))] if new else [])]
     data = pd.concat(parts, ignore_index=True)
     return _in_order(data[[*frame.LEADING, *sorted(frame.swept(data)), *frame.MEASURED]], planned)
+
+
+def _of_runs_alike(rows: pd.DataFrame, runs: Sequence[Mapping[str, Any]], column: str, sweep: str) -> list[Any]:
+    """A column that older rows of a sweep lack: its value in the runs that are like them in all other columns."""
+    known = [name for name in runs[0] if name in rows.columns]
+    values: dict[tuple[Any, ...], set[Any]] = {}
+    for run in runs:
+        values.setdefault(_comparable(run[name] for name in known), set()).add(run[column])
+    # Older rows may have values that no run has today.
+    every = set().union(*values.values())
+    found = [values.get(_comparable(row), every) for row in rows[known].itertuples(index=False)]
+    if any(len(one) > 1 for one in found):
+        raise ReproError(f"older data of the sweep {sweep} are of one {column}, and it has several; run it, too.")
+    return [next(iter(one)) for one in found]
+
+
+def _comparable(cells: Iterable[Any]) -> tuple[Any, ...]:
+    """NaN is not equal to itself."""
+    return tuple(None if pd.isna(cell) else cell for cell in cells)
 
 
 def _in_order(data: pd.DataFrame, planned: Sequence[PlannedSweep]) -> pd.DataFrame:
