@@ -87,7 +87,11 @@ def _how_long(data: pd.DataFrame) -> str:
 
 
 def _how_many(data: pd.DataFrame) -> str:
-    return "1 run" if data.seed.nunique() == 1 else f"{data.seed.nunique()} runs"
+    return _in_words(data.seed.nunique())
+
+
+def _in_words(runs: int) -> str:
+    return "1 run" if runs == 1 else f"{runs} runs"
 
 
 # -- drawing ---------------------------------------------------------------------------------------------------------
@@ -100,8 +104,7 @@ def draw(data: pd.DataFrame) -> Figure:
     draw_tabular(axes, data)
     for colour, traversals in zip(cycle(_DEEP_COLOURS), deep_settings(data), strict=False):
         runs = deep(data, traversals)
-        times = "run" if len(runs) == 1 else "runs"
-        draw_by_nodes(axes, runs, colour, f"Deep CFR, {traversals:,} traversals ({len(runs)} {times})")
+        draw_by_nodes(axes, runs, colour, f"Deep CFR, {traversals:,} traversals ({_in_words(len(runs))})")
     if not (late := longer(data)).empty:
         label = f"Deep CFR, {_how_long(late)} ({_how_many(late)})"
         draw_by_nodes(axes, by_nodes(late, readout="deep_cfr"), _LONGER_COLOUR, label)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -94,18 +94,13 @@ def _of_runs_alike(rows: pd.DataFrame, runs: Sequence[Mapping[str, Any]], column
     known = [name for name in runs[0] if name in rows.columns]
     values: dict[tuple[Any, ...], set[Any]] = {}
     for run in runs:
-        values.setdefault(_comparable(run[name] for name in known), set()).add(run[column])
+        values.setdefault(frame.setting(run[name] for name in known), set()).add(run[column])
     # Older rows may have values that no run has today.
     every = set().union(*values.values())
-    found = [values.get(_comparable(row), every) for row in rows[known].itertuples(index=False)]
+    found = [values.get(frame.setting(row), every) for row in rows[known].itertuples(index=False)]
     if any(len(one) > 1 for one in found):
         raise ReproError(f"older data of the sweep {sweep} are of one {column}, and it has several; run it, too.")
     return [next(iter(one)) for one in found]
-
-
-def _comparable(cells: Iterable[Any]) -> tuple[Any, ...]:
-    """NaN is not equal to itself."""
-    return tuple(None if pd.isna(cell) else cell for cell in cells)
 
 
 def _in_order(data: pd.DataFrame, planned: Sequence[PlannedSweep]) -> pd.DataFrame:

@@ -226,6 +226,11 @@ def values(data: pd.DataFrame, column: str) -> list[Any]:
     return sorted(distinct)
 
 
+def setting(cells: Iterable[Any]) -> tuple[Any, ...]:
+    """What tells settings apart, to be compared: None for NaN, which is not equal to itself."""
+    return tuple(None if pd.isna(cell) else cell for cell in cells)
+
+
 def _column(data: pd.DataFrame, column: str) -> pd.Series:
     if column not in data.columns:
         raise ValueError(f"the data has no column {column!r}; its columns are {', '.join(data.columns)}.")

@@ -113,12 +113,7 @@ def _columns(rows: pd.DataFrame) -> list[str]:
 def _tables(rows: pd.DataFrame) -> _Tables:
     """One metric's rows, by setting."""
     by_setting = rows.groupby(_columns(rows), dropna=False, sort=False)
-    return {_key(key): run.pivot(index="seed", columns="step", values="value") for key, run in by_setting}
-
-
-def _key(setting: Any) -> tuple[Any, ...]:
-    """NaN is none that another dictionary would find."""
-    return tuple(None if pd.isna(value) else value for value in setting)
+    return {frame.setting(key): run.pivot(index="seed", columns="step", values="value") for key, run in by_setting}
 
 
 def _series(rows: pd.DataFrame, axes: Mapping[str, _Tables]) -> Iterator[dict[str, Any]]:
